@@ -26,11 +26,11 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.protocols.geometry import classified, margins
-from components.core import folders
-from components.core.errors import run_command
-from components.core.records import DIFFERENCES, PAIRS
+from components.benchmarks.scoring.protocols.geometry import classified, margins
 from components.core.settings import Settings, load_settings
+from components.core.system.errors import run_command
+from components.core.tables import folders
+from components.core.tables.records import DIFFERENCES, PAIRS
 from components.data.world.description.difference_text import KINDS, contrast
 from components.data.world.description.scenes import Scene
 from components.encoders.adapter.encoder import Encoder

@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.evaluation_data import prepare
 from benchmarks.evaluation_engines import Timed, largest_difference, run_ours, run_peer
 from benchmarks.evaluation_gallery import measure_gallery
-from components.core.errors import run_command
+from components.core.system.errors import run_command
 
 
 def measure(model: str, images: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.evaluation_data import Prepared
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 KS = (1, 5, 10)
 

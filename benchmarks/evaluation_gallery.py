@@ -28,7 +28,7 @@ def measure_gallery(images: int, queries: int) -> dict[str, float]:
 
 
 def _run(images: int, queries: int) -> dict[str, Any]:
-    from components.core.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
+    from components.core.compute.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 
     generator = np.random.default_rng(0)
     gallery = _unit(generator.standard_normal((images, DIM), dtype=np.float32))

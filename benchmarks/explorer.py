@@ -31,9 +31,9 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.errors import run_command
-from components.core.metrics import Features, Indices
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import run_command
 from components.index.building import build
 from components.index.exact_search import search_exact
 from components.index.image_index import ImageIndex

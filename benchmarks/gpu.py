@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.gpu_sides import Setup, embed, train_ours, train_peer
 from components.core.compute.hardware import bf16_is_native
-from components.core.errors import InputError, run_command
+from components.core.system.errors import InputError, run_command
 
 DEADLINE_S = 420.0
 """For all parts together; what starts python and imports torch comes on top."""

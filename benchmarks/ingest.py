@@ -31,8 +31,8 @@ import yaml
 from PIL import Image
 from torch import Tensor
 
-from components.core.errors import run_command
 from components.core.settings import load_settings
+from components.core.system.errors import run_command
 from components.encoders import embed
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder, Vectors

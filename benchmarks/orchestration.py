@@ -20,7 +20,7 @@ from pathlib import Path
 
 from prefect.testing.utilities import prefect_test_harness
 
-from components.core.stage_graph import read_graph
+from components.core.system.stage_graph import read_graph
 from tests.support.dvc_project import REPO, make_project, ran
 
 DVC = [sys.executable, "-m", "dvc"]

@@ -24,12 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
-from components.core.errors import run_command
-from components.core.profiles import settings_with
 from components.core.settings import Settings
-from components.validation.measuring.probes import find_probes
-from components.validation.rules import Rule, add_columns, measured, row_rules
-from components.validation.tables import find_table
+from components.core.system.errors import run_command
+from components.core.system.profiles import settings_with
+from components.validation.rules.measuring.probes import find_probes
+from components.validation.rules.rule import Rule, add_columns, measured, row_rules
+from components.validation.rules.tables import find_table
 
 _CONTEXT = 77
 """CLIP's, in tokens."""

@@ -21,9 +21,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from components.core.errors import InputError, run_command
-from components.core.files import content_hash
-from components.core.records import GENERATIONS
+from components.core.system.errors import InputError, run_command
+from components.core.tables.files import content_hash
+from components.core.tables.records import GENERATIONS
 
 LABELS = Path(__file__).parent / "assets" / "paraphrase_labels.tsv"
 FLICKR8K = Path(__file__).parents[2] / "shared" / "data" / "flickr8k"

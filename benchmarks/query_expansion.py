@@ -20,18 +20,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.bootstrap import Interval, interval
-from components.benchmarks.protocols.retrieval import paraphrase_agreement
-from components.captions.asking.asking import ask
-from components.captions.engines import Engine, make_engine
-from components.captions.request import Request, Sampling
-from components.captions.store import GenerationStore
-from components.captions.tasks import find_task
-from components.core import folders
-from components.core.metrics import Features, Reals
-from components.core.pictures import PICTURE, Pictures
-from components.core.profiles import settings_with
-from components.core.records import PAIRS, PARAPHRASE_QUERIES
+from components.benchmarks.scoring.bootstrap import Interval, interval
+from components.benchmarks.scoring.protocols.retrieval import paraphrase_agreement
+from components.captions.generating.asking.asking import ask
+from components.captions.generating.engines import Engine, make_engine
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Request, Sampling
+from components.captions.prompting.tasks import find_task
+from components.core.compute.metrics import Features, Reals
+from components.core.pictures.stored_pictures import PICTURE, Pictures
+from components.core.system.profiles import settings_with
+from components.core.tables import folders
+from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
 
 TASK, EXPANSIONS, DEPTH = "query_paraphrase", 3, 10

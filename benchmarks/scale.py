@@ -34,8 +34,8 @@ from benchmarks.scale_inputs import (
     write_replay,
 )
 from benchmarks.scale_process import run
-from components.core.errors import InputError, run_command
-from components.core.files import write_json
+from components.core.system.errors import InputError, run_command
+from components.core.tables.files import write_json
 
 REPO = Path(__file__).parents[1]
 
@@ -82,8 +82,8 @@ def stages(folder: Path, size: Size) -> Iterator[Stage]:
 
 def load_rows() -> None:
     """What `train` does before its first step; it keeps the token files, so that a run after this one finds them."""
-    from components.core.checking import load_checked
     from components.core.compute.distributed import World
+    from components.core.system.checking import load_checked
     from components.encoders.adapter.encoder import Encoder
     from components.methods.registry import find_entry
     from components.training.data import TrainingFiles, load_data

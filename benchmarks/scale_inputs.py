@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from components.captions.prompts.disarm import disarm
-from components.captions.request import Request, Sampling
-from components.captions.store.schema import EXPORT
-from components.captions.tasks import find_task
-from components.core.files import atomic_file, write_json
-from components.core.folders import EVALUATION
-from components.core.progress import bar
-from components.core.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES
+from components.captions.generating.store.schema import EXPORT
+from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.request import Request, Sampling
+from components.captions.prompting.tasks import find_task
+from components.core.system.progress import bar
+from components.core.tables.files import atomic_file, write_json
+from components.core.tables.folders import EVALUATION
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
 
 DIM = 512

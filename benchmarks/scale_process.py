@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from components.core.processes import signal_group
+from components.core.system.processes import signal_group
 
 _LOOK_EVERY, _WALK_EVERY = 0.2, 5.0
 _LOG_END = 2_000

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from components.base import base
-from components.benchmarks.bootstrap import Interval
-from components.core.errors import run_command
+from components.benchmarks.scoring.bootstrap import Interval
 from components.core.settings import Settings, load_settings
+from components.core.system.errors import run_command
 from components.encoders import embed
 from components.evaluation import evaluate
 from components.evaluation.results import Folders

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from benchmarks.serving_client import Job, Outcome, run_clients
 from benchmarks.training_data import captions
-from components.core.errors import run_command
+from components.core.system.errors import run_command
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
 from components.registry.encoder_lookup import find_encoder

@@ -26,10 +26,10 @@ from more_itertools import batched
 from rich.console import Console
 from rich.table import Table
 
-from components.captions.request import Reply, Request, Sampling
-from components.captions.store import GenerationStore
-from components.core.errors import InputError, run_command
-from components.core.progress import bar
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply, Request, Sampling
+from components.core.system.errors import InputError, run_command
+from components.core.system.progress import bar
 from tests.integration.postgres import running_postgres
 
 T = TypeVar("T")

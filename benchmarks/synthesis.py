@@ -23,7 +23,7 @@ from rich.table import Table
 
 from benchmarks.synthesis_servers import Rates, measure_servers
 from benchmarks.synthesis_store import Overhead, measure_store
-from components.core.errors import InputError, run_command
+from components.core.system.errors import InputError, run_command
 from components.students.save_model import save_model
 from tests.integration.postgres import running_postgres
 from tests.integration.vllm_server import PYTHON, run_vllm_server

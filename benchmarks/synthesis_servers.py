@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from components.captions.endpoints.client import ServerOptions
-from components.captions.engines.server import ServerEngine
-from components.captions.request import Request, Sampling
-from components.captions.tasks import find_task
-from components.core.progress import track
+from components.captions.generating.endpoints.client import ServerOptions
+from components.captions.generating.engines.server import ServerEngine
+from components.captions.prompting.request import Request, Sampling
+from components.captions.prompting.tasks import find_task
+from components.core.system.progress import track
 
 TASK, MAX_TOKENS = "paraphrase_1", 24
 _WARM_UP = 2

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from more_itertools import batched
 
 from benchmarks.synthesis_servers import requests
-from components.captions.asking.asking import ask
-from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore
+from components.captions.generating.asking.asking import ask
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply, Request
 
 T = TypeVar("T")
 

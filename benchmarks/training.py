@@ -28,7 +28,7 @@ from benchmarks.training_memory import curve, plot
 from benchmarks.training_ours import Ours, embed_images, hyper_parameters, run_ours
 from benchmarks.training_peer import Peer, run_peer
 from components.core.compute.hardware import bf16_is_native, pick_device
-from components.core.errors import InputError, run_command
+from components.core.system.errors import InputError, run_command
 
 EPOCHS = (1, 5, 10, 32)
 """Lengths of a training for which the speed-up is also told with the embedding counted in."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch
 from PIL import Image
 
-from components.core.records import PAIRS, SPLITS
+from components.core.tables.records import PAIRS, SPLITS
 from components.data.source import Pair
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import Split, draw_scenes

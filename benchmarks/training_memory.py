@@ -18,7 +18,7 @@ import typer
 from benchmarks.training_data import captions
 from benchmarks.training_ours import hyper_parameters
 from components.core.compute.hardware import peak_memory
-from components.core.progress import track
+from components.core.system.progress import track
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.methods.registry import find_method

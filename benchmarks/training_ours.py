@@ -18,8 +18,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from benchmarks.training_data import Prepared
 from components.core.compute.distributed import World
 from components.core.compute.hardware import pick_autocast
-from components.core.records import PAIRS
 from components.core.settings import load_settings
+from components.core.tables.records import PAIRS
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.losses import Features

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.training_data import Prepared
-from components.core.progress import bar
+from components.core.system.progress import bar
 from components.methods.contract.optimisation import Optimisation
 
 _RECORDER = Path(__file__).parent / "recorder"

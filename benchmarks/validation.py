@@ -21,13 +21,13 @@ import numpy as np
 import typer
 from more_itertools import batched
 
-from components.core.files import write_json
-from components.core.folders import SUMMARY
-from components.core.records import GENERATIONS, PAIRS
 from components.core.settings import Settings, load_settings
+from components.core.tables.files import write_json
+from components.core.tables.folders import SUMMARY
+from components.core.tables.records import GENERATIONS, PAIRS
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
-from components.validation.measuring.probes import Probes
+from components.validation.rules.measuring.probes import Probes
 from components.validation.validate import ValidationFiles
 
 ROWS = (100_000, 1_000_000)

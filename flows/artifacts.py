@@ -24,8 +24,8 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from components.core.files import file_hash
-from components.core.provenance import LOCK, git_commit
+from components.core.compute.provenance import LOCK, git_commit
+from components.core.tables.files import file_hash
 from components.evaluation.results import DEFAULT, read_report
 from components.registry.decision import Decision
 from components.registry.lineage import experiment_of, record_lock

@@ -20,8 +20,8 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from components.core import supervisor
-from components.core.processes import CommandError
+from components.core.system import supervisor
+from components.core.system.processes import CommandError
 
 TAIL = 15
 """How many last lines of a failed command its error repeats."""

@@ -15,9 +15,9 @@ from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from components.core.processes import CommandError
 from components.core.settings import load_settings
-from components.core.stage_graph import Graph, outdated, read_graph
+from components.core.system.processes import CommandError
+from components.core.system.stage_graph import Graph, outdated, read_graph
 from flows.commands import stops_commands
 from flows.shards import AnyRunner
 from flows.stages import HOURS, run_stage

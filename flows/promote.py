@@ -9,8 +9,8 @@ from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field, PositiveFloat
 
-from components.core.errors import InputError
 from components.core.settings import load_settings
+from components.core.system.errors import InputError
 from components.registry import decision as records
 from components.registry.champion import withdraw
 from components.registry.decision import Decision, RuleVerdict

@@ -20,10 +20,10 @@ from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogHandler
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from components.core.errors import InputError
-from components.core.processes import CommandError
 from components.core.settings import PARAMS, Scale, load_settings
-from components.core.stage_graph import outdated, read_graph
+from components.core.system.errors import InputError
+from components.core.system.processes import CommandError
+from components.core.system.stage_graph import outdated, read_graph
 from flows.commands import run_supervised, stops_commands
 
 HOME = "CLIPTUNE_HOME"

@@ -12,8 +12,8 @@ from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
-from components.core.processes import CommandError
-from components.core.stage_graph import DVC
+from components.core.system.processes import CommandError
+from components.core.system.stage_graph import DVC
 from flows.artifacts import progress_artifact
 from flows.commands import run_supervised
 from flows.gpus import gpu_tokens

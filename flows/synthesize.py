@@ -11,10 +11,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from pydantic import PositiveInt
 
-from components.core.errors import InputError
-from components.core.records import GENERATIONS
 from components.core.settings import Scale, Settings, load_settings
-from components.core.stage_graph import outdated, read_graph
+from components.core.system.errors import InputError
+from components.core.system.stage_graph import outdated, read_graph
+from components.core.tables.records import GENERATIONS
 from flows.shards import ShardResult, make_runner, over_shards, summed
 from flows.stages import run_stage
 

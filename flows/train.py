@@ -9,8 +9,8 @@ from prefect import flow
 from prefect.logging import get_run_logger
 from pydantic import PositiveFloat, PositiveInt
 
-from components.core.errors import InputError
 from components.core.settings import Settings, load_settings
+from components.core.system.errors import InputError
 from components.registry.folders import BASE, DEFAULT
 from flows.artifacts import record_state, show_results, show_scores
 from flows.pipeline import PARALLEL, bring_up_to_date

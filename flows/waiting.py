@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 from prefect.logging import get_run_logger
 
-from components.core.processes import CommandError
-from components.core.stage_graph import is_locked
+from components.core.system.processes import CommandError
+from components.core.system.stage_graph import is_locked
 
 PAUSE = 5.0
 """Seconds between two tries; a random half is added, so that waiting flows do not all try at once."""

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from components.core.errors import InputError, run_command
+from components.core.system.errors import InputError, run_command
 
 ENV = Path("infra/.env")
 NAMES = (

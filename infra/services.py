@@ -16,8 +16,8 @@ from types import TracebackType
 
 import psutil
 
-from components.core.errors import InputError
-from components.core.processes import signal_group
+from components.core.system.errors import InputError
+from components.core.system.processes import signal_group
 
 GRACE = 25.0
 """Seconds between SIGTERM and SIGKILL; more than a flow gives its stage."""

@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from components.core.errors import InputError, run_command
+from components.core.system.errors import InputError, run_command
 from components.tracking import STORE, tracking_uri
 from infra.services import Services, assert_ports_free, is_healthy
 

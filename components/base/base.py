@@ -15,15 +15,15 @@ from components.base.contrastive import pretrain
 from components.base.fitted import fit_towers
 from components.base.published import open_clip_encoder, timm_encoder, weights_file_encoder
 from components.base.shipped import ASSETS, shipped_encoder, write_shipped
-from components.core import folders
-from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_device, pick_precision
-from components.core.errors import InputError, told_of
-from components.core.files import write_json
-from components.core.project import run_in_project, start
-from components.core.provenance import data_hashes, git_commit
+from components.core.compute.provenance import data_hashes, git_commit
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError, told_of
+from components.core.system.project import run_in_project, start
+from components.core.tables import folders
+from components.core.tables.files import write_json
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import RUN_FILE, TrackedRun, tracked_run

@@ -19,10 +19,10 @@ from torch import nn
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_autocast, pick_device
-from components.core.files import content_hash, file_hash
-from components.core.provenance import code_hash
-from components.core.records import PAIRS
+from components.core.compute.provenance import code_hash
 from components.core.settings import Settings
+from components.core.tables.files import content_hash, file_hash
+from components.core.tables.records import PAIRS
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import RELATIONS, Scene
 from components.encoders.adapter.architecture import model_config, plain_name, refuse_batch_statistics

@@ -15,15 +15,15 @@ from torch import nn
 
 from components.base.contrastive import contrast, train_rows
 from components.base.published import timm_encoder
-from components.core.arrays import mapped_array
 from components.core.compute.checkpoint import Checkpoints
-from components.core.errors import InputError, told_of
-from components.core.files import atomic_file, content_hash, file_hash
-from components.core.pictures import PICTURE, Pictures
-from components.core.progress import bar
-from components.core.provenance import code_hash
-from components.core.records import PAIRS
+from components.core.compute.provenance import code_hash
+from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings
+from components.core.system.errors import InputError, told_of
+from components.core.system.progress import bar
+from components.core.tables.arrays import mapped_array
+from components.core.tables.files import atomic_file, content_hash, file_hash
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.adapter.language_tower import LanguageClip
 from components.encoders.embeddings import require_finite

@@ -15,7 +15,7 @@ import open_clip
 import timm
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.weights import load_weights

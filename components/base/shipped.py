@@ -13,11 +13,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from safetensors.torch import save_file
 
-from components.core.errors import InputError
-from components.core.files import atomic_folder, content_hash, file_hash
-from components.core.record_files import read_record, write_record
-from components.core.records import PAIRS
 from components.core.settings import Scratch, Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_folder, content_hash, file_hash
+from components.core.tables.record_files import read_record, write_record
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.architecture import model_config, plain_name
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.weights import load_weights

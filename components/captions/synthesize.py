@@ -13,18 +13,18 @@ from typing import Annotated
 import typer
 from more_itertools import batched
 
-from components.captions.asking.answers import write_answers
-from components.captions.asking.asking import SynthesisCounts, ask
-from components.captions.asking.questions import Questions, import_replay, questions_of
-from components.captions.engines import Engine, engine_of
-from components.captions.request import Request
-from components.captions.store import GenerationStore
-from components.core.checking import load_checked
-from components.core.errors import InputError
-from components.core.profiles import settings_with
-from components.core.project import from_root, run_in_project, start
+from components.captions.generating.asking.answers import write_answers
+from components.captions.generating.asking.asking import SynthesisCounts, ask
+from components.captions.generating.asking.questions import Questions, import_replay, questions_of
+from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Request
 from components.core.settings import Settings
-from components.core.work_shard import Shard
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.profiles import settings_with
+from components.core.system.project import from_root, run_in_project, start
+from components.core.tables.work_shard import Shard
 from components.tracking import tracked_run
 
 OUTPUT = Path("data/captions")

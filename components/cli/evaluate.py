@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
-from components.core.errors import InputError
-from components.core.project import from_root, run_in_project
+from components.core.system.errors import InputError
+from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.published import PublishedBenchmark
@@ -160,7 +160,7 @@ def table(
 
 
 def _give(text: str, output: Path | None) -> None:
-    from components.core.files import atomic_file
+    from components.core.tables.files import atomic_file
 
     if output is None:
         typer.echo(text, nl=False)
@@ -185,7 +185,7 @@ def _options(given: list[str]) -> dict[str, Any]:
 
 def _chosen(names: list[str]) -> list[PublishedBenchmark]:
     from components.benchmarks.published import published_benchmarks
-    from components.core.discovery import choose
+    from components.core.system.discovery import choose
 
     known, together = published_benchmarks(), _together()
     chosen: dict[str, PublishedBenchmark] = {}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
-from components.core.errors import InputError
-from components.core.project import from_root, run_in_project
+from components.core.system.errors import InputError
+from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
-    from components.benchmarks.encoding.context import EncoderUnderTest
+    from components.benchmarks.scoring.encoding.context import EncoderUnderTest
     from components.explorer.explored import Explored
     from components.index.image_index import ImageIndex
 
@@ -69,7 +69,7 @@ def explore(
         if page is None:
             _serve(explored, host, port)
             return
-        from components.core.files import atomic_file
+        from components.core.tables.files import atomic_file
         from components.explorer.server import snapshot
 
         with atomic_file(page) as temporary:
@@ -118,7 +118,7 @@ def _explored(names: list[str], images: str) -> Explored:
 
 def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
     """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
-    from components.core.shards.listing import is_remote
+    from components.core.pictures.shards.listing import is_remote
     from components.explorer.own_index import own_index
     from components.index.facts import FACTS
     from components.index.image_index import ImageIndex

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
-from components.core.errors import InputError, told_of
-from components.core.project import from_root, require_project, run_in_project
+from components.core.system.errors import InputError, told_of
+from components.core.system.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.cli.survey import Survey
@@ -43,10 +43,10 @@ def import_folder(
 
     def command() -> None:
         from components.cli.survey import survey
-        from components.core.checking import check_settings
-        from components.core.discovery import FOLDER_NAME
-        from components.core.files import atomic_file
-        from components.core.profiles import PROFILES, settings_with
+        from components.core.system.checking import check_settings
+        from components.core.system.discovery import FOLDER_NAME
+        from components.core.system.profiles import PROFILES, settings_with
+        from components.core.tables.files import atomic_file
 
         require_project()
         place = from_root(folder)

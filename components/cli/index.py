@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, table_of
-from components.core.project import from_root, run_in_project
+from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
-    from components.benchmarks.encoding.context import EncoderUnderTest
+    from components.benchmarks.scoring.encoding.context import EncoderUnderTest
     from components.index.building import Added
     from components.index.checking import IndexReport
     from components.index.facts import Facts
@@ -199,7 +199,7 @@ def _encoder(name: str | None) -> EncoderUnderTest | None:
 
 
 def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -> Opened:
-    from components.core.shards.listing import is_remote
+    from components.core.pictures.shards.listing import is_remote
     from components.index.sources import find_source, source_of
 
     given = origin if is_remote(origin) or origin == _DATA else str(from_root(Path(origin)))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
-from components.core.errors import InputError
-from components.core.project import run_in_project
+from components.core.system.errors import InputError
+from components.core.system.project import run_in_project
 
 if TYPE_CHECKING:
     from components.cli.planning import Planned

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.core.project import require_project, run_in_project
+from components.core.system.project import require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.core.settings import Settings
@@ -26,7 +26,7 @@ def list_profiles(as_json: AsJson = False) -> None:
     """
 
     def command() -> None:
-        from components.core.profiles import base_profile, description, profile_names
+        from components.core.system.profiles import base_profile, description, profile_names
 
         require_project()
         descriptions = {name: description(name) for name in profile_names()}
@@ -49,7 +49,7 @@ def show_profile(name: _Name) -> None:
     """
 
     def command() -> None:
-        from components.core.profiles import profile_text
+        from components.core.system.profiles import profile_text
 
         require_project()
         typer.echo(profile_text(name), nl=False)
@@ -68,7 +68,7 @@ def use_profile(
     """
 
     def command() -> None:
-        from components.core import profiles
+        from components.core.system import profiles
 
         text = profiles.overlaid(name)
         difference = profiles.difference(text)
@@ -107,7 +107,7 @@ def search(
     """
 
     def command() -> None:
-        from components.core.checking import load_checked
+        from components.core.system.checking import load_checked
         from components.study.rules import read_claims
         from components.study.search import STORE
         from components.study.search import search as run
@@ -129,9 +129,9 @@ def search(
 
 def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
     """Refuse a search whose mix would not be valid in params.yaml."""
-    from components.core.checking import check_names
-    from components.core.errors import InputError
     from components.core.settings import Mix
+    from components.core.system.checking import check_names
+    from components.core.system.errors import InputError
 
     if len(members) < 2 or len(set(members)) < len(members):
         raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")
@@ -150,8 +150,8 @@ def _print_mix(outcome: MixSearchResult) -> None:
 
 
 def _write_mix(name: str, outcome: MixSearchResult) -> None:
-    from components.core import profiles
     from components.core.settings import load_settings
+    from components.core.system import profiles
 
     encoders = list(load_settings().encoders)
     mix = outcome.mix.model_dump(mode="json")

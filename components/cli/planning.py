@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.checking import check_methods, check_names, table_files
-from components.core.discovery import choose
-from components.core.errors import InputError
-from components.core.processes import CommandError
-from components.core.provenance import locked_stages
+from components.core.compute.provenance import locked_stages
 from components.core.settings import PARAMS, Settings, load_settings
-from components.core.stage_graph import Graph, changes, is_locked, read_all, read_graph
+from components.core.system.checking import check_methods, check_names, table_files
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
+from components.core.system.processes import CommandError
+from components.core.system.stage_graph import Graph, changes, is_locked, read_all, read_graph
 from components.doctor.examine import CHECKS, CheckLine, examine, read_installation
 
 NEVER_RAN = "it has not run yet"

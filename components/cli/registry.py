@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.core.project import from_root, require_project, run_in_project
+from components.core.system.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision

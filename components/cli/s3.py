@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from components.core.errors import run_command
+from components.core.system.errors import run_command
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for boto3.
 
@@ -36,8 +36,8 @@ def put(
     """
 
     def command() -> None:
-        from components.core.storage import S3
-        from components.core.storage.url import upload_pairs
+        from components.core.pictures.storage import S3
+        from components.core.pictures.storage.url import upload_pairs
 
         store, pairs = S3(), upload_pairs(source, url)
         total = sum(path.stat().st_size for path, _ in pairs)
@@ -65,7 +65,7 @@ def get(
     """
 
     def command() -> None:
-        from components.core.storage import S3
+        from components.core.pictures.storage import S3
 
         store = S3()
         pairs = store.download_pairs(url, target)
@@ -93,7 +93,7 @@ def make_bucket(
     """
 
     def command() -> None:
-        from components.core.storage import S3
+        from components.core.pictures.storage import S3
 
         typer.echo("; ".join(S3().make_bucket(url, versions)))
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
-from components.core.discovery import choose, names_in
-from components.core.errors import InputError
-from components.core.project import from_root, run_in_project
+from components.core.system.discovery import choose, names_in
+from components.core.system.errors import InputError
+from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
-    from components.captions.store import GenerationStore
-    from components.captions.store.upkeep import Pruned, StoreStats
+    from components.captions.generating.store import GenerationStore
+    from components.captions.generating.store.upkeep import Pruned, StoreStats
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
@@ -115,12 +115,12 @@ def prune(
     """
 
     def command() -> None:
-        from components.captions.store.upkeep import Choice
+        from components.captions.generating.store.upkeep import Choice
 
         choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
         choice.check()
         opened = _open(url)
-        known = names_in("components.captions.tasks")
+        known = names_in("components.captions.prompting.tasks")
         if task is not None and task not in known:
             # Answers of a task whose file is gone may still be there.
             stored = opened.stats()
@@ -134,7 +134,7 @@ def prune(
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
-    from components.captions.store import GenerationStore
+    from components.captions.generating.store import GenerationStore
     from components.core.settings import load_settings
 
     return GenerationStore(url or load_settings().synthesize.store, must_exist=must_exist)

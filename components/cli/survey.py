@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.discovery import names_in
-from components.core.errors import InputError
 from components.core.settings import Counts, Prepare
+from components.core.system.discovery import names_in
+from components.core.system.errors import InputError
 from components.data.checked_pictures import check_picture
 from components.data.source import Described, Source
 from components.data.sources import find_source

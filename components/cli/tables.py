@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.errors import InputError
-from components.core.project import from_root
+from components.core.system.errors import InputError
+from components.core.system.project import from_root
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -14,14 +14,14 @@ from more_itertools import chunked
 from webdataset import TarWriter
 from webdataset.tariterators import base_plus_ext
 
-from components.core.errors import InputError, run_command
-from components.core.files import atomic_folder, write_json
-from components.core.pictures import PICTURE, Pictures
-from components.core.progress import track
-from components.core.project import start
-from components.core.records import PAIRS
-from components.core.rgb import open_picture
-from components.core.shards.listing import SIZES
+from components.core.pictures.rgb import open_picture
+from components.core.pictures.shards.listing import SIZES
+from components.core.pictures.stored_pictures import PICTURE, Pictures
+from components.core.system.errors import InputError, run_command
+from components.core.system.progress import track
+from components.core.system.project import start
+from components.core.tables.files import atomic_folder, write_json
+from components.core.tables.records import PAIRS
 
 _ROWS_AT_A_TIME = 1_000
 _ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}

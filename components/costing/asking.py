@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
-from components.captions.asking.questions import Questions, questions_of
-from components.captions.engines import Engine, engine_of
-from components.captions.request import InputRow, Request
-from components.captions.store import GenerationStore
-from components.core.errors import InputError
+from components.captions.generating.asking.questions import Questions, questions_of
+from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Settings
-from components.core.work_shard import Shard
+from components.core.system.errors import InputError
+from components.core.tables.work_shard import Shard
 
 _CHARACTERS_PER_TOKEN = 4
 """Of English, about, for the tokenizers of language models."""

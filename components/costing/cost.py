@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from torch import nn
 
 from components.core.settings import Settings
-from components.core.training_columns import IMAGES, holders_of, table_file
+from components.core.tables.training_columns import IMAGES, holders_of, table_file
 from components.costing.asking import TaskQuestions, count_questions
 from components.costing.rates import Rates
 from components.encoders.adapter.architecture import build, model_config

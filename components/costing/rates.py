@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 
-from components.core.errors import InputError
 from components.core.settings import Block, explain_fault
 from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.system.errors import InputError
 
 _MEASURED = Path(__file__).parent / "rates.yaml"
 

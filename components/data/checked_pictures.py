@@ -21,14 +21,14 @@ from tempfile import gettempdir
 
 from tqdm import tqdm
 
-from components.core.ahead import in_order
-from components.core.errors import InputError
-from components.core.files import content_hash
-from components.core.processes import end_with_parent
-from components.core.progress import bar
-from components.core.records import CHECKED
-from components.core.rgb import check_mode, check_size, open_picture, rgb
+from components.core.pictures.rgb import check_mode, check_size, open_picture, rgb
 from components.core.settings import Prepare
+from components.core.system.errors import InputError
+from components.core.system.processes import end_with_parent
+from components.core.system.progress import bar
+from components.core.tables.ahead import in_order
+from components.core.tables.files import content_hash
+from components.core.tables.records import CHECKED
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError
 
 _VERSION = "3"
@@ -36,7 +36,7 @@ _VERSION = "3"
 _STORED = tuple(column.name for column in fields(Sample) if column.name != "raw")
 _FEW = 2
 """Chunks that this process checks itself: starting others would take longer."""
-_IMPORTED = ["components.data.listed_images", "components.data.leaks.guard", "components.core.checking"]
+_IMPORTED = ["components.data.listed_images", "components.data.leak_guard", "components.core.system.checking"]
 """Modules that the fork server imports once. Python warns if `components.data.prepare`, the module that is run, is one
 of them."""
 _LONGEST = 70

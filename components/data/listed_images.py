@@ -20,10 +20,10 @@ from pathlib import Path
 
 from more_itertools import chunked, map_reduce
 
-from components.core.errors import InputError
-from components.core.files import content_hash
-from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Counts, Prepare, Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
+from components.core.tables.records import PARAPHRASE_QUERIES
 from components.data.checked_pictures import checked
 from components.data.people_captions import evaluation_tables
 from components.data.source import (

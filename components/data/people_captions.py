@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
-from components.core.records import NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
-from components.core.words import content_words
+from components.core.tables.records import NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.core.text.words import content_words
 from components.data.source import EvaluationTables, filled
 
 Row = tuple[str, ...]

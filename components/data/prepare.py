@@ -17,18 +17,18 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from components.core import folders
-from components.core.checking import check_methods, check_settings, table_files
-from components.core.errors import InputError
-from components.core.files import atomic_folder
-from components.core.progress import track
-from components.core.project import run_in_project, start
-from components.core.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_ROWS, SPLITS, UNUSABLE
 from components.core.settings import Prepare, Settings, load_settings
-from components.core.training_columns import PREPARED
-from components.core.work_shard import Shard
+from components.core.system.checking import check_methods, check_settings, table_files
+from components.core.system.errors import InputError
+from components.core.system.progress import track
+from components.core.system.project import run_in_project, start
+from components.core.tables import folders
+from components.core.tables.files import atomic_folder
+from components.core.tables.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_ROWS, SPLITS, UNUSABLE
+from components.core.tables.training_columns import PREPARED
+from components.core.tables.work_shard import Shard
 from components.data.checked_pictures import check_now, get_ready
-from components.data.leaks.guard import Guard
+from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source

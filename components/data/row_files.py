@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields by column; there may be further columns."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.data.listed_images import checked_files
 from components.data.source import Pair, Source, pairs_as_queries
 from components.test_sets.draws import released_splits, released_test_rows

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.core.errors import InputError
-from components.core.files import content_hash, image_id
-from components.core.records import CAPTION_QUERIES
 from components.core.settings import Prepare, Settings
-from components.core.table import Table
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash, image_id
+from components.core.tables.records import CAPTION_QUERIES
+from components.core.tables.table import Table
 from components.data.leaks.keys import picture_key
 
 
@@ -43,7 +43,7 @@ class Sample:
 
     Attributes:
         place: its location for messages, such as `data/train-00000.parquet: row 12`.
-        file, position, size, image_id: see `components.core.records.PAIRS`.
+        file, position, size, image_id: see `components.core.tables.records.PAIRS`.
         key: see `components.data.leaks.keys.picture_key`.
         captions: empty if another file has them.
         name: of its file, if it had one.
@@ -98,7 +98,7 @@ class Pair:
         facts: the scene of a synthetic picture, as JSON.
         name: path of the image's file, if it has one.
         paraphrase, negation: of the caption, if the publisher gives them.
-        weight: see `components.core.records.PAIRS`.
+        weight: see `components.core.tables.records.PAIRS`.
     """
 
     split: str
@@ -122,7 +122,7 @@ class Pair:
         return image_id(self.image) if isinstance(self.image, bytes) else self.image.image_id
 
     def row(self) -> dict[str, object]:
-        """The pair as a row of `components.core.records.PAIRS`."""
+        """The pair as a row of `components.core.tables.records.PAIRS`."""
         row: dict[str, object] = {
             name: getattr(self, name) for name in ("id", "image_id", "caption", "facts", "weight")
         }

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
-from components.core.errors import InputError
 from components.core.settings import Prepare, Settings
+from components.core.system.errors import InputError
 from components.data.checked_pictures import checked
 from components.data.listed_images import checked_caption
 from components.data.source import (

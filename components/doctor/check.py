@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 
 Status = Literal["ok", "warn", "fail", "not used"]
 TIMEOUT_S = 5.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.errors import InputError
 from components.core.settings import PARAMS, load_settings
+from components.core.system.errors import InputError
 from components.doctor import machine, servers
 from components.doctor.check import Check, CheckResult, Installation, fail, not_used
 from components.tracking import shown_address

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from components.core.checking import check_settings
-from components.core.errors import InputError
+from components.core.pictures.shards.listing import ShardFiles, find_shards
 from components.core.settings import Settings
-from components.core.shards.listing import ShardFiles, find_shards
+from components.core.system.checking import check_settings
+from components.core.system.errors import InputError
 from components.data.sources import find_source
 from components.data.sources.folder import CAPTIONS
 from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import yaml
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
 from components.registry.model import CHAMPION, find_alias
 from components.tracking import explained, make_client, nothing_tracked, reason_of, shown_address, tracking_uri
@@ -207,7 +207,7 @@ def check_s3(installation: Installation) -> CheckResult:
     if not url and not any(environment.get(name) for name in _AWS):
         return not_used("no shards in S3 and no AWS_ variables")
     # boto3 takes half a second, for which `cliptune plan` must not wait.
-    from components.core.storage import S3
+    from components.core.pictures.storage import S3
 
     store = S3(hurry=True)
     address = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or "Amazon S3"
@@ -221,7 +221,7 @@ def check_dvc_remote(installation: Installation) -> CheckResult:
     """The DVC remote answers with DVC's credentials."""
     from dvc.config import Config, ConfigError  # type: ignore[import-untyped]
 
-    from components.core.storage import S3
+    from components.core.pictures.storage import S3
 
     dvc = installation.folder / ".dvc"
     if not dvc.is_dir():

@@ -27,23 +27,23 @@ import typer
 from more_itertools import chunked
 from torch import Tensor
 
-from components.core import folders
-from components.core.ahead import mapped, prefetched
-from components.core.arrays import mapped_array, written_array
-from components.core.checking import load_checked
 from components.core.compute.distributed import become_torchrun, join_world, launched_by_torchrun
 from components.core.compute.hardware import pick_device
-from components.core.embedding_files import read_embeddings
-from components.core.errors import InputError
-from components.core.files import atomic_file, atomic_folder, content_hash, file_hash
-from components.core.pictures import PICTURE, Pictures, place_of
-from components.core.progress import bar
-from components.core.project import run_in_project, start
-from components.core.provenance import code_hash
-from components.core.record_files import write_record
-from components.core.records import PAIRS, SPLITS
+from components.core.compute.provenance import code_hash
+from components.core.pictures.embedding_files import read_embeddings
+from components.core.pictures.stored_pictures import PICTURE, Pictures, place_of
 from components.core.settings import Embed, Settings
-from components.core.work_shard import Shard
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
+from components.core.system.project import run_in_project, start
+from components.core.tables import folders
+from components.core.tables.ahead import mapped, prefetched
+from components.core.tables.arrays import mapped_array, written_array
+from components.core.tables.files import atomic_file, atomic_folder, content_hash, file_hash
+from components.core.tables.record_files import write_record
+from components.core.tables.records import PAIRS, SPLITS
+from components.core.tables.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import as_imagenet, decode, squashed
 from components.encoders.adapter.sidecar import WEIGHTS

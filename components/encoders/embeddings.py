@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from components.core.arrays import mapped_array
-from components.core.errors import InputError
-from components.core.files import file_hash
-from components.core.record_files import read_record
-from components.core.records import PAIRS
-from components.core.text_column import TextColumn
+from components.core.system.errors import InputError
+from components.core.tables.arrays import mapped_array
+from components.core.tables.files import file_hash
+from components.core.tables.record_files import read_record
+from components.core.tables.records import PAIRS
+from components.core.tables.text_column import TextColumn
 
 MANIFEST = "manifest.json"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build, has_quick_gelu
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import (

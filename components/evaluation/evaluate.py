@@ -14,18 +14,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.benchmark import tracked_metrics
 from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.benchmarks.scores import Scores
-from components.core.checking import load_checked
-from components.core.errors import InputError
-from components.core.files import content_hash, file_hash
-from components.core.metrics import Features
-from components.core.pictures import PICTURE, Pictures
-from components.core.project import run_in_project, start
-from components.core.records import PAIRS
+from components.benchmarks.scoring.benchmark import tracked_metrics
+from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.scores import Scores
+from components.core.compute.metrics import Features
+from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Evaluate, Settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.project import run_in_project, start
+from components.core.tables.files import content_hash, file_hash
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
 from components.evaluation.results import DEFAULT, Folders, Report, Result, summarise, write_results

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import PublishedBenchmark
-from components.core.errors import InputError
-from components.core.files import atomic_file, content_hash, file_hash
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.image_features import ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_file, content_hash, file_hash
 from components.evaluation.results import (
     PUBLISHED,
     PublishedReport,

@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.bootstrap import correlation_interval, interval
-from components.benchmarks.scores import Correlation, Scores
-from components.core.errors import InputError
-from components.core.files import atomic_file, content_hash
-from components.core.metrics import finite
-from components.core.record_files import read_record, write_record
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.bootstrap import correlation_interval, interval
+from components.benchmarks.scoring.scores import Correlation, Scores
+from components.core.compute.metrics import finite
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_file, content_hash
+from components.core.tables.record_files import read_record, write_record
 
 PUBLISHED = Path("reports/published")
 _CORRELATIONS: tuple[Literal["spearman", "pearson", "tau_c"], ...] = ("spearman", "pearson", "tau_c")

@@ -18,12 +18,12 @@ from functools import cache
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
-from components.core.metrics import Features
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import Features
+from components.core.system.errors import InputError
 from components.experiments.parts.perturbations import perturbations, perturbed, read_wordnet
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists

@@ -6,8 +6,8 @@ and its expansions' (equation 5, K = 3 by appendix B.4). Two sources of expansio
 WordNet synonyms, and paraphrases by a language model, which stand for the paper's Parrot. Texts without an expansion
 are searched unchanged; `expanded_share` is the share of texts with one.
 
-Paraphrases are a table of query paraphrases (`components.core.records.QUERY_PARAPHRASES`, the first K samples of each
-query) or a JSON object, text -> list of texts. The texts to expand are listed for the prompt task `query_paraphrase`.
+Paraphrases are a table of query paraphrases (`components.core.tables.records.QUERY_PARAPHRASES`, the first K samples of
+each query) or a JSON object, text -> list of texts. The prompt task `query_paraphrase` reads the texts to expand.
 White space within texts does not count. The stop words are scikit-learn's, because the paper does not name a list.
 """
 
@@ -22,14 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.retrieval import TIES, WAYS, averaged, paraphrase_agreement, synonym_expansions
 from components.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.errors import InputError
-from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
-from components.core.records import QUERY_PARAPHRASES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.retrieval import (
+    TIES,
+    WAYS,
+    averaged,
+    paraphrase_agreement,
+    synonym_expansions,
+)
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
+from components.core.system.errors import InputError
+from components.core.tables.records import QUERY_PARAPHRASES
 from components.experiments.parts.perturbations import read_wordnet
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import COCO

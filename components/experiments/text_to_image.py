@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import embed_new
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.choices import row_cosine
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
-from components.core.metrics import Reals
-from components.core.progress import bar
-from components.core.rgb import open_picture
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import embed_new
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.choices import row_cosine
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import Reals
+from components.core.pictures.rgb import open_picture
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
 from components.experiments.parts import judge
 from components.test_sets.files import RequiredFile
 from components.test_sets.image_sets.image_set import lines

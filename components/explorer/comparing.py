@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from components.benchmarks.bootstrap import Interval, paired_difference
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.scores import Scores
-from components.core.errors import InputError
-from components.core.metrics import Features, average_overlap, jaccard_similarity
-from components.core.records import PARAPHRASE_QUERIES
+from components.benchmarks.scoring.bootstrap import Interval, paired_difference
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.scores import Scores
+from components.core.compute.metrics import Features, average_overlap, jaccard_similarity
 from components.core.settings import Evaluate
+from components.core.system.errors import InputError
+from components.core.tables.records import PARAPHRASE_QUERIES
 from components.evaluation.results import Folders, Report, read_report, read_scores
 from components.index.image_index import ImageIndex
 

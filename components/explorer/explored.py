@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from components.captions.asking.questions import questions_of
-from components.captions.engines import Engine, engine_of
-from components.captions.request import InputRow
-from components.core.errors import InputError
-from components.core.rgb import check_size, open_picture, rgb
+from components.captions.generating.asking.questions import questions_of
+from components.captions.generating.engines import Engine, engine_of
+from components.captions.prompting.request import InputRow
+from components.core.pictures.rgb import check_size, open_picture, rgb
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import DEFAULT, Folders
 from components.explorer.comparing import METRICS, Changed, Explorer, Hit, Marks, changed, overlap, scored

@@ -10,10 +10,10 @@ from secrets import token_hex
 
 import numpy as np
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.errors import InputError
-from components.core.files import content_hash, file_hash
-from components.core.metrics import Features, Indices
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
 from components.index.building import build
 from components.index.facts import FACTS

@@ -14,8 +14,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
 
-from components.core.errors import InputError
-from components.core.pictures import is_picture
+from components.core.pictures.stored_pictures import is_picture
+from components.core.system.errors import InputError
 from components.explorer.comparing import Changed, Compared, Explorer, Marks
 from components.explorer.explored import (
     MOST_SHOWN,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from components.core.errors import InputError
-from components.core.files import atomic_file
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_file
 from components.data.listed_images import Listing
 from components.registry.votes import Vote, Wins, wins
 

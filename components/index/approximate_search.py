@@ -15,9 +15,9 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices
-from components.core.progress import bar
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
 from components.index.exact_search import Found, merged, search_exact
 from components.index.facts import BUILD_AGAIN
 from components.index.vectors import Vectors

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.errors import InputError
-from components.core.files import atomic_folder, file_hash
-from components.core.metrics import Features, Indices
-from components.core.progress import bar
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
+from components.core.tables.files import atomic_folder, file_hash
 from components.index.approximate_search import check_rows, write_lists
 from components.index.facts import (
     AUTO,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.files import file_hash
-from components.core.metrics import Features
-from components.core.pictures import Pictures
-from components.core.progress import bar, track
+from components.core.compute.metrics import Features
+from components.core.pictures.stored_pictures import Pictures
+from components.core.system.errors import InputError
+from components.core.system.progress import bar, track
+from components.core.tables.files import file_hash
 from components.index.building import left_over
 from components.index.facts import BUILD_AGAIN, Facts, read_facts, rows_file, structure_file, vectors_file
 from components.index.image_index import ImageIndex, picture_of, spread

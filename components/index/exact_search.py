@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices, best_columns
+from components.core.compute.metrics import Features, Indices, best_columns
+from components.core.system.errors import InputError
 from components.index.vectors import Vectors
 
 _CELLS = 1 << 24

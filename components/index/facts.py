@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints
 
-from components.core.discovery import choose
-from components.core.errors import InputError
-from components.core.files import content_hash
-from components.core.record_files import read_record, write_record
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
+from components.core.tables.record_files import read_record, write_record
 
 FACTS = "index.json"
 VECTORS, ROWS, STRUCTURES = "vectors", "rows", "search"

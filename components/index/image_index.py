@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices
-from components.core.pictures import PICTURE, Pictures, is_picture, place_of
-from components.core.shards.listing import is_remote
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features, Indices
+from components.core.pictures.shards.listing import is_remote
+from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture, place_of
+from components.core.system.errors import InputError
 from components.index.approximate_search import ApproximateSearch
 from components.index.exact_search import Found, nothing, search_exact
 from components.index.facts import BUILD_AGAIN, EXACT, KINDS, Facts, read_facts, refuse_link, structure_file

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.core.errors import InputError
-from components.core.files import atomic_file, content_hash
-from components.core.metrics import Indices
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_file, content_hash
 from components.index.facts import BUILD_AGAIN, ColumnKind, Facts, refuse_link, rows_file
 
 _TEXT = pa.large_string()
@@ -31,7 +31,7 @@ OWN = pa.schema(
         pa.field("size", pa.int64()),
     ]
 )
-"""Columns of every index; the last three locate the picture, as in `components.core.records.PAIRS`."""
+"""Columns of every index; the last three locate the picture, as in `components.core.tables.records.PAIRS`."""
 
 _KINDS: dict[ColumnKind, pa.DataType] = {
     "string": _TEXT,

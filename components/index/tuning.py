@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import EncoderUnderTest, embed_new
-from components.core.errors import InputError
-from components.core.metrics import Features
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, embed_new
+from components.core.compute.metrics import Features
+from components.core.system.errors import InputError
 from components.index.approximate_search import EFFORTS
 from components.index.exact_search import search_exact
 from components.index.facts import EXACT, Facts, Recall

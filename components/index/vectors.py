@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.arrays import mapped_array, rows_of
-from components.core.errors import InputError
-from components.core.files import atomic_file
-from components.core.metrics import Features, Indices
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
+from components.core.tables.arrays import mapped_array, rows_of
+from components.core.tables.files import atomic_file
 from components.index.facts import BUILD_AGAIN, Facts, refuse_link, vectors_file
 
 _TYPE = np.dtype("<f4")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.contract.losses import Features, Losses, contrast
 from components.methods.contract.method import Method, Neighbours
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive

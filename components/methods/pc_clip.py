@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.contract.losses import Feature, Features, Losses, contrast, scale_at, unit
 from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
 from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive, Schedule

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from components import methods
-from components.core.discovery import file_names, find
-from components.core.errors import InputError, told_of
-from components.core.folders import BASE, PAIRS, VALIDATED
-from components.core.training_columns import ALIKE, holders_of
+from components.core.system.discovery import file_names, find
+from components.core.system.errors import InputError, told_of
+from components.core.tables.folders import BASE, PAIRS, VALIDATED
+from components.core.tables.training_columns import ALIKE, holders_of
 from components.methods.contract.method import Method
 
 

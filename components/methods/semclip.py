@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.core.errors import InputError
 from components.core.settings.block import Seed
+from components.core.system.errors import InputError
 from components.methods.contract.losses import Features, Losses, info_nce, unit
 from components.methods.contract.method import Method, Visits
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive

@@ -15,13 +15,13 @@ from typing import Annotated
 import typer
 from torch import Tensor
 
-from components.core.checking import load_checked
-from components.core.errors import InputError
-from components.core.files import write_json
-from components.core.folders import BASE
-from components.core.project import run_in_project, start
-from components.core.provenance import DIRTY, data_hashes, git_commit
+from components.core.compute.provenance import DIRTY, data_hashes, git_commit
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.project import run_in_project, start
+from components.core.tables.files import write_json
+from components.core.tables.folders import BASE
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import Sidecar
 from components.tracking import RUN_FILE, tracked_run

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.data.leaks.report import read_counts
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
 from components.evaluation.results import Report, Result

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.registry import decision as records
 from components.registry import lineage
 from components.registry import model as versions

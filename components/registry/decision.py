@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from components.core.files import atomic_file
-from components.core.record_files import read_record, write_record
+from components.core.tables.files import atomic_file
+from components.core.tables.record_files import read_record, write_record
 
 RECORDS = Path("reports/promotion")
 LATEST = "latest"

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
-from components.core.errors import InputError, told_of
-from components.core.files import content_hash
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
+from components.core.system.errors import InputError, told_of
+from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT

@@ -6,10 +6,10 @@ import importlib.util
 import re
 from pathlib import Path
 
-from components.core.discovery import choose
-from components.core.errors import InputError
-from components.core.project import from_root
 from components.core.settings import load_settings
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
+from components.core.system.project import from_root
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT
 

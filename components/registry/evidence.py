@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from components.core.errors import InputError
-from components.core.files import file_hash
-from components.core.folders import VALIDATED
-from components.core.provenance import DIRTY, locked_hashes, path_hash
+from components.core.compute.provenance import DIRTY, locked_hashes, path_hash
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
+from components.core.tables.folders import VALIDATED
 from components.encoders.adapter.sidecar import SIDECAR, WEIGHTS, Sidecar, read_sidecar
 from components.evaluation.results import Report
 from components.registry.folders import BASE, PromotionFolders

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.benchmarks.bootstrap import paired_difference
 from components.benchmarks.embedded import paraphrased_retrieval
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.core.errors import InputError
-from components.core.files import atomic_folder, write_json
+from components.benchmarks.scoring.bootstrap import paired_difference
+from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.core.settings import load_settings
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_folder, write_json
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
 from components.encoders.embeddings import MANIFEST
@@ -58,8 +58,8 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
     if not output.startswith(S3_URL):
         comparison = write_checked(encoder, target, Path(output))
     else:
-        from components.core.storage import S3
-        from components.core.storage.url import upload_pairs
+        from components.core.pictures.storage import S3
+        from components.core.pictures.storage.url import upload_pairs
 
         with TemporaryDirectory() as temporary:
             comparison = write_checked(encoder, target, Path(temporary) / "exported")

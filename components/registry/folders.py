@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.core import folders
-from components.core.provenance import LOCK
+from components.core.compute.provenance import LOCK
+from components.core.tables import folders
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.registry.decision import RECORDS
 

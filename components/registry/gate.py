@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from components.core.errors import InputError
 from components.core.settings import Margin, Promote
+from components.core.system.errors import InputError
 from components.evaluation.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.votes import Wins

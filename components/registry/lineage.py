@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.core.errors import InputError
-from components.core.files import file_hash, write_json
-from components.core.folders import VALIDATED
-from components.core.provenance import DIRTY, LOCK, locked_hashes
-from components.core.records import SYNTHESISED
+from components.core.compute.provenance import DIRTY, LOCK, locked_hashes
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash, write_json
+from components.core.tables.folders import VALIDATED
+from components.core.tables.records import SYNTHESISED
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import PromotionFolders
 from components.tracking import TrackedRun, explained, make_client, training_run

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.tracking import store_folder, tracking_uri
 
 

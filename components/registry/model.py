@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.tracking import reason_of
 from components.tracking.errors import is_transient
 
@@ -33,8 +33,6 @@ waits to be tried. A version's page says what it was trained on, what it scored 
 """
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
-_CORE = ("__init__", "errors", "files", "progress", "record_files", "rgb")
-"""Modules of `components.core` that an encoder imports."""
 _PACKAGES = (
     "mlflow",
     "numpy",
@@ -151,11 +149,9 @@ def _copied(parts: VersionFiles, folder: Path) -> list[Path]:
 def _served_code(folder: Path) -> Path:
     """A copy of the part of this package that a registered encoder imports."""
     code = folder / _COMPONENTS.name
-    (code / "core").mkdir(parents=True)
+    for package in ("core", "encoders"):
+        shutil.copytree(_COMPONENTS / package, code / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(_COMPONENTS / "__init__.py", code)
-    for module in _CORE:
-        shutil.copy(_COMPONENTS / "core" / f"{module}.py", code / "core")
-    shutil.copytree(_COMPONENTS / "encoders", code / "encoders", ignore=shutil.ignore_patterns("__pycache__"))
     return code
 
 

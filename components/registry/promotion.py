@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from components.core.errors import InputError
-from components.core.record_files import read_record
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.record_files import read_record
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT as EVALUATION
 from components.evaluation.results import Report, read_report

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, insert, select
 
-from components.captions.store.database import Database
+from components.captions.generating.store.database import Database
 
 LONGEST = 1000
 """Characters of a text in a vote."""

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import httpx
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
-from components.core.errors import InputError
-from components.core.retry import retrying
 from components.core.settings import Promote
+from components.core.system.errors import InputError
+from components.core.system.retry import retrying
 from components.registry.decision import Decision
 
 _log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.core.checking import load_checked
-from components.core.errors import InputError
-from components.core.files import atomic_file
-from components.core.project import run_in_project, start
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.project import run_in_project, start
+from components.core.tables.files import atomic_file
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT, Folders, Report, read_report, read_scores
 from components.report.comparison import Comparison, compare, headline, long_table, markdown, wide_table, write_csv

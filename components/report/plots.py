@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from components.benchmarks.bootstrap import Interval
-from components.core.metrics import Reals
+from components.benchmarks.scoring.bootstrap import Interval
+from components.core.compute.metrics import Reals
 from components.report.comparison import Cell, Comparison
 from components.tracking.curves import Curves
 

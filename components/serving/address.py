@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 TOKEN = "CLIPTUNE_SERVE_TOKEN"
 _SHORTEST = 16

@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from starlette.responses import Response
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 MODEL_HEADER = "x-cliptune-model"
 _ERROR_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.registry.encoder_lookup import find_encoder

@@ -8,16 +8,16 @@ from heapq import nsmallest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.captions.engines import Engine
-from components.captions.request import InputRow, Request, Sampling
-from components.captions.store import GenerationStore
-from components.captions.tasks import find_task
-from components.core.files import content_hash
-from components.core.records import PAIRS
+from components.captions.generating.engines import Engine
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import InputRow, Request, Sampling
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Student, Task
+from components.core.tables.files import content_hash
+from components.core.tables.records import PAIRS
 from components.students.answers import AnsweredRow, ask_tasks, needed_task, passing
 from components.students.lessons import EVALUATION, Lesson, chat_of
-from components.validation.measuring.probes import Probes, find_probes
+from components.validation.rules.measuring.probes import Probes, find_probes
 
 TRAIN_PAIRS = Path("data/pairs/train.parquet")
 

@@ -11,21 +11,21 @@ from pathlib import Path
 import pandas as pd
 from more_itertools import batched
 
-from components.captions.asking.answers import write_answers
-from components.captions.asking.asking import ask
-from components.captions.asking.questions import Questions, questions_of
-from components.captions.engines import Engine
-from components.captions.request import InputRow
-from components.captions.store import GenerationStore
-from components.captions.task import PromptTask
-from components.captions.tasks import find_task
-from components.core.errors import InputError
+from components.captions.generating.asking.answers import write_answers
+from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking.questions import Questions, questions_of
+from components.captions.generating.engines import Engine
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import InputRow
+from components.captions.prompting.task import PromptTask
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Task
+from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import model_config
-from components.validation.measuring.probes import Probes
-from components.validation.rules import Rule, measured, row_rules
-from components.validation.table import Synthesised, TableAnswer, View
-from components.validation.tables import synthesised_tables
+from components.validation.rules.measuring.probes import Probes
+from components.validation.rules.rule import Rule, measured, row_rules
+from components.validation.rules.table import Synthesised, TableAnswer, View
+from components.validation.rules.tables import synthesised_tables
 
 _BLOCK = 1000
 

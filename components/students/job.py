@@ -10,12 +10,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from components.captions.local_model.language_model import BASE_NAME, revision_of
+from components.captions.language_models.language_model import BASE_NAME, revision_of
 from components.core.compute.checkpoint import Checkpoints
-from components.core.errors import InputError
-from components.core.files import content_hash, file_hash, write_json
-from components.core.provenance import path_hash
+from components.core.compute.provenance import path_hash
 from components.core.settings import Settings, Student
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash, file_hash, write_json
 from components.students.lessons import Lesson, hash_of, lessons_of
 
 STATE = Path("state/students")

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
-from components.captions.asking.questions import import_replay
-from components.captions.engines import make_engine
-from components.captions.prompts.disarm import disarm
-from components.captions.request import Chat, Inputs
-from components.captions.store import GenerationStore
-from components.captions.task import PromptTask
-from components.captions.tasks import find_task
-from components.core.errors import InputError
-from components.core.files import content_hash
+from components.captions.generating.asking.questions import import_replay
+from components.captions.generating.engines import make_engine
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.request import Chat, Inputs
+from components.captions.prompting.task import PromptTask
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Student
-from components.core.table import Table
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
+from components.core.tables.table import Table
 from components.students.answers import ask_tasks
 
 EVALUATION = Path("data/evaluation")
@@ -78,7 +78,7 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
         InputError: the teacher cannot work, or a task's input is missing.
     """
     from components.students.answers import passing
-    from components.validation.measuring.probes import find_probes
+    from components.validation.rules.measuring.probes import find_probes
 
     assert isinstance(student.teacher, str)
     assert student.captions is not None

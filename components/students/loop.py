@@ -21,12 +21,12 @@ from more_itertools import chunked
 from torch import Tensor
 from torch.nn import functional as F
 
-from components.captions.request import COMPLETION
+from components.captions.prompting.request import COMPLETION
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
-from components.core.errors import InputError
-from components.core.progress import bar, track
 from components.core.settings import Student
+from components.core.system.errors import InputError
+from components.core.system.progress import bar, track
 from components.students.lessons import Lesson, chat_of
 
 _WARMUP, _CLIP = 0.1, 1.0

@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 import torch
 import typer
 
-from components.captions.local_model.language_model import load_language_model
-from components.captions.local_model.smollm2 import write_folder
-from components.captions.local_model.weights import find_weights
-from components.core.errors import run_command
-from components.core.project import start
+from components.captions.language_models.language_model import load_language_model
+from components.captions.language_models.smollm2 import write_folder
+from components.captions.language_models.weights import find_weights
+from components.core.system.errors import run_command
+from components.core.system.project import start
 
 
 def save_model(output: Path, adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> None:

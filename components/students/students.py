@@ -15,11 +15,11 @@ from typing import Annotated
 
 import typer
 
-from components.core.checking import load_checked
-from components.core.errors import InputError
-from components.core.profiles import settings_with
-from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.profiles import settings_with
+from components.core.system.project import from_root, run_in_project, start
 from components.students.job import write_index
 
 OUTPUT = Path("models/students")

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from components.captions.local_model.language_model import LanguageModel, load_language_model
+from components.captions.generating.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from components.captions.language_models.language_model import LanguageModel, load_language_model
 from components.core.compute.distributed import World
 from components.core.compute.hardware import bf16_is_native
-from components.core.errors import InputError
-from components.core.files import atomic_folder
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_folder
 from components.students.job import StudentJob
 from components.students.lessons import Lesson
 from components.students.loop import EncodedLesson, Place, add_adapter, check_scores, encode, fit, mean_loss

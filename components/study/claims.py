@@ -13,12 +13,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.core.checking import load_checked
-from components.core.files import atomic_file
-from components.core.folders import BASE
-from components.core.project import run_in_project, start
-from components.core.provenance import git_commit
+from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.project import run_in_project, start
+from components.core.tables.files import atomic_file
+from components.core.tables.folders import BASE
 from components.evaluation.results import DEFAULT, Folders
 from components.study import page
 from components.study.results import comparison_over_seeds, rank_for_all_needs, read_results, regressions

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from components.benchmarks.bootstrap import Interval
+from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import (
     Comparison,
     full_text,

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from components.core.checking import load_checked
-from components.core.folders import BASE
-from components.core.project import run_in_project, start
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.project import run_in_project, start
+from components.core.tables.folders import BASE
 from components.evaluation import evaluate
 from components.evaluation.results import Folders
 from components.methods.registry import find_entry

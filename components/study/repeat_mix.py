@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from components.core.checking import load_checked
-from components.core.project import run_in_project, start
 from components.core.settings import Settings
+from components.core.system.checking import load_checked
+from components.core.system.project import run_in_project, start
 from components.evaluation import evaluate
 from components.evaluation.results import Folders
 from components.mixing import mix

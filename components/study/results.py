@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from components.benchmarks.bootstrap import Interval, difference_over_seeds, sign_flip_p
-from components.benchmarks.scores import Correlation, Scores
-from components.core.errors import InputError
-from components.core.metrics import Indices, Reals
+from components.benchmarks.scoring.bootstrap import Interval, difference_over_seeds, sign_flip_p
+from components.benchmarks.scoring.scores import Correlation, Scores
+from components.core.compute.metrics import Indices, Reals
 from components.core.settings import Evaluate
+from components.core.system.errors import InputError
 from components.evaluation.results import Folders, Report, read_report, read_scores
 from components.report.comparison import Cell, Comparison
 

@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, NonNegativeFloat, ValidationError, model_validator
 
-from components.core.discovery import choose
-from components.core.errors import InputError
 from components.core.settings import Block, explain_fault
 from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
 from components.study.results import ClaimValue, Results
 
 CLAIMS = Path("infra/claims")

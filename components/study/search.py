@@ -19,13 +19,13 @@ import optuna
 from torch import Tensor
 
 from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.core.errors import InputError
-from components.core.files import content_hash
-from components.core.folders import BASE, EMBEDDINGS, EVALUATION, PAIRS, VALIDATION
-from components.core.metrics import Features
-from components.core.progress import track
+from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.core.compute.metrics import Features
 from components.core.settings import Mix, Settings
+from components.core.system.errors import InputError
+from components.core.system.progress import track
+from components.core.tables.files import content_hash
+from components.core.tables.folders import BASE, EMBEDDINGS, EVALUATION, PAIRS, VALIDATION
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.evaluate import image_features, score
 from components.mixing.mix import check_members, mixed, weights_of

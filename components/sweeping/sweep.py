@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.core.worker_identity import is_gone, new_worker
+from components.core.system.worker_identity import is_gone, new_worker
 from components.registry import model as versions
 from components.tracking import explained, make_client, nothing_tracked, offline_spool
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 OWNER = "owner"
-"""Tag of a run: the process that writes it, see `components.core.worker_identity`."""
+"""Tag of a run: the process that writes it, see `components.core.system.worker_identity`."""
 SWEPT = "swept"
 """Tag of a run that a sweep changed: the reason."""
 _PLACE = "MLflow"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.core.metrics import Indices
+from components.core.compute.metrics import Indices
 
 
 def drawn(items: int, count: int, seed: int) -> Indices:

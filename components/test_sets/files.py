@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.pictures import LazyPicture
 
 _NAMED = 3

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from components.core.errors import InputError
-from components.core.rgb import open_picture
+from components.core.pictures.rgb import open_picture
+from components.core.system.errors import InputError
 
 Box = tuple[int, ...]
 """Left, top, width and height in pixels."""
@@ -27,7 +27,7 @@ class LazyPicture:
     Attributes:
         name: for messages; together with `stamp` it identifies the picture within its benchmark.
         stamp: changes when the picture changes, such as its size and modification time.
-        open: opens the picture without decoding its pixels; raises as `components.core.rgb.open_picture`.
+        open: opens the picture without decoding its pixels; raises as `components.core.pictures.rgb.open_picture`.
         encoded: reads the published bytes; None if the picture is published as raw pixels.
     """
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.core.errors import InputError
-from components.core.retry import retrying
+from components.core.system.errors import InputError
+from components.core.system.retry import retrying
 from components.tracking.errors import environment, is_transient, reason_of, shown_address, wait_s
 
 if TYPE_CHECKING:

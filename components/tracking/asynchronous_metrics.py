@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from components.core.retry import retrying
+from components.core.system.retry import retrying
 from components.tracking.address import tracking_uri
 from components.tracking.errors import is_transient, shown_address
 from components.tracking.offline_spool import BATCH

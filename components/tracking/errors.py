@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from components.core.errors import InputError
-from components.core.retry import retrying
+from components.core.system.errors import InputError
+from components.core.system.retry import retrying
 
 WAIT = "CLIPTUNE_TRACKING_WAIT_S"
 """Environment variable: how many seconds a stage waits for an unavailable server."""

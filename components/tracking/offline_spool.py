@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from more_itertools import chunked
 
-from components.core.files import atomic_file
-from components.core.provenance import path_hash
+from components.core.compute.provenance import path_hash
+from components.core.tables.files import atomic_file
 from components.tracking.errors import fail_fast, is_transient
 
 if TYPE_CHECKING:

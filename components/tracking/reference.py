@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.tracking import offline_spool
 from components.tracking.address import make_client, tracking_uri
 from components.tracking.errors import SOON_S, fail_fast, is_transient, reason_of, shown_address

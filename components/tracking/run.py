@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from components.core.errors import InputError
-from components.core.provenance import path_hash
+from components.core.compute.provenance import path_hash
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.tracking import offline_spool
 from components.tracking.address import make_client, store_folder, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from components.core.provenance import git_commit, locked_hashes, path_hash
-from components.core.worker_identity import new_worker
+from components.core.compute.provenance import git_commit, locked_hashes, path_hash
+from components.core.system.worker_identity import new_worker
 
 PARENT_RUN = "CLIPTUNE_PARENT_RUN"
 """Environment variable: id of the parent of new runs."""

@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from components.core import folders
 from components.core.compute.distributed import World
-from components.core.errors import InputError, told_of
-from components.core.pictures import PICTURE, Pictures
-from components.core.records import PAIRS, PARAPHRASES
+from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings, Train
-from components.core.training_columns import table_file
+from components.core.system.errors import InputError, told_of
+from components.core.tables import folders
+from components.core.tables.records import PAIRS, PARAPHRASES
+from components.core.tables.training_columns import table_file
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder

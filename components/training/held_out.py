@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.files import content_hash
-from components.core.metrics import average_overlap, top_k
+from components.core.compute.metrics import average_overlap, top_k
 from components.core.settings import Train
-from components.core.text_column import TextColumn
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
+from components.core.tables.text_column import TextColumn
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.training.engine.gradients import Objective, evaluate

@@ -16,15 +16,15 @@ import torch
 import typer
 from torch import Tensor, nn
 
-from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
 from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
-from components.core.errors import InputError
-from components.core.files import content_hash, write_json
-from components.core.project import run_in_project, start
-from components.core.provenance import code_hash, data_hashes, git_commit, path_hash
+from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
 from components.core.settings import Settings, Train
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.project import run_in_project, start
+from components.core.tables.files import content_hash, write_json
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.low_rank import add_low_rank, merge_low_rank

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.captions.tasks import find_task
-from components.core.errors import InputError
-from components.core.records import GENERATIONS, PAIRS
-from components.core.table import Table
-from components.core.words import normalised
-from components.validation.table import Synthesised, TableAnswer
+from components.captions.prompting.tasks import find_task
+from components.core.system.errors import InputError
+from components.core.tables.records import GENERATIONS, PAIRS
+from components.core.tables.table import Table
+from components.core.text.words import normalised
+from components.validation.rules.table import Synthesised, TableAnswer
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

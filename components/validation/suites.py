@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from components.core.errors import InputError
-from components.validation.rules import Rule
+from components.core.system.errors import InputError
+from components.validation.rules.rule import Rule
 
 
 @dataclass(frozen=True)

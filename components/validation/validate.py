@@ -18,28 +18,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from components.core import folders
-from components.core.checking import load_checked
-from components.core.discovery import choose
-from components.core.errors import InputError
-from components.core.files import write_json
-from components.core.progress import bar
-from components.core.project import run_in_project, start
-from components.core.records import SKIPPED, quarantine_of
 from components.core.settings import Limits, Settings
-from components.core.table import Table
+from components.core.system.checking import load_checked
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
+from components.core.system.project import run_in_project, start
+from components.core.tables import folders
+from components.core.tables.files import write_json
+from components.core.tables.records import SKIPPED, quarantine_of
+from components.core.tables.table import Table
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
 from components.validation.joining import JoinedAnswers, join_answers
-from components.validation.measuring.probes import Probes, find_probes
 from components.validation.reporting.histograms import TextHistograms
 from components.validation.reporting.prompts import prompts_of
 from components.validation.reporting.report import RejectedRow, TableReport, Tally, sample_rows
-from components.validation.rules import Rule, add_columns, measured, row_rules, share_rules
+from components.validation.rules.measuring.probes import Probes, find_probes
+from components.validation.rules.rule import Rule, add_columns, measured, row_rules, share_rules
+from components.validation.rules.table import Synthesised
+from components.validation.rules.tables import find_table
 from components.validation.suites import Suites
-from components.validation.table import Synthesised
-from components.validation.tables import find_table
 
 REJECTED = "rejected.parquet"
 _ROW_GROUP = 50_000

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from components.benchmarks.embedded import benchmark_names, find_benchmark
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.benchmarks.published import published_benchmarks
+from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.core.settings import Counts, Settings, load_settings
 from components.data.sources import find_source
 from components.encoders.adapter.architecture import model_config

@@ -9,11 +9,11 @@ A prompt task declares which texts it asks about, the question, and how an answe
 import random
 import sys
 
-from components.captions.engines import Engine, make_engine
-from components.captions.request import Request, Sampling
-from components.captions.tasks import find_task
-from components.core.discovery import names_in
+from components.captions.generating.engines import Engine, make_engine
+from components.captions.prompting.request import Request, Sampling
+from components.captions.prompting.tasks import find_task
 from components.core.settings import load_settings
+from components.core.system.discovery import names_in
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import draw_scenes
 
@@ -51,7 +51,7 @@ def main(name: str, engine: Engine | None = None) -> list[str | None]:
 
 if __name__ == "__main__":
     if not sys.argv[1:]:
-        print(*names_in("components.captions.tasks"), sep="\n")
+        print(*names_in("components.captions.prompting.tasks"), sep="\n")
     elif "--ask" in sys.argv:
         block = load_settings().synthesize
         main(sys.argv[1], make_engine(block, block.model))

@@ -26,10 +26,10 @@ from benchmarks.paraphrase_labels import (
     shown,
     write_rows,
 )
-from components.core.errors import InputError
-from components.core.profiles import settings_with
-from components.core.records import GENERATIONS
-from components.validation.rules import Rule
+from components.core.system.errors import InputError
+from components.core.system.profiles import settings_with
+from components.core.tables.records import GENERATIONS
+from components.validation.rules.rule import Rule
 
 CAPTION = "A dog with two red balls runs on the beach ."
 TEXTS = st.text(st.characters(categories=("Lu", "Ll", "Zs", "Po"), max_codepoint=127), max_size=40)

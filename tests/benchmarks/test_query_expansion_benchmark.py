@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.query_expansion import EXPANSIONS, expanded, expansions
-from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply, Request
 from components.encoders.adapter.encoder import Encoder
 
 

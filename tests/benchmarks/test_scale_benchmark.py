@@ -12,7 +12,7 @@ import pytest
 from benchmarks.scale import measure
 from benchmarks.scale_inputs import Size, texts
 from benchmarks.scale_process import run, used
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 SIZE = Size(rows=2000, images=300, queries=100, batch=64, steps=10)
 STAGES = (

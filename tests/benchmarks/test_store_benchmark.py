@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.store import measure, stores
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 
 def test_it_runs_at_a_small_size(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from benchmarks.synthesis import compare, measure, measure_real, show
 from benchmarks.synthesis_servers import Rates, measure_servers, requests
 from benchmarks.synthesis_store import Overhead, SteadyEngine
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from tests.support.fake_llm_process import fake_llm
 
 STORES = {

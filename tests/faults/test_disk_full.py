@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.records import PAIRS
+from components.core.tables.records import PAIRS
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.stage_project import make_trainable, write_params
 from tests.support.toy_world import drawing

@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from components.core.records import PAIRS
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.language_tower import embedded_model
 from tests.conftest import REPO
 from tests.support.shard_making import sound, write_tar

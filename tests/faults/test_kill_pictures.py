@@ -18,7 +18,7 @@ import torch
 import yaml
 from PIL import Image
 
-from components.core.records import SPLITS
+from components.core.tables.records import SPLITS
 from components.encoders.adapter.encoder import Encoder
 from infra.services import runs
 from tests.conftest import TINY

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.records import GENERATIONS, PAIRS
+from components.core.tables.records import GENERATIONS, PAIRS
 
 ROWS, BATCH = 12, 2
 COMMAND = (sys.executable, "-m", "components.captions.synthesize", "--task", "paraphrase_1", "--fresh")

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import yaml
 
-from components.core.records import GENERATIONS, PAIRS
+from components.core.tables.records import GENERATIONS, PAIRS
 from components.tracking import RUN_FILE
 from tests.support.held_stages import copy, held, real_pipeline, rerun, start_checkout
 from tests.support.warm_stages import run_stage

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from components.core.errors import InputError
-from components.core.storage import S3
+from components.core.pictures.storage import S3
+from components.core.system.errors import InputError
 from tests.support.restartable_s3 import RestartableS3, restartable_s3
 
 pytestmark = pytest.mark.integration
@@ -25,7 +25,7 @@ URL = "s3://ready/shards/000.tar"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from components.core.storage import S3
+from components.core.pictures.storage import S3
 sent = 0
 def on_bytes(size):
     global sent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.asking.asking import WAITING
-from components.captions.store import GenerationStore
+from components.captions.generating.asking.asking import WAITING
+from components.captions.generating.store import GenerationStore
 from tests.faults.store_worker import BATCH
 from tests.support.store_rows import keys, requests
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.core.stage_graph import is_locked
+from components.core.system.stage_graph import is_locked
 from tests.support.dvc_project import make_project, ran
 
 pytestmark = pytest.mark.integration

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, join_world
-from components.core.errors import run_command
+from components.core.system.errors import run_command
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.loop import fit

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.benchmarks.bootstrap import Interval
-from components.core import stage_graph
+from components.benchmarks.scoring.bootstrap import Interval
 from components.core.settings import Settings
+from components.core.system import stage_graph
 from components.evaluation.results import Report, Result
 from components.registry.decision import Decision, now
 from components.report.comparison import Cell, Comparison, write_csv

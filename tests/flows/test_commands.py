@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import flows.commands
-from components.core.processes import CommandError
+from components.core.system.processes import CommandError
 from flows.commands import run_supervised
 
 REPO = Path(__file__).parents[2]

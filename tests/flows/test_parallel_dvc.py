@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.core.stage_graph import outdated, read_graph
+from components.core.system.stage_graph import outdated, read_graph
 from tests.support.dvc_project import REPO, make_project, ran
 
 METHODS = ("a", "b", "c", "d")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import flows.promote
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.registry.decision import LATEST, RECORDS, Decision, now, read, save
 from flows.promote import promote_best
 

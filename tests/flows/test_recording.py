@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.files import file_hash
+from components.core.tables.files import file_hash
 from components.registry.lineage import record_lock
 from components.tracking import make_client
 

@@ -19,11 +19,11 @@ import yaml
 import flows.stages
 import flows.synthesize
 from components.captions.synthesize import run
-from components.core import stage_graph
-from components.core.errors import InputError
-from components.core.records import GENERATIONS, PAIRS
 from components.core.settings import Scale, Settings
-from components.core.stage_graph import outdated, read_graph
+from components.core.system import stage_graph
+from components.core.system.errors import InputError
+from components.core.system.stage_graph import outdated, read_graph
+from components.core.tables.records import GENERATIONS, PAIRS
 from flows.shards import ShardResult, make_runner
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm
 

@@ -13,9 +13,9 @@ import yaml
 
 import flows.shards
 import flows.stages
-from components.core import stage_graph
-from components.core.processes import CommandError
 from components.core.settings import load_settings
+from components.core.system import stage_graph
+from components.core.system.processes import CommandError
 from components.data import prepare
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import flows.sweep
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.sweeping.sweep import SweepFinding
 from flows.sweep import AUTOMATION, sweep
 

@@ -16,10 +16,10 @@ import pytest
 
 import flows.commands
 import flows.shards
-from components.core.errors import InputError
-from components.core.processes import CommandError
-from components.core.records import GENERATIONS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.system.processes import CommandError
+from components.core.tables.records import GENERATIONS
 from flows.synthesize import chosen_tasks, scale_of, synthesize_captions
 from tests.flows.conftest import Project
 

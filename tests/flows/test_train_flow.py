@@ -11,10 +11,10 @@ import yaml
 
 import flows.stages
 import flows.waiting
-from components.core.errors import InputError
-from components.core.processes import CommandError
 from components.core.settings import Settings
-from components.core.stage_graph import read_graph
+from components.core.system.errors import InputError
+from components.core.system.processes import CommandError
+from components.core.system.stage_graph import read_graph
 from flows.commands import TimeLimitError
 from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.support.params import every_method

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.processes import CommandError
+from components.core.system.processes import CommandError
 from flows import waiting
 from tests.support.dvc_project import make_project, ran
 

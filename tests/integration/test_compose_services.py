@@ -19,7 +19,7 @@ import psycopg
 import pytest
 import yaml
 
-from components.core.storage import S3
+from components.core.pictures.storage import S3
 from infra.compose_env import NAMES
 from infra.services import Services, is_healthy
 from tests.integration.postgres import PROGRAMS, PostgresServer

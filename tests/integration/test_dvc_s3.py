@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.doctor.check import Installation
 from components.doctor.servers import check_dvc_remote
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.core.storage import S3
+from components.core.pictures.storage import S3
 from components.encoders.adapter.encoder import Encoder
 from components.registry.export import export_encoder
 from components.registry.formats import find_format

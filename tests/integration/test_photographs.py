@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from components.base import base
-from components.core.pictures import PICTURE, Pictures
-from components.core.records import PAIRS
+from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings
+from components.core.tables.records import PAIRS
 from components.data import prepare
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder

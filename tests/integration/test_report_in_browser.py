@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.metrics import average_overlap
+from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
 from components.evaluation.results import Folders, read_report, read_scores
 from components.report import compare

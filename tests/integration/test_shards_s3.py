@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
-from components.core.pictures import Pictures
-from components.core.records import PAIRS, SPLITS, UNUSABLE
+from components.core.pictures.storage import S3
+from components.core.pictures.stored_pictures import Pictures
 from components.core.settings import Settings, Shards
-from components.core.storage import S3
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS, SPLITS, UNUSABLE
 from components.data import prepare
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows.batches import BatchPlan

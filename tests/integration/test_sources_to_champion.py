@@ -17,9 +17,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.profiles import overlaid
-from components.core.records import PAIRS
 from components.core.settings import Settings, load_settings
+from components.core.system.profiles import overlaid
+from components.core.tables.records import PAIRS
 from components.data import prepare
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.errors import InputError
-from components.core.storage import S3
-from components.core.storage.url import path_inside
+from components.core.pictures.storage import S3
+from components.core.pictures.storage.url import path_inside
+from components.core.system.errors import InputError
 
 pytestmark = pytest.mark.integration
 LARGE = 40 << 20

@@ -11,11 +11,11 @@ import pytest
 from more_itertools import batched
 from sqlalchemy import event
 
-from components.captions.asking.asking import ask
-from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore, database
-from components.captions.store.schema import METADATA
-from components.core.errors import InputError
+from components.captions.generating.asking.asking import ask
+from components.captions.generating.store import GenerationStore, database
+from components.captions.generating.store.schema import METADATA
+from components.captions.prompting.request import Reply, Request
+from components.core.system.errors import InputError
 from tests.integration.postgres import PostgresServer
 from tests.support.store_rows import failures, keys, replies, requests
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from components.core.processes import signal_group
+from components.core.system.processes import signal_group
 from components.students import students as student
 from components.students import train as student_train
 from components.students.job import ADAPTER, RECORD

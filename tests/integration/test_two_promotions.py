@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION, find_alias

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.engines.vllm import VllmEngine, VllmOptions
-from components.captions.request import Request
+from components.captions.generating.engines.vllm import VllmEngine, VllmOptions
+from components.captions.prompting.request import Request
 from tests.integration.vllm_server import greedy_requests, require_vllm
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from components.captions.endpoints.client import ServerOptions
-from components.captions.engines.server import ServerEngine
+from components.captions.generating.endpoints.client import ServerOptions
+from components.captions.generating.engines.server import ServerEngine
 from tests.integration.vllm_server import VllmServer, greedy_requests
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]

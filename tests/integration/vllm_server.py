@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from components.captions.endpoints.vllm_process import serve
-from components.captions.engines import embedded
-from components.captions.request import Request, Sampling
-from components.captions.task import completion
-from components.captions.tasks import find_task
+from components.captions.generating.endpoints.vllm_process import serve
+from components.captions.generating.engines import embedded
+from components.captions.prompting.request import Request, Sampling
+from components.captions.prompting.task import completion
+from components.captions.prompting.tasks import find_task
 from components.students.save_model import save_model
 
 REPO = Path(__file__).parents[2]

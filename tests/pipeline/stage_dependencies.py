@@ -1,6 +1,7 @@
-"""What each stage of dvc.yaml reads of this project's code and settings, computed from its imports.
+"""The code and the settings that each stage of dvc.yaml reads, computed from its imports.
 
-`python -m tests.pipeline.stage_dependencies evaluate` prints the code that belongs into a stage's `deps`.
+A stage depends on folders: `components/<package>`, or `components/<package>/<folder>`.
+`python -m tests.pipeline.stage_dependencies evaluate` prints the `deps` and `params` of a stage.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,36 +21,8 @@ from components.core.settings import Settings
 
 REPO = Path(__file__).parents[2]
 ROOT = "components"
-NO_RESULT = {
-    "components.tracking": "records what a stage did; of its outputs only the run's id comes from it",
-    "components.core.progress": "progress bars",
-    "components.core.checking": "refuses settings",
-    "components.core.errors": "how errors are shown",
-    "components.core.project": "finds the project's folder",
-    "components.core.processes": "how commands are started and ended",
-    "components.core.supervisor": "ends commands",
-    "components.core.retry": "repeats calls that failed",
-}
-"""Modules that no stage declares, and why what they do cannot change a result."""
-_SETTINGS = "components.core.settings"
-"""Builds every block; a stage declares the files of the blocks that its `params` name."""
-ASSETS = {
-    "components/base/assets": "components.base.shipped",
-    "components/test_sets/image_sets/assets": "components.test_sets.image_sets.image_set",
-    "components/captions/assets": "components.captions.synthesize",
-    "components/costing/rates.yaml": "components.costing.rates",
-    "components/data/world/description/lexicon.yaml": "components.data.world.description.lexicon",
-    "components/encoders/adapter/models": "components.encoders.adapter.architecture",
-    "components/explorer/page": "components.explorer.server",
-    "components/report/page/templates": "components.report.plots",
-    "components/report/published/collections": "components.report.published.paper_tables",
-    "components/report/published/templates": "components.report.published.table",
-    "components/study/templates": "components.study.page",
-    "components/students/assets": "components.students.lessons",
-    "components/core/function_words.json": "components.core.words",
-    "components/validation/reporting/templates": "components.validation.reporting.report",
-}
-"""Files that are no modules, or their folders, and the module that opens them."""
+NO_RESULT = ("components.core.system", "components.tracking")
+"""Packages that change no result: errors, progress, processes, the records of a run. No stage depends on them."""
 _SCAN = re.compile(r"\b(\w+\.)?__path__")
 
 
@@ -60,18 +33,15 @@ def stages() -> dict[str, dict[str, Any]]:
     return {name: stage.get("do", stage) for name, stage in raw.items()}
 
 
-def code_read(stage: str) -> set[Path]:
-    """The files below components/ that a stage's command imports, scans or opens."""
-    modules = _closure([stages()[stage]["cmd"].split()[2]])
-    modules |= {f"{_SETTINGS}.{_file_of_block(block)}" for block in blocks_declared(stage)}
-    found = {_path(module) for module in modules}
-    return found | {file for asset, module in ASSETS.items() if module in modules for file in files_below(asset)}
+def folders_read(stage: str) -> set[str]:
+    """The folders of the modules that a stage's command imports, without folders in other ones."""
+    folders = {"/".join(_file(module).parts[:3][: len(_file(module).parts) - 1]) for module in modules_read(stage)}
+    return {folder for folder in folders if not any(folder.startswith(f"{outer}/") for outer in folders)}
 
 
-def code_declared(stage: str) -> set[Path]:
-    """The files below components/ that a stage's `deps` name."""
-    named = [name for name in stages()[stage]["deps"] if name.startswith(f"{ROOT}/")]
-    return {file for name in named for file in files_below(name)}
+def folders_declared(stage: str) -> set[str]:
+    """The folders below components/ among the `deps` of a stage."""
+    return {name for name in stages()[stage]["deps"] if name.startswith(f"{ROOT}/")}
 
 
 def blocks_declared(stage: str) -> set[str]:
@@ -80,80 +50,40 @@ def blocks_declared(stage: str) -> set[str]:
 
 
 def blocks_read(stage: str) -> set[str]:
-    """The blocks of params.yaml that the modules of a stage ask for."""
-    fields = {field.alias or name: name for name, field in Settings.model_fields.items()}
-    names = {name: block for block, name in fields.items()}
-    found = set()
-    for module in _closure([stages()[stage]["cmd"].split()[2]]):
-        for node in ast.walk(ast.parse(_path(module, absolute=True).read_text("utf-8"))):
+    """The blocks of params.yaml that the modules of a stage use."""
+    names = {name: block for block, name in _blocks().items()}
+    used = set()
+    for module in modules_read(stage):
+        for node in ast.walk(ast.parse((REPO / _file(module)).read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and _is_settings(node.value):
-                found |= {names[node.attr]} if node.attr in names else set()
-    return found
-
-
-def _is_settings(node: ast.expr) -> bool:
-    """`settings`, or `self.settings` and the like."""
-    return getattr(node, "id", getattr(node, "attr", None)) == "settings"
-
-
-def files_below(name: str) -> Iterator[Path]:
-    """The file of this name, or all files below the folder of this name, that hold more than a docstring."""
-    path = REPO / name
-    found = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    for file in found:
-        if "__pycache__" not in file.parts and not _is_empty(file):
-            yield file.relative_to(REPO)
-
-
-def shortest(files: Iterable[Path]) -> list[str]:
-    """Folders where all of a folder is among `files`, and the other files one by one."""
-    wanted, lines = set(files), []
-
-    def visit(folder: Path) -> None:
-        inside = set(files_below(str(folder)))
-        if inside and inside <= wanted:
-            lines.append(str(folder))
-        elif inside & wanted:
-            for child in (path.relative_to(REPO) for path in sorted((REPO / folder).iterdir())):
-                if (REPO / child).is_dir():
-                    visit(child)
-                elif child in wanted:
-                    lines.append(str(child))
-
-    visit(Path(ROOT))
-    return lines
+                used |= {names[node.attr]} if node.attr in names else set()
+    return used
 
 
 @cache
-def _graph() -> Any:
-    return grimp.build_graph(ROOT, exclude_type_checking_imports=True)
-
-
-def _closure(start: Iterable[str]) -> set[str]:
-    """All modules that importing `start` can bring in, and those that are found by the folder they lie in."""
-    graph, seen, waiting = _graph(), set(), list(start)
+def modules_read(stage: str) -> set[str]:
+    """The modules that a stage's command imports, and those of packages that are scanned for a name."""
+    graph, seen, waiting = _graph(), set[str](), [stages()[stage]["cmd"].split()[2]]
     while waiting:
         module = waiting.pop()
-        if module in seen or any(module == name or module.startswith(f"{name}.") for name in NO_RESULT):
+        if module in seen or module.startswith(NO_RESULT):
             continue
         seen.add(module)
-        if module != _SETTINGS:
-            imported = graph.find_modules_directly_imported_by(module)
-            waiting += imported
-        waiting += [parent for parent in _parents(module) if not _is_empty(_path(parent, absolute=True))]
-        waiting += _scanned(module)
-    return {module for module in seen if not _is_empty(_path(module, absolute=True))}
+        waiting += [*graph.find_modules_directly_imported_by(module), *_scanned(module)]
+        waiting += [parent for parent in _parents(module) if not _is_empty(parent)]
+    return {module for module in seen if not _is_empty(module)}
 
 
 def _scanned(module: str) -> Iterator[str]:
-    """The modules of the folders that `module` lists to find one by its name."""
-    for found in _SCAN.finditer(_path(module, absolute=True).read_text("utf-8")):
-        if found[1] is None and _path(module).name != "__init__.py":
-            continue
-        imported = _graph().find_modules_directly_imported_by(module)
-        named = [name for name in imported if name.endswith(f".{found[1][:-1]}")] if found[1] else [module]
-        for folder in named:
-            yield from _graph().find_children(folder)
+    """The modules of the packages in which `module` looks for a name."""
+    for use in _SCAN.finditer((REPO / _file(module)).read_text("utf-8")):
+        if use[1] is not None:
+            imported = _graph().find_modules_directly_imported_by(module)
+            packages = [name for name in imported if name.endswith(f".{use[1][:-1]}")]
+        else:
+            packages = [module] if _file(module).name == "__init__.py" else []
+        for package in packages:
+            yield from _graph().find_children(package)
 
 
 def _parents(module: str) -> Iterator[str]:
@@ -162,30 +92,35 @@ def _parents(module: str) -> Iterator[str]:
         yield module
 
 
-def _path(module: str, *, absolute: bool = False) -> Path:
-    file = Path(*module.split("."))
-    path = file / "__init__.py" if (REPO / file).is_dir() else file.with_suffix(".py")
-    return REPO / path if absolute else path
+def _is_settings(node: ast.expr) -> bool:
+    """`settings`, or `self.settings` and the like."""
+    return getattr(node, "id", getattr(node, "attr", None)) == "settings"
 
 
 @cache
-def _is_empty(file: Path) -> bool:
-    """Whether a file holds nothing, or a package's docstring alone."""
-    return not file.stat().st_size or (file.name == "__init__.py" and len(ast.parse(file.read_text("utf-8")).body) <= 1)
+def _graph() -> Any:
+    return grimp.build_graph(ROOT, exclude_type_checking_imports=True)
 
 
-def _blocks() -> dict[str, Any]:
-    return {field.alias or name: field.annotation for name, field in Settings.model_fields.items()}
+@cache
+def _file(module: str) -> Path:
+    file = Path(*module.split("."))
+    return file / "__init__.py" if (REPO / file).is_dir() else file.with_suffix(".py")
 
 
-def _file_of_block(block: str) -> str:
-    """The module of core/settings/ that defines a block."""
-    kinds = [_blocks()[block], *getattr(_blocks()[block], "__args__", ())]
-    modules = [kind.__module__ for kind in kinds if getattr(kind, "__module__", "").startswith(f"{_SETTINGS}.")]
-    return modules[0].rpartition(".")[2] if modules else "block"
+@cache
+def _is_empty(module: str) -> bool:
+    """Whether a module has no statement after its docstring."""
+    return len(ast.parse((REPO / _file(module)).read_text("utf-8")).body) <= 1
+
+
+@cache
+def _blocks() -> dict[str, str]:
+    """Block of params.yaml -> its name in `Settings`."""
+    return {field.alias or name: name for name, field in Settings.model_fields.items()}
 
 
 if __name__ == "__main__":
     for _stage in sys.argv[1:] or stages():
-        print(f"{_stage}:", *(f"- {line}" for line in shortest(code_read(_stage))), sep="\n  ")
+        print(f"{_stage}:", *(f"- {folder}" for folder in sorted(folders_read(_stage))), sep="\n  ")
         print("  params:", *sorted(blocks_read(_stage)))

@@ -6,12 +6,9 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
 REPO = Path(__file__).parents[2]
 
 
-@pytest.mark.xfail(strict=False, reason="some names still have several classes")
 def test_names_of_public_classes_occur_once() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for root in ("components", "flows", "infra"):

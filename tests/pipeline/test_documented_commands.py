@@ -12,8 +12,8 @@ import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.profiles import profile_names
-from components.core.stage_graph import read_graph
+from components.core.system.profiles import profile_names
+from components.core.system.stage_graph import read_graph
 from tests.support.documented import PAGES, REPO, block_lines
 
 _INLINE = re.compile(r"`((?:cliptune|dvc|make|prefect|python -m) [^`]+)`")

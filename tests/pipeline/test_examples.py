@@ -14,7 +14,7 @@ import pytest
 
 from components.benchmarks.embedded import benchmark_names
 from components.benchmarks.published import published_benchmarks
-from components.core.discovery import names_in
+from components.core.system.discovery import names_in
 from components.methods.registry import method_names
 
 REPO = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def test_every_layout_of_a_source_is_read_back() -> None:
 
 def test_every_prompt_task_asks(capsys: pytest.CaptureFixture[str]) -> None:
     example = _load("prompt_task")
-    for name in names_in("components.captions.tasks"):
+    for name in names_in("components.captions.prompting.tasks"):
         assert example.main(name) == [], name
         assert len(capsys.readouterr().out.splitlines()) > 4, name
 

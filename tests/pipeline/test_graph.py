@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.stage_graph import Graph, read_graph
+from components.core.system.stage_graph import Graph, read_graph
 from tests.support.params import profile_text
 
 REPO = Path(__file__).parents[2]

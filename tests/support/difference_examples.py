@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 
-from components.core.metrics import Features
+from components.core.compute.metrics import Features
 from components.experiments.parts.captioned_pairs import Vocabulary, split_words
 from components.experiments.parts.clip4idc_model import CaptionedPairs
 

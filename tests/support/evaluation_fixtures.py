@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pytest
 
 from components.benchmarks.embedded.typos import ERRORS, with_typing_errors
-from components.core.files import file_hash
-from components.core.records import (
+from components.core.settings import Settings
+from components.core.tables.files import file_hash
+from components.core.tables.records import (
     CAPTION_QUERIES,
     CAPTION_RATINGS,
     COMPARISONS,
@@ -26,7 +27,6 @@ from components.core.records import (
     SWAPS,
     TEXT_PAIRS,
 )
-from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Folders
 

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.scores import Scores
-from components.core.records import PARAPHRASE_QUERIES
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.scores import Scores
 from components.core.settings import Settings
+from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.explorer.comparing import Explorer

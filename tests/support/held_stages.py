@@ -17,8 +17,8 @@ import psutil
 import pytest
 import yaml
 
-from components.core import supervisor
-from components.core.processes import CommandError
+from components.core.system import supervisor
+from components.core.system.processes import CommandError
 from flows import waiting
 from infra.services import runs
 

@@ -10,7 +10,7 @@ from typing import Any
 import webdataset
 from PIL import Image
 
-from components.core.records import CLASS_DIFFERENCES
+from components.core.tables.records import CLASS_DIFFERENCES
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 

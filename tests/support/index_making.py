@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.metrics import Features
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features
 from components.index.building import Added, build
 from components.index.sources import find_source
 from components.index.sources.source import Opened

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from components.core.profiles import overlaid
+from components.core.system.profiles import overlaid
 
 REPO = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 import yaml
 
-from components.core.files import file_hash, write_json
-from components.core.provenance import LOCK
+from components.core.compute.provenance import LOCK
 from components.core.settings import Settings
+from components.core.tables.files import file_hash, write_json
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.results import Report, Result
 from components.tracking import tracked_run

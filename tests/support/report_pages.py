@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.bootstrap import interval
 from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
-from components.benchmarks.scores import Scores
-from components.core.files import write_json
-from components.core.metrics import average_overlap
-from components.core.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
+from components.benchmarks.scoring.bootstrap import interval
+from components.benchmarks.scoring.scores import Scores
+from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
+from components.core.tables.files import write_json
+from components.core.tables.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.tracking.curves import Curves

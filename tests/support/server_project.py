@@ -14,7 +14,7 @@ from typing import IO, Any
 import pyarrow as pa
 import yaml
 
-from components.core.records import GENERATIONS, PAIRS
+from components.core.tables.records import GENERATIONS, PAIRS
 
 REPO = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "components.captions.synthesize", "--task", "paraphrase_1", "--fresh")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.core.files import write_json
+from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
 from components.registry.model import CHAMPION, SHA_TAG, VersionFiles, register
 from components.tracking import make_client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from components.captions.request import Reply, Request, Sampling
+from components.captions.prompting.request import Reply, Request, Sampling
 
 SAMPLING = Sampling(1.0, 0.1, 40)
 

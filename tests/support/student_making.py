@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from components.captions.local_model.language_model import LanguageModel, load_language_model
-from components.captions.tasks import find_task
+from components.captions.language_models.language_model import LanguageModel, load_language_model
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Student
 from components.students.lessons import Lesson
 from components.students.loop import EncodedLesson, add_adapter, encode

@@ -11,10 +11,10 @@ import numpy as np
 import yaml
 from more_itertools import batched
 
-from components.captions.request import Reply, Request
-from components.core.records import PAIRS
+from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
-from components.validation.measuring.probes import Probes
+from components.core.tables.records import PAIRS
+from components.validation.rules.measuring.probes import Probes
 
 CAPTIONS = [f"IMG {number} small dog left of a large cat" for number in range(12)]
 

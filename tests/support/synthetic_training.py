@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method, Perturb
 from components.methods.registry import find_method

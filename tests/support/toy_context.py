@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.core.metrics import Features
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.image_features import ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.compute.metrics import Features
 
 
 @dataclass

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build
 from components.methods.contract.losses import Features, info_nce
 from components.methods.contract.optimisation import Optimisation

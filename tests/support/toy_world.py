@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.core.files import image_id
-from components.core.records import (
+from components.core.settings import Settings
+from components.core.tables.files import image_id
+from components.core.tables.records import (
     ABSENCES,
     DIFFERENCES,
     HARD_NEGATIVES,
@@ -24,8 +25,7 @@ from components.core.records import (
     SEMCLIP_ROWS,
     UNITS,
 )
-from components.core.settings import Settings
-from components.core.table import Table
+from components.core.tables.table import Table
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
 from components.training.data import TrainingFiles

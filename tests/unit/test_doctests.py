@@ -10,13 +10,13 @@ import pytest
 
 REPO = Path(__file__).parents[2]
 MODULES = (
-    "components.captions.prompts.parsing",
-    "components.captions.store",
-    "components.core.discovery",
-    "components.core.metrics",
+    "components.captions.prompting.prompts.parsing",
+    "components.captions.generating.store",
+    "components.core.system.discovery",
+    "components.core.compute.metrics",
     "components.core.settings",
-    "components.core.table",
-    "components.core.words",
+    "components.core.tables.table",
+    "components.core.text.words",
     "components.methods.registry",
 )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.core.discovery import file_names, find
-from components.core.errors import InputError
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.core.system.discovery import file_names, find
+from components.core.system.errors import InputError
 
 EmbeddedBenchmark: TypeAlias = Benchmark[EmbeddedContext]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.choices import row_cosine
-from components.benchmarks.scores import Correlation, Scores, metrics
-from components.core.records import CAPTION_RATINGS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.choices import row_cosine
+from components.benchmarks.scoring.scores import Correlation, Scores, metrics
+from components.core.tables.records import CAPTION_RATINGS
 from components.test_sets.files import RequiredFile
 
 NAME = "caption_ratings"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.embedded.zero_shot import FILE, PROMPT
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.zero_shot import comparative_weights, top_accuracy
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import Features, Indices, top_k
-from components.core.records import LABELS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.zero_shot import comparative_weights, top_accuracy
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import Features, Indices, top_k
+from components.core.tables.records import LABELS
 from components.data.world.description.difference_text import object_difference
 from components.test_sets.files import RequiredFile
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.choices import group_numbers
-from components.benchmarks.protocols.geometry import classified, margins
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.errors import InputError
-from components.core.metrics import strictly_greater
-from components.core.records import COMPARISONS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.choices import group_numbers
+from components.benchmarks.scoring.protocols.geometry import classified, margins
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import strictly_greater
+from components.core.system.errors import InputError
+from components.core.tables.records import COMPARISONS
 from components.test_sets.files import RequiredFile
 
 NAME = "differences"

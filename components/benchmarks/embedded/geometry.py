@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
-from components.benchmarks.protocols import geometry
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import BLOCK, Features, Indices, Reals, finite
-from components.core.records import COMPARISONS, PARAPHRASE_QUERIES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.scoring.protocols import geometry
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
+from components.core.tables.records import COMPARISONS, PARAPHRASE_QUERIES
 from components.test_sets.files import RequiredFile
 
 NAME = "geometry"

@@ -7,11 +7,11 @@ kind of detail.
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.choices import half_truth_choices
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.records import HALF_TRUTHS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.choices import half_truth_choices
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.tables.records import HALF_TRUTHS
 from components.test_sets.files import RequiredFile
 
 NAME = "half_truths"

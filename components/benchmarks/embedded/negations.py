@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.choices import original_over_negation, row_cosine
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
-from components.core.records import NEGATION_QUERIES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.choices import original_over_negation, row_cosine
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
+from components.core.tables.records import NEGATION_QUERIES
 from components.test_sets.files import RequiredFile
 
 NAME = "negations"

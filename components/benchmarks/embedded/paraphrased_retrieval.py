@@ -5,11 +5,11 @@ Values are reported over all queries, per tier of the paraphrase's hardest word,
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
-from components.core.records import PARAPHRASE_QUERIES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
+from components.core.tables.records import PARAPHRASE_QUERIES
 from components.test_sets.files import RequiredFile
 
 NAME = "paraphrased_retrieval"

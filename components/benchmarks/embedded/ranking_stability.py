@@ -7,11 +7,11 @@ of one query; here each pair of query and paraphrase is a row, and rows have equ
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import rank_correlation, shared_of_top, top_k
-from components.core.records import PARAPHRASE_QUERIES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import rank_correlation, shared_of_top, top_k
+from components.core.tables.records import PARAPHRASE_QUERIES
 from components.test_sets.files import RequiredFile
 
 NAME = "ranking_stability"

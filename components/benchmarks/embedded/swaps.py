@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
-from components.core.metrics import strictly_greater
-from components.core.records import SWAPS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import strictly_greater
+from components.core.system.errors import InputError
+from components.core.tables.records import SWAPS
 from components.test_sets.files import RequiredFile
 
 FILE = "swaps.parquet"

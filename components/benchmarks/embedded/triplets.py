@@ -6,11 +6,11 @@ P1 is a swap's true caption, P2 the paraphrase of the same image, N the swap's f
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
-from components.benchmarks.protocols.choices import image_triplets, text_triplets
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.records import SWAPS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.scoring.protocols.choices import image_triplets, text_triplets
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.tables.records import SWAPS
 from components.test_sets.files import RequiredFile
 
 NAME = "triplets"

@@ -12,12 +12,12 @@ import string
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.embedded.retrieval import FILE
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.scores import Scores, metrics
-from components.core.metrics import gold_ranks, hit_at_k
-from components.core.records import CAPTION_QUERIES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import gold_ranks, hit_at_k
+from components.core.tables.records import CAPTION_QUERIES
 from components.test_sets.files import RequiredFile
 
 NAME = "typos"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.zero_shot import prompt_ensemble
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import gold_ranks, hit_at_k
-from components.core.records import LABELS
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.zero_shot import prompt_ensemble
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import gold_ranks, hit_at_k
+from components.core.tables.records import LABELS
 from components.test_sets.files import RequiredFile
 
 FILE = "labels.parquet"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import TypeAlias
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.core.discovery import choose, file_names, names_in
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.system.discovery import choose, file_names, names_in
 
 PublishedBenchmark: TypeAlias = Benchmark[PublishedContext]
 

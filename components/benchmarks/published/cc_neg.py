@@ -10,18 +10,18 @@ two protocols are not comparable.
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.image_features import SQUASHED
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.choices import (
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.image_features import SQUASHED
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     at_least,
     group_numbers,
     row_cosine,
     semclip_scores,
 )
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.system.errors import InputError
 from components.test_sets.readers import cc_neg
 
 

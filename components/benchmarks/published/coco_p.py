@@ -10,12 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.retrieval import TIES, paraphrase_agreement
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.retrieval import TIES, paraphrase_agreement
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.coco_p import (
     FILE,

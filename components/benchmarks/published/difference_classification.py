@@ -10,8 +10,8 @@ data/dataset.py and run.py) with its mistakes:
   set, so there is no group `paper`. The code's class numbers are not the flowers of its comments. Group `corrected`
   has the yellow flowers of the paper that exist and replaces the missing blue ones by three others.
 - CUB: the authors' differences are not published. `differences.parquet` is a table `differences cub` of
-  components/core/records.py. Its ids are names of test images in `images.txt`, or ids of the pairs in `pairs.parquet`,
-  the input table `pairs` of the prompt task `difference_cub`; the bytes of a picture identify the image.
+  components/core/tables/records.py. Its ids are names of test images in `images.txt`, or ids of the pairs in
+  `pairs.parquet`, the input table `pairs` of the prompt task `difference_cub`; a picture's bytes identify the image.
 
 A tie is right by equation 2 of the paper and wrong in the released code.
 """
@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.geometry import (
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.geometry import (
     DRAWN,
     SEEDS,
     Pooled,
@@ -37,11 +37,11 @@ from components.benchmarks.protocols.geometry import (
     pooled,
     unlike_pairs,
 )
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.metrics import Indices
-from components.core.records import DIFFERENCES_CUB, PAIRS
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.test_sets.draws import drawn
 from components.test_sets.files import RequiredFile
 from components.test_sets.image_sets.attributes import (

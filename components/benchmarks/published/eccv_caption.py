@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.retrieval import TIES, WAYS
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices, Reals, top_k
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.retrieval import TIES, WAYS
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import Features, Indices, Reals, top_k
+from components.core.system.errors import InputError
 from components.test_sets.readers.eccv_caption import (
     FILE,
     FILES,

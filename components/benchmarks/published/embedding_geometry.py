@@ -6,7 +6,7 @@ Formats:
   `{"dataset": "cifar100", "class_a": "crab", "class_b": "lobster", "difference": "Crabs have ..."}`: how A differs from
   B. The paper has 3 pairs for each of 5 data sets, written by GPT-4 and published inside its code only
   (github.com/dsam99/pc_clip, src/utils.py). If a data set also has the row of B and A, their opposition is measured.
-- `caption_differences` reads a table `differences` of components/core/records.py.
+- `caption_differences` reads a table `differences` of components/core/tables/records.py.
 - `modality_gap` reads COCO's captions of 2017 and the images; the first caption of each image is its pair.
 - `analogies` reads Mikolov's `questions-words.txt`: lines of four words, below lines such as ": family".
 """
@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import RawEncoder
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols import geometry
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
-from components.core.metrics import Indices, Reals
-from components.core.records import DIFFERENCES
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import RawEncoder
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols import geometry
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import Indices, Reals
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import VAL2017
 

@@ -21,12 +21,12 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.linear_probe import few_of_each, probe_answers, released_answers
 from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS
-from components.benchmarks.scores import Scores, metrics
-from components.core.errors import InputError
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.linear_probe import few_of_each, probe_answers, released_answers
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.system.errors import InputError
 from components.test_sets.draws import drawn
 from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
 from components.test_sets.image_sets.reading import pc_clip_images, read_image_set

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.geometry import difference_features
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import gold_ranks, hit_at_k
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.geometry import difference_features
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.test_sets.readers.spot_the_difference import FILES, IMAGES, NAME, frame_names, read_frame_pairs
 
 RECALL = metrics("a pair as similar as the right one is ranked first", "recall_at_k")

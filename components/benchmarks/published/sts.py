@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.retrieval import mean_spearman, pair_cosines, spearman_by_subset
-from components.benchmarks.scores import Correlation, Scores, metrics
-from components.core.errors import InputError
-from components.core.metrics import Reals
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.retrieval import mean_spearman, pair_cosines, spearman_by_subset
+from components.benchmarks.scoring.scores import Correlation, Scores, metrics
+from components.core.compute.metrics import Reals
+from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, TestSetFiles
 from components.test_sets.readers.sts import (
     FOLDER,

@@ -17,10 +17,10 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.image_features import SQUASHED
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.choices import (
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.image_features import SQUASHED
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     group_numbers,
     image_triplets,
@@ -28,9 +28,9 @@ from components.benchmarks.protocols.choices import (
     semclip_scores,
     text_triplets,
 )
-from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.errors import InputError
-from components.core.metrics import strictly_greater
+from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.core.compute.metrics import strictly_greater
+from components.core.system.errors import InputError
 from components.test_sets.readers.sugar_crepe import (
     CSV,
     CSV_COLUMNS,

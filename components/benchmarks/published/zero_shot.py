@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.zero_shot import (
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.zero_shot import (
     ALPHAS,
     HELD_OUT,
     TIE,
@@ -38,8 +38,8 @@ from components.benchmarks.protocols.zero_shot import (
     prompt_ensemble,
     top_accuracy,
 )
-from components.benchmarks.scores import Scores, metrics
-from components.core.metrics import Features, Indices, Reals
+from components.benchmarks.scoring.scores import Scores, metrics
+from components.core.compute.metrics import Features, Indices, Reals
 from components.test_sets.files import RequiredFile
 from components.test_sets.image_sets.class_texts import (
     ASKED_CLASSES,

@@ -23,17 +23,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.zero_shot import (
-    PAIRS,
-    Classified,
-    confidence_margins,
-    confused_cells,
-    confusion_matrix,
-    predicted,
-    top_accuracy,
-)
 from components.benchmarks.published.zero_shot import (
     DIFFERENCES,
     GENERIC,
@@ -51,7 +40,18 @@ from components.benchmarks.published.zero_shot import (
     request_differences,
     semclip_values,
 )
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.zero_shot import (
+    PAIRS,
+    Classified,
+    confidence_margins,
+    confused_cells,
+    confusion_matrix,
+    predicted,
+    top_accuracy,
+)
+from components.benchmarks.scoring.scores import Scores, metrics
 from components.test_sets.image_sets.class_texts import class_differences
 from components.test_sets.image_sets.image_set import ImageSetFacts, image_sets
 from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, read_image_set, released_names

@@ -19,8 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.files import atomic_folder, content_hash, file_hash, write_json
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
 
 _TENSORS, _FACTS = "state.safetensors", "state.json"
 _LOCK, _HOLDER = "lock", "process"

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.processes import end_with_parent
+from components.core.system.errors import InputError
+from components.core.system.processes import end_with_parent
 
 _TIMEOUT = timedelta(minutes=10)
 

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 _PEAK_TFLOPS = {
     "H200": 989.0,

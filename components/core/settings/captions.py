@@ -44,7 +44,7 @@ class Synthesize(Block):
     """The captions that language models rewrite, the models, and the store of their answers."""
 
     models: dict[str, dict[str, Any]]
-    """Name of a model -> `engine`, a file of `components/captions/engines/`, and the settings of that engine."""
+    """Name of a model -> `engine` (a file of `components/captions/generating/engines/`) and the engine's settings."""
     model: str
     """Default model of tasks."""
     captions: PositiveInt

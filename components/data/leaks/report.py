@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from components.core.files import content_hash
-from components.core.record_files import read_record
-from components.core.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
-from components.core.table import Table
+from components.core.tables.files import content_hash
+from components.core.tables.record_files import read_record
+from components.core.tables.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
+from components.core.tables.table import Table
 from components.data.leaks.keys import picture_key, text_key
 
 FOLDER = Path("data/leaks")

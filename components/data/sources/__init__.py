@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.core.discovery import file_names, find
+from components.core.system.discovery import file_names, find
 from components.data.source import Source
 
 

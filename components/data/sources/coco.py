@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.core.errors import InputError
 from components.core.settings import Prepare
+from components.core.system.errors import InputError
 from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.source import split_of_word
 

@@ -6,7 +6,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from components.core.records import (
+from components.core.settings import Settings
+from components.core.tables.records import (
     CAPTION_QUERIES,
     COMPARISONS,
     HALF_TRUTHS,
@@ -16,7 +17,6 @@ from components.core.records import (
     SWAPS,
     TEXT_PAIRS,
 )
-from components.core.settings import Settings
 from components.data.source import EvaluationTables, Pair, Source, filled
 from components.data.world.alt_text import alt_text
 from components.data.world.description.difference_text import comparison_rows

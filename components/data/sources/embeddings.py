@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.embedding_files import embedding_column, embedding_shape, read_embeddings, rows_of_file
-from components.core.errors import InputError
-from components.core.files import image_id
+from components.core.pictures.embedding_files import embedding_column, embedding_shape, read_embeddings, rows_of_file
 from components.core.settings import Prepare
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
 from components.data.leaks.keys import picture_key
 from components.data.listed_images import image_folder
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from components.core.errors import InputError
-from components.core.records import CAPTION_RATINGS
 from components.core.settings import Prepare, Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_RATINGS
 from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.source import EvaluationTables, Pair, filled
 from components.data.sources.coco import read_karpathy

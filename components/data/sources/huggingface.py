@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.errors import InputError
-from components.core.pictures import IMAGE_COLUMNS, image_column
+from components.core.pictures.stored_pictures import IMAGE_COLUMNS, image_column
 from components.core.settings import Prepare
+from components.core.system.errors import InputError
 from components.data.listed_images import image_folder
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source

@@ -14,8 +14,8 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import InputError
 from components.core.settings import Prepare
+from components.core.system.errors import InputError
 from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.row_files import RowFiles, texts_of
 from components.data.source import split_of_word

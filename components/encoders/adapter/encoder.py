@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.files import atomic_folder, content_hash, file_hash, write_json
-from components.core.progress import bar
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
+from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
 from components.encoders.adapter.architecture import build, own_image_tower, pixel_statistics, uses_quick_gelu
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.rgb import check_narrow, open_picture, rgb
+from components.core.pictures.rgb import check_narrow, open_picture, rgb
+from components.core.system.errors import InputError
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Of the pixels that CLIP was trained with, per channel."""

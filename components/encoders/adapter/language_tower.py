@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 EMBEDDED = "all-MiniLM-L6-v2"
 """The language model in a Python package."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from components.core.record_files import read_record
+from components.core.tables.record_files import read_record
 
 WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"
 METHOD_TENSORS, TEXT_FILES = "method.safetensors", "text"

@@ -15,8 +15,8 @@ import torch
 from open_clip.tokenizer import HFTokenizer
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.files import content_hash
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
 
 Tokens = npt.NDArray[np.int32]
 

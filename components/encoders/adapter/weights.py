@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 _PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 _NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.metrics import Indices, Reals
-from components.core.progress import bar
+from components.core.compute.metrics import Indices, Reals
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
 from components.test_sets.pictures import LazyPicture
 
 

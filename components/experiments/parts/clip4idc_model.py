@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from components.benchmarks.encoding.context import ImageEncoder
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.core.files import content_hash
-from components.core.metrics import Features, Indices
+from components.benchmarks.scoring.encoding.context import ImageEncoder
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.compute.metrics import Features, Indices
+from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise
 from components.experiments.parts.captioned_pairs import EDGE, MAX_WORDS, PicturePair, Vocabulary

@@ -14,11 +14,11 @@ import torch
 from more_itertools import chunked
 from torch import Tensor, nn
 
-from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.core.compute.hardware import pick_device
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices
-from components.core.progress import bar
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
 from components.experiments.parts.captioned_pairs import EDGE, PAD, PairSets, PicturePair, Vocabulary, split_words
 from components.experiments.parts.clip4idc_model import (
     CaptionedPairs,

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import torch
 import typer
 
-from components.core.errors import InputError, run_command
-from components.core.files import atomic_file
-from components.core.project import start
+from components.core.system.errors import InputError, run_command
+from components.core.system.project import start
+from components.core.tables.files import atomic_file
 
 
 def convert(source: Path, output: Path) -> int:

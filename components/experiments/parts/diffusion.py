@@ -23,10 +23,10 @@ from open_clip.transformer import text_global_pool
 from PIL import Image
 from torch import Tensor, nn
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.discovery import choose
-from components.core.errors import InputError
-from components.core.files import atomic_file, content_hash
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_file, content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import Tokens
 

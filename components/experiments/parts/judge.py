@@ -17,15 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.captions.asking.asking import ask
-from components.captions.engines import Engine
-from components.captions.request import PICTURE, Chat, PromptPicture, Request, Sampling
-from components.captions.store import GenerationStore
-from components.captions.task import question_alone
-from components.core.errors import InputError, told_of
-from components.core.metrics import Features, Indices, Reals
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.captions.generating.asking.asking import ask
+from components.captions.generating.engines import Engine
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import PICTURE, Chat, PromptPicture, Request, Sampling
+from components.captions.prompting.task import question_alone
+from components.core.compute.metrics import Features, Indices, Reals
+from components.core.system.errors import InputError, told_of
 
 OPTION = {"judge": "the judge: a key of synthesize.models in params.yaml"}
 """For `Benchmark.options`."""
@@ -77,7 +77,7 @@ def judge_of(context: PublishedContext) -> Judge:
         raise InputError(
             "this benchmark needs a judge: give --option judge=<a key of synthesize.models in params.yaml>"
         )
-    from components.captions.engines import make_engine
+    from components.captions.generating.engines import make_engine
     from components.core.settings import load_settings
 
     settings = load_settings().synthesize

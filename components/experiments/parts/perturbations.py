@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 T = TypeVar("T")
 Draw = np.random.Generator

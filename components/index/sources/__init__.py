@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from components.core.discovery import choose
-from components.core.errors import InputError
+from components.core.system.discovery import choose
+from components.core.system.errors import InputError
 from components.index.sources import pictures, vectors
 from components.index.sources.source import ImageSource
 

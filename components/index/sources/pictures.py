@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 from more_itertools import chunked
 
-from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder
-from components.core.ahead import mapped
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices
-from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ImageEncoder
+from components.core.compute.metrics import Features, Indices
+from components.core.pictures.shards.listing import ShardFiles, ShardList, find_shards, is_remote
+from components.core.system.errors import InputError
+from components.core.tables.ahead import mapped
 from components.data.checked_pictures import check_picture
 from components.data.listed_images import Listing
 from components.data.source import Sample, Unusable, UnusableError

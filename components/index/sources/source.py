@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.errors import InputError
-from components.core.metrics import Features, Indices
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features, Indices
+from components.core.system.errors import InputError
 
 
 @dataclass(frozen=True)

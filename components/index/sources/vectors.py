@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.embedding_files import COLUMNS
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.metrics import Features, Indices
-from components.core.record_files import read_record
-from components.core.records import PAIRS, SPLITS
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.compute.metrics import Features, Indices
+from components.core.pictures.embedding_files import COLUMNS
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+from components.core.tables.record_files import read_record
+from components.core.tables.records import PAIRS, SPLITS
 from components.data.sources.embeddings import EmbeddingFile, caption_column, embedding_files, name_column
 from components.encoders.embeddings import MANIFEST, ImageEmbeddings, Manifest
 from components.index.facts import FACTS, read_facts

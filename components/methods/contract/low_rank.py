@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.contract.method import TEXT_TOWER
 
 _NEVER = ("token_embedding", "positional_embedding", "embeddings.")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.core.errors import InputError
-from components.core.training_columns import IMAGES
+from components.core.system.errors import InputError
+from components.core.tables.training_columns import IMAGES
 from components.methods.contract.losses import Features, Losses
 from components.methods.contract.optimisation import Optimisation
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from components.core.discovery import choose, file_names, find
-from components.core.errors import InputError
+from components.core.system.discovery import choose, file_names, find
+from components.core.system.errors import InputError
 from components.registry.encoder_names import check_name
 
 if TYPE_CHECKING:

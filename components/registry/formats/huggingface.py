@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.registry.formats.format import ExportedVectors, Format

@@ -20,7 +20,7 @@ from more_itertools import chunked
 from PIL import Image
 from torch import Tensor, nn
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.adapter.text_tower import encode_tokens
 from components.encoders.adapter.tokens import HuggingFaceTokenizer

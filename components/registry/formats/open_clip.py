@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.core.errors import InputError
-from components.core.files import write_json
+from components.core.system.errors import InputError
+from components.core.tables.files import write_json
 from components.encoders.adapter.architecture import pixel_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.registry.formats.format import ExportedVectors, Format

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import (
     AdaptedLayer,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from components.core.metrics import Reals, average_overlap
+from components.core.compute.metrics import Reals, average_overlap
 from components.evaluation.results import Folders
 from components.report.page.retrieved import InlineImage, Lists, Retrieved, read_pictures
 

@@ -16,9 +16,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from components.benchmarks.embedded import find_benchmark, table_files
-from components.core.files import file_hash
-from components.core.provenance import git_commit
+from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
+from components.core.tables.files import file_hash
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Folders, Report
 from components.report.comparison import (

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
-from components.core.errors import InputError
-from components.core.metrics import Reals, average_overlap
-from components.core.pictures import PICTURE, Pictures, is_picture
-from components.core.records import PAIRS, PARAPHRASE_QUERIES
-from components.core.rgb import open_picture, rgb
+from components.core.compute.metrics import Reals, average_overlap
+from components.core.pictures.rgb import open_picture, rgb
+from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture
 from components.core.settings import Compare, Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES
 from components.evaluation.results import Folders
 from components.report.comparison import Comparison, best_challenger
 

@@ -9,9 +9,9 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from components.benchmarks.bootstrap import correlation_value
-from components.benchmarks.scores import Correlation
-from components.core.discovery import choose
+from components.benchmarks.scoring.bootstrap import correlation_value
+from components.benchmarks.scoring.scores import Correlation
+from components.core.system.discovery import choose
 
 _FOLDER = files("components.report.published") / "collections"
 

@@ -13,8 +13,8 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from more_itertools import map_reduce
 
-from components.benchmarks.bootstrap import Interval, paired_difference, sign_flip_p
-from components.core.errors import InputError
+from components.benchmarks.scoring.bootstrap import Interval, paired_difference, sign_flip_p
+from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.evaluation.results import PublishedReport, Result, read_scores
 from components.report.comparison import markdown_line

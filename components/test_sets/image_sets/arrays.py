@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.core.errors import InputError
-from components.core.metrics import Indices
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
 from components.test_sets.files import TestSetFiles
 from components.test_sets.image_sets.image_set import (
     Find,

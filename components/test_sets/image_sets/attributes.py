@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.core.errors import InputError
-from components.core.metrics import Indices
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, TestSetFiles
 from components.test_sets.image_sets.arrays import flowers102_split
 from components.test_sets.pictures import LazyPicture, picture_pixels

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.metrics import Indices
-from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
+from components.core.tables.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 from components.test_sets.image_sets.image_set import lines
 
 ASKED_CLASSES, ASKED_PAIRS = "class_names", "class_pairs"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.rgb import open_picture
+from components.core.pictures.rgb import open_picture
+from components.core.system.errors import InputError
 from components.test_sets.files import TestSetFiles
 from components.test_sets.image_sets.image_set import (
     ImageSet,
@@ -26,7 +26,7 @@ from components.test_sets.image_sets.image_set import (
 from components.test_sets.pictures import LazyPicture, picture_file
 
 if TYPE_CHECKING:
-    from components.core.shards.reader import RawSample
+    from components.core.pictures.shards.reader import RawSample
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
@@ -91,8 +91,8 @@ def _read_shards(files: TestSetFiles, path: Path, facts: ImageSetFacts, _split: 
     The strict reader checks each shard once; later, pictures are read directly from their offsets.
     """
     # These import torch and boto3, which a list of benchmarks does not need.
-    from components.core.shards.listing import ShardFiles
-    from components.core.shards.reader import ShardReader
+    from components.core.pictures.shards.listing import ShardFiles
+    from components.core.pictures.shards.reader import ShardReader
 
     pictures: list[LazyPicture] = []
     labels: list[int] = []
@@ -145,7 +145,7 @@ def tar_pictures(path: Path) -> Callable[[str, str], LazyPicture]:
     """
     from webdataset.tariterators import base_plus_ext
 
-    from components.core.shards.reader import MAX_MEMBER
+    from components.core.pictures.shards.reader import MAX_MEMBER
 
     places: dict[tuple[str, str], tuple[int, int]] = {}
     # Nothing after a damaged place is requested: the strict reader has stopped there, too.

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from components.core.errors import InputError
-from components.core.metrics import Indices
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
 from components.test_sets.files import TestSetFiles
 from components.test_sets.pictures import LazyPicture
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.files import TestSetFiles
 from components.test_sets.image_sets.image_set import (
     ImageSet,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.draws import drawn
 from components.test_sets.files import TestSetFiles
 from components.test_sets.image_sets import arrays, listed

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.discovery import file_names
-from components.core.errors import InputError
+from components.core.system.discovery import file_names
+from components.core.system.errors import InputError
 from components.test_sets.files import Tested, TestSet, TestSetFiles
 
 

@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.metrics import Indices
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
 
 

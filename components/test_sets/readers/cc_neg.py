@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.draws import released_test_rows
 from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
 
 NAME, IMAGES, TEST_ROWS = "spot_the_difference", "resized_images", 1404

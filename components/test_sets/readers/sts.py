@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from components.core.errors import InputError
-from components.core.metrics import Reals
+from components.core.compute.metrics import Reals
+from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, some_of
 
 FOLDER = "sts"

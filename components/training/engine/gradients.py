@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-from components.core.column_names import NEIGHBOUR
 from components.core.compute.distributed import World
+from components.core.tables.column_names import NEIGHBOUR
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.losses import Feature, Features

@@ -13,8 +13,8 @@ from types import FrameType
 
 from tqdm import tqdm
 
-from components.core.errors import InputError
-from components.core.progress import bar
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
 from components.training.engine.meter import Meter, Step
 from components.training.engine.run import Run
 from components.training.engine.stepper import Done, Stepper, check_warmup, make_optimiser

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
 from components.methods.contract.method import Perturb
 from components.training.engine.gradients import Objective

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import InterpolationMode, resized_crop
 
-from components.core.arrays import rows_of
-from components.core.column_names import NEIGHBOUR
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
+from components.core.tables.arrays import rows_of
+from components.core.tables.column_names import NEIGHBOUR
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.method import Neighbours, Visits
 from components.training.rows.tables import QueryLog, Rows

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.rgb import TooLargeError, check_size, open_picture
-from components.core.shards.reader import Fault, RawSample, sound
+from components.core.pictures.rgb import TooLargeError, check_size, open_picture
+from components.core.pictures.shards.reader import Fault, RawSample, sound
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.images import decode
 
@@ -31,7 +31,7 @@ class SampleDecoder:
         images: members by image column, of which the first existing one is used: `jpg|jpeg|png|webp`.
         texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
         size: pixels on a side.
-        held_out: ids of images that training must not see, see `components.core.files.image_id`.
+        held_out: ids of images that training must not see, see `components.core.tables.files.image_id`.
         published: texts and pictures of test sets; such samples are faults.
 
     Raises:

@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from components.core.ahead import mapped, prefetched
 from components.core.compute.distributed import World
-from components.core.errors import InputError
-from components.core.files import content_hash, file_hash
-from components.core.progress import track
+from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
+from components.core.pictures.shards.reader import Fault, RawSample, ShardReader
 from components.core.settings import Shards
-from components.core.shards.listing import ShardFiles, find_shards, is_remote
-from components.core.shards.reader import Fault, RawSample, ShardReader
+from components.core.system.errors import InputError
+from components.core.system.progress import track
+from components.core.tables.ahead import mapped, prefetched
+from components.core.tables.files import content_hash, file_hash
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.tokens import Tokenizer
 from components.training.rows.batches import Batch, BatchPlan
@@ -76,7 +76,7 @@ class ShardSource:
         plan: its columns may be images, text columns of `shards` and made-up ones; other members are not read.
         tokenizer: of the text tower.
         size: pixels on a side of the image tower's input.
-        held_out: ids of images that are left out, see `components.core.files.image_id`.
+        held_out: ids of images that are left out, see `components.core.tables.files.image_id`.
         published: contents of test sets; such samples count as lost.
 
     Raises:

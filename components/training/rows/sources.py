@@ -12,16 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from components.core.arrays import mapped_array, rows_of, written_array
-from components.core.column_names import NEIGHBOUR
-from components.core.errors import InputError
-from components.core.files import atomic_file, hash_of_all
-from components.core.metrics import top_k
-from components.core.pictures import PICTURE, Pictures
-from components.core.progress import bar, track
-from components.core.records import PAIRS
-from components.core.text_column import TextColumn
-from components.core.training_columns import IMAGES
+from components.core.compute.metrics import top_k
+from components.core.pictures.stored_pictures import PICTURE, Pictures
+from components.core.system.errors import InputError
+from components.core.system.progress import bar, track
+from components.core.tables.arrays import mapped_array, rows_of, written_array
+from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables.files import atomic_file, hash_of_all
+from components.core.tables.records import PAIRS
+from components.core.tables.text_column import TextColumn
+from components.core.tables.training_columns import IMAGES
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.methods.contract.method import Neighbours

@@ -17,11 +17,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from components.core.column_names import NEIGHBOUR
-from components.core.errors import InputError
-from components.core.records import PAIRS
-from components.core.text_column import TextColumn
-from components.core.training_columns import HOLDERS, IMAGES, holders_of, table_file
+from components.core.system.errors import InputError
+from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables.records import PAIRS
+from components.core.tables.text_column import TextColumn
+from components.core.tables.training_columns import HOLDERS, IMAGES, holders_of, table_file
 
 Rows = npt.NDArray[np.int64]
 

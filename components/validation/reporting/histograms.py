@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.core.files import atomic_file
+from components.core.tables.files import atomic_file
 
 _BEFORE, _AFTER, _INK = "#c3cad4", "#4a8fdd", "#20262e"
 _HISTOGRAMS: tuple[tuple[str, str, npt.NDArray[np.float64]], ...] = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from components.captions.tasks import find_task
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
-from components.validation.table import Synthesised
+from components.validation.rules.table import Synthesised
 
 
 def prompts_of(table: Synthesised, settings: Settings) -> list[dict[str, str]]:

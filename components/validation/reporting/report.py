@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as TerminalTable
 
-from components.core.files import atomic_folder
 from components.core.settings import Validate
+from components.core.tables.files import atomic_folder
 from components.validation.reporting.histograms import TextHistograms
-from components.validation.rules import Rule
+from components.validation.rules.rule import Rule
 from components.validation.suites import SuiteResult, make_context, row_expectation, share_expectation
 
 DOCUMENTED = 10_000

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 from components.base.base import run
 from components.base.published import check_file_pixels, check_published, warn_of_activation, weights_file_encoder
 from components.core.compute import hardware
-from components.core.errors import InputError
-from components.core.records import PAIRS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.architecture import has_quick_gelu, model_config
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import make_client

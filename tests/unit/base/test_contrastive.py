@@ -15,8 +15,8 @@ import torch.nn.functional as F
 
 from components.base.base import run
 from components.base.contrastive import PLACES, SHOWN, Naming, scene_labels
-from components.core.records import PAIRS
 from components.core.settings import Settings
+from components.core.tables.records import PAIRS
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import Scene, Thing
 from components.encoders.adapter.encoder import Encoder

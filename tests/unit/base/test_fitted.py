@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 from components.base import fitted
 from components.base.base import run
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.records import PAIRS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
 

@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 
 from components.base.base import run
 from components.base.shipped import ASSETS, RECORD, WEIGHTS, read_shipped, shipped_encoder, write_shipped
-from components.core.errors import InputError
-from components.core.files import content_hash, file_hash
-from components.core.records import PAIRS
 from components.core.settings import Settings, load_settings
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash, file_hash
+from components.core.tables.records import PAIRS
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import draw_scenes
 from components.encoders.adapter.architecture import model_config

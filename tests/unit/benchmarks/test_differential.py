@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from components.benchmarks.bootstrap import interval
-from components.benchmarks.protocols.retrieval import caption_recalls
-from components.benchmarks.protocols.zero_shot import predicted, prompt_ensemble, top_accuracy, unit
-from components.core.metrics import Features, Indices
+from components.benchmarks.scoring.bootstrap import interval
+from components.benchmarks.scoring.protocols.retrieval import caption_recalls
+from components.benchmarks.scoring.protocols.zero_shot import predicted, prompt_ensemble, top_accuracy, unit
+from components.core.compute.metrics import Features, Indices
 
 CLOSE = 1e-6
 _SMALL = st.integers(-2, 2).map(float)

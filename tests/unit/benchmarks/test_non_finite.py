@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
 from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
-from components.benchmarks.protocols import choices, geometry, linear_probe, retrieval, zero_shot
-from components.benchmarks.scores import Correlation, Scores
-from components.core import metrics
+from components.benchmarks.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
+from components.benchmarks.scoring.protocols import choices, geometry, linear_probe, retrieval, zero_shot
+from components.benchmarks.scoring.scores import Correlation, Scores
+from components.core.compute import metrics
 from components.evaluation.results import summarise
 
 LABELS, ROWS = np.array([0, 1, 0, 1, 0, 1]), np.arange(6)

@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from more_itertools import batched
 
-from components.captions import engines, synthesize
-from components.captions.asking import questions
-from components.captions.engines import make_engine
-from components.captions.engines.embedded import EmbeddedEngine
-from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore
-from components.core.errors import InputError
-from components.core.files import file_hash
-from components.core.records import PAIRS, SKIPPED
+from components.captions import synthesize
+from components.captions.generating import engines
+from components.captions.generating.asking import questions
+from components.captions.generating.engines import make_engine
+from components.captions.generating.engines.embedded import EmbeddedEngine
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
-from components.core.work_shard import Shard
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
+from components.core.tables.records import PAIRS, SKIPPED
+from components.core.tables.work_shard import Shard
 from tests.support.tracked_runs import find_runs
 
 
@@ -127,7 +128,7 @@ def test_the_second_step_rewrites_the_first_ones_answers(
 
 
 def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    from components.captions.store.upkeep import Choice
+    from components.captions.generating.store.upkeep import Choice
 
     synthesize.run(world, "paraphrase_1", tmp_path / "captions")
     store = GenerationStore(world.synthesize.store)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.captions import tasks
-from components.captions.inputs.sources import SHOWN
-from components.captions.request import COMPLETION, Chat, Inputs
-from components.captions.tasks import find_task
-from components.core.discovery import file_names
-from components.core.errors import InputError
+from components.captions.prompting import tasks
+from components.captions.prompting.inputs.sources import SHOWN
+from components.captions.prompting.request import COMPLETION, Chat, Inputs
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
+from components.core.system.discovery import file_names
+from components.core.system.errors import InputError
 
 NAMES = file_names(tasks.__path__)
 GOLD = Path(__file__).with_name("prompts.json")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from components.data.world.description.lexicon import load_lexicon
-from components.validation.checks.general import says_name
-from components.validation.world.checks import find_leak
+from components.validation.rules.checks.general import says_name
+from components.validation.rules.world.checks import find_leak
 
 TEACHER = Path(__file__).parents[3] / "components" / "students" / "assets" / "teacher_classes.tsv"
 DESCRIBED, COMPARED = "class_description", "class_difference"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.benchmarks.bootstrap import Interval
+from components.benchmarks.scoring.bootstrap import Interval
 from components.cli import app
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from components.cli import app, planning
 from components.cli.overview import print_costs
 from components.cli.planning import Planned
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.costing.cost import Cost
 from tests.support.params import profile_text
 

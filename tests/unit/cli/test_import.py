@@ -14,9 +14,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.checking import check_settings
-from components.core.profiles import overlaid, settings_with
 from components.core.settings import load_settings
+from components.core.system.checking import check_settings
+from components.core.system.profiles import overlaid, settings_with
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import (
     WRITERS,

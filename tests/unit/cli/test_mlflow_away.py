@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.errors import InputError
-from components.core.files import write_json
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import write_json
 from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
 from components.registry.lineage import find_links

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.cli.overview import _print_stages
 from components.cli.planning import NEVER_RAN, Planned, plan, unwatched
-from components.core.errors import InputError
-from components.core.stage_graph import changes, read_graph
+from components.core.system.errors import InputError
+from components.core.system.stage_graph import changes, read_graph
 from tests.support.dvc_project import make_project
 
 STAGES = {"prepare": [], "train@a": ["prepare"], "train@b": ["prepare"], "compare": ["train@a", "train@b"]}

@@ -33,7 +33,7 @@ def test_a_mix_that_cannot_be_written_is_not_searched(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(raw_params))
-    monkeypatch.setattr("components.core.checking.check_methods", lambda *_: [])
+    monkeypatch.setattr("components.core.system.checking.check_methods", lambda *_: [])
     done = CliRunner().invoke(app, ["search", *arguments, "--write"])
     assert done.exit_code == 1
     assert told in done.output

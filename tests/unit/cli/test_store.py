@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.captions.store import GenerationStore
+from components.captions.generating.store import GenerationStore
 from components.cli import store as store_commands
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from tests.support.store_rows import failures, replies, request, requests
 
 REPO = Path(__file__).parents[3]

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from components.cli.write_shards import main, write_shards
-from components.core.errors import InputError
-from components.core.records import PAIRS
-from components.core.shards.listing import ShardFiles
-from components.core.shards.reader import ShardReader
+from components.core.pictures.shards.listing import ShardFiles
+from components.core.pictures.shards.reader import ShardReader
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS
 from tests.support.shard_making import picture
 
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from components.core.errors import InputError
 from components.core.settings import Settings, load_settings
+from components.core.system.errors import InputError
 
 REPO = Path(__file__).parents[3]
 UNKNOWN = {

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from components.captions.asking.questions import questions_of
-from components.captions.engines import engine_of
-from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore
-from components.core.records import PAIRS
+from components.captions.generating.asking.questions import questions_of
+from components.captions.generating.engines import engine_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
+from components.core.tables.records import PAIRS
 from components.costing.asking import TaskQuestions, count_questions
 
 CAPTIONS = 12

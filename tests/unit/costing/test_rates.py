@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.costing.rates import load_rates
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.core.errors import InputError
 from components.core.settings import Counts, Prepare
+from components.core.system.errors import InputError
 from components.data import checked_pictures
 from components.data.checked_pictures import check_picture, checked
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from components.core.checking import check_methods, table_files
-from components.core.errors import InputError
-from components.core.records import (
+from components.core.settings import Settings
+from components.core.system.checking import check_methods, table_files
+from components.core.system.errors import InputError
+from components.core.tables.records import (
     CAPTION_RATINGS,
     NEGATION_QUERIES,
     PARAPHRASE_QUERIES,
     PEOPLE_PARAPHRASES,
     SWAPS,
 )
-from components.core.settings import Settings
 from components.data import prepare
 from components.data.people_captions import (
     CUES,

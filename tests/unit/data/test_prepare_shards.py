@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError
 from components.core.settings import Settings
-from components.core.work_shard import Shard
+from components.core.system.errors import InputError
+from components.core.tables.work_shard import Shard
 from components.data import checked_pictures, listed_images, prepare
 from components.data.checked_pictures import check_picture
 from tests.support.shard_making import make_shards, picture

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.doctor.check import Check, CheckResult, Installation, fail, ok
 from components.doctor.examine import CHECKS, CheckLine, examine, read_installation
 from components.doctor.machine import driver_cuda, torch_cuda

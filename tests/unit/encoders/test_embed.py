@@ -13,11 +13,11 @@ from PIL import Image
 from torch import Tensor
 from torchvision import transforms
 
-from components.core.errors import InputError
-from components.core.files import file_hash, image_id
-from components.core.records import PAIRS
 from components.core.settings import Settings
-from components.core.work_shard import Shard
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash, image_id
+from components.core.tables.records import PAIRS
+from components.core.tables.work_shard import Shard
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Fit, decode

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
-from components.core.records import LABELS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import LABELS
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.results import Folders, read_report, read_scores

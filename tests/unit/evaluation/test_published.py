@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import PublishedBenchmark
-from components.benchmarks.scores import Correlation, Metric, Scores
-from components.core.errors import InputError
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.scores import Correlation, Metric, Scores
+from components.core.system.errors import InputError
 from components.evaluation import published
 from components.evaluation.published import BenchmarkRun, Plan, run_all, run_one
 from components.evaluation.results import all_published, published_file, read_published

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from components.benchmarks.published import find_published
-from components.captions.request import Reply, Request
-from components.core.errors import InputError
-from components.core.records import DIFFERENCES, PAIRS
+from components.captions.prompting.request import Reply, Request
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES, PAIRS
 from components.experiments.parts.judge import Judge
 from tests.support.toy_context import toy_context
 

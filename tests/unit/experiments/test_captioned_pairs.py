@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.experiments.parts.captioned_pairs import (
     EDGE,
     MAX_WORDS,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from components.core.metrics import gold_ranks
+from components.core.compute.metrics import gold_ranks
 from components.experiments.parts import clip4idc_training as training
 from components.experiments.parts.captioned_pairs import Vocabulary, caption_scores
 from components.experiments.parts.clip4idc_model import PairEncoder, SentenceDecoder

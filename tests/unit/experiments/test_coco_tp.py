@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.experiments import coco_tp
 from tests.support.toy_context import colour_image, toy_context
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.image_features import ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.published import Plan, run_one
 from components.experiments.parts import clip4idc_training as training

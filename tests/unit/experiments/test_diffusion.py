@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.core.errors import InputError
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import text_features
 from components.experiments.parts import diffusion

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.core.errors import InputError
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.image_features import ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.experiments.parts.captioned_pairs import PicturePair

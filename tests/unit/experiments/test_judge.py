@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from components.captions.request import PICTURE, Reply, Request
-from components.captions.task import chat
-from components.core.errors import InputError
+from components.captions.prompting.request import PICTURE, Reply, Request
+from components.captions.prompting.task import chat
+from components.core.system.errors import InputError
 from components.experiments.parts.judge import Judge, JudgeQuestion, judge_of, judged, question_about, read_score
 from tests.support.toy_context import toy_context
 

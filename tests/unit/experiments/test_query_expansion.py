@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.benchmarks.protocols.retrieval import averaged, synonym_expansions
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
-from components.core.records import QUERY_PARAPHRASES
+from components.benchmarks.scoring.protocols.retrieval import averaged, synonym_expansions
+from components.core.system.errors import InputError
+from components.core.tables.records import QUERY_PARAPHRASES
 from components.experiments.parts.perturbations import POS, read_wordnet
 from tests.support.toy_context import colour_image, toy_context
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.published import find_published
-from components.captions.request import Reply, Request
-from components.core.errors import InputError
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.captions.prompting.request import Reply, Request
+from components.core.system.errors import InputError
 from components.experiments.parts.diffusion import painted
 from components.experiments.parts.judge import Judge
 from tests.support.toy_context import ToyEncoder, toy_context

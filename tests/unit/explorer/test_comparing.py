@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
-from components.core.metrics import average_overlap, jaccard_similarity
+from components.core.compute.metrics import average_overlap, jaccard_similarity
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.results import Folders

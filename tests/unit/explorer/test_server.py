@@ -13,8 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from components.core.errors import InputError
-from components.core.metrics import average_overlap
+from components.core.compute.metrics import average_overlap
+from components.core.system.errors import InputError
 from components.data.sources.folder import FILES
 from components.explorer.explored import Explored
 from components.explorer.server import make_app, snapshot

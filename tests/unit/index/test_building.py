@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.index import building
 from components.index.building import append, build, left_over, strays
 from components.index.checking import check

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.index.approximate_search import EFFORTS
 from components.index.building import build, remeasure

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.index import rows as rows_module
 from components.index.facts import FACTS, ColumnKind, Facts, Segment, files_of, read_facts, write_facts
 from components.index.rows import Rows, column_kind, fitted, further_columns, growing_rows, id_keys, schema_of

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.core.errors import InputError
-from components.core.files import image_id
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
 from components.encoders.adapter.encoder import Encoder
 from components.index.building import build
 from components.index.facts import read_facts, rows_file, structure_file, vectors_file

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.index import approximate_search, exact_search
 from components.index.approximate_search import EFFORTS, ApproximateSearch, bytes_per_vector, check_rows, write_lists
 from components.index.exact_search import merged, search_exact

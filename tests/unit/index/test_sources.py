@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+from components.core.tables.records import PAIRS, SPLITS
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.index.building import append, build

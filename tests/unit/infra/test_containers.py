@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from infra.compose_env import NAMES, write_env
 
 INFRA = Path(__file__).parents[3] / "infra"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import infra.services
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from infra.services import Services, assert_ports_free
 
 # A worker and a flow run in a session of its own, which needs a moment to write down how it ended.

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.caption_ft import METHOD as CAPTION_FT
 from components.methods.laclip_ft import METHOD as LACLIP

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from components.core.errors import InputError
 from components.core.settings import Settings
-from components.core.training_columns import HOLDERS
+from components.core.system.errors import InputError
+from components.core.tables.training_columns import HOLDERS
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import check_entries, find_method, method_names

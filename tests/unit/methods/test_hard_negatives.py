@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.conclip import METHOD as CONCLIP
 from components.methods.contract.method import Neighbours
 from components.methods.negclip import METHOD as NEGCLIP

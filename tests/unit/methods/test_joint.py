@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Neighbours
 from components.methods.joint import METHOD

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import text_features
 from components.methods.leaf import METHOD, Search, edited, makes_word, misspelt

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import layers as language_layers
 from components.methods.adapted_lm import METHOD as ADAPTED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.pc_clip import METHOD
 from tests.unit.methods.examples import SCALE, as_features, losses_of, picking, random_columns, unit

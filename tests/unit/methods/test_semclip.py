@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.methods.semclip import METHOD, projection
 from tests.unit.methods.examples import (
     DIM,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from components.core.checking import check_names
-from components.core.errors import InputError
-from components.core.provenance import git_commit
+from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
+from components.core.system.checking import check_names
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import Sidecar
 from components.mixing.mix import mixed, run, weights_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.core.files import write_json
 from components.core.settings import Settings
+from components.core.tables.files import write_json
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry import decision as records

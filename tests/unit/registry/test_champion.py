@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.registry import champion
 from components.registry import decision as records
 from components.registry.champion import finish_killed, make_champion, rollback

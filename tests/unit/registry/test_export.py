@@ -18,8 +18,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.language_tower import Strategy
 from components.encoders.adapter.sidecar import SIDECAR

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
 from components.core.settings import Margin, Promote
+from components.core.system.errors import InputError
 from components.evaluation.results import Report, Result
 from components.registry.gate import Evidence, judge
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError
-from components.core.files import file_hash
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.champion import withdraw
 from components.registry.folders import PromotionFolders

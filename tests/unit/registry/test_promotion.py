@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
-from components.core.files import write_json
+from components.core.system.errors import InputError
+from components.core.tables.files import write_json
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
 from components.registry import model

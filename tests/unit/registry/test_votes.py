@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.promotion import promote
 from components.registry.votes import Vote, Votes, wins

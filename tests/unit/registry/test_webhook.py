@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
-from components.core.errors import InputError
 from components.core.settings import Promote
+from components.core.system.errors import InputError
 from components.registry import webhook
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION, find_alias

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.bootstrap import Interval, interval
-from components.benchmarks.scores import Scores
+from components.benchmarks.scoring.bootstrap import Interval, interval
+from components.benchmarks.scoring.scores import Scores
 from components.cli.explore import PORT
-from components.core.errors import InputError
-from components.core.files import write_json
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.results import Folders, Report, Result, read_report, read_scores, write_results

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.benchmarks.bootstrap import Interval
+from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Cell, Comparison
 from components.report.plots import COLOURS, bars, line_style
 from components.report.terminal import print_comparison

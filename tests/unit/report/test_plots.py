@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.benchmarks.bootstrap import Interval
+from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Cell, Comparison
 from components.report.plots import curve_names, curve_plot, frontier, line_style, pareto_plot
 from components.tracking.curves import Curves

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.serving.address import TOKEN, bind, read_tokens
 
 GOOD, OTHER = "a" * 16, "b" * 32

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.serving.messages import ApiError, EncodeResponse, ServingLimits, read_request
 
 LIMITS = ServingLimits(text=50, word=20, texts=3)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.sentence_encoder import SentenceEncoder
-from components.core.errors import InputError
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEncoder
+from components.core.system.errors import InputError
 from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
 from components.serving import served

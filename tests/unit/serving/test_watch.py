@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.serving.batches import Batcher
 from components.serving.messages import EmbeddingRequest, ServingLimits

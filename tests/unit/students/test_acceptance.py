@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.captions.tasks import find_task
-from components.core.records import PAIRS
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Student
+from components.core.tables.records import PAIRS
 from components.students import acceptance as student_acceptance
 from components.students.acceptance import Examination, prepare_examination
 from components.students.lessons import Lesson

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.captions.tasks import find_task
-from components.core.errors import InputError
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.students.job import ADAPTER, INDEX, RECORD, StudentJob, code_hash, find_job, write_index
 from components.students.lessons import chat_of
 from tests.support.student_making import make_lessons, make_plan

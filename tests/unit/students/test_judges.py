@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from components.captions import tasks
-from components.captions.tasks import find_task
-from components.core.discovery import file_names
+from components.captions.prompting import tasks
+from components.captions.prompting.tasks import find_task
+from components.core.system.discovery import file_names
 from components.students.lessons import Lesson, described, read_lessons
-from components.validation.world.checks import find_leak
-from components.validation.world.facts import find_fault
+from components.validation.rules.world.checks import find_leak
+from components.validation.rules.world.facts import find_fault
 from tests.unit.students.test_teacher_edits import CUE, TERM, _objects, _scene
 
 ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"

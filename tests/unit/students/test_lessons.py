@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from components.captions import engines, tasks
-from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from components.captions.store import GenerationStore
-from components.captions.tasks import find_task
-from components.core.discovery import file_names
-from components.core.errors import InputError
+from components.captions.generating import engines
+from components.captions.generating.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting import tasks
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Student
+from components.core.system.discovery import file_names
+from components.core.system.errors import InputError
 from components.students import lessons as student_lessons
 from components.students.lessons import Lesson, ask_teacher, hash_of, lessons_of, read_lessons
-from components.validation.measuring import probes
+from components.validation.rules.measuring import probes
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 
 PATH = Path("state/students/taught/lessons.parquet")

@@ -12,13 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.local_model.language_model import LanguageModel
-from components.captions.task import PromptTask, completion
-from components.captions.tasks import find_task
+from components.captions.language_models.language_model import LanguageModel
+from components.captions.prompting.task import PromptTask, completion
+from components.captions.prompting.tasks import find_task
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
-from components.core.errors import InputError
 from components.core.settings import Student
+from components.core.system.errors import InputError
 from components.students.lessons import Lesson
 from components.students.loop import (
     IGNORED,

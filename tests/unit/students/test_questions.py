@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.captions.store import GenerationStore
-from components.core.errors import InputError
+from components.captions.generating.store import GenerationStore
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.students.answers import AnsweredRow, ask_tasks
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project
 

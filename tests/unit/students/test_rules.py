@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from components.captions import tasks
-from components.captions.request import InputRow
-from components.captions.tasks import find_task
-from components.core.discovery import file_names
+from components.captions.prompting import tasks
+from components.captions.prompting.request import InputRow
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
+from components.core.system.discovery import file_names
 from components.data.world.description.scenes import Scene, Thing
 from components.students.answers import AnsweredRow, passing
-from components.validation.measuring.probes import find_probes
+from components.validation.rules.measuring.probes import find_probes
 from tests.support.student_project import plain_probes
 
 SCENE = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")

@@ -12,15 +12,15 @@ import pytest
 import torch
 from mlflow import MlflowClient
 
-from components.captions.local_model.language_model import load_language_model
-from components.core.profiles import settings_with
+from components.captions.language_models.language_model import load_language_model
 from components.core.settings import Settings
+from components.core.system.profiles import settings_with
 from components.students import acceptance as student_acceptance
 from components.students import lessons as student_lessons
 from components.students import students as student
 from components.students.job import ADAPTER, INDEX, RECORD, find_job
 from components.tracking import make_client
-from components.validation.measuring import probes
+from components.validation.rules.measuring import probes
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 from tests.support.tiny_language_model import save_tiny_language_model
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from components.validation.tables.absences import find_denial_fault
+from components.validation.rules.tables.absences import find_denial_fault
 
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import (
@@ -22,9 +22,9 @@ from components.data.world.description.scenes import (
     Thing,
     pair_is_held_out,
 )
-from components.validation.checks.general import says_name
-from components.validation.world.checks import find_leak
-from components.validation.world.facts import find_fault, find_part_fault
+from components.validation.rules.checks.general import says_name
+from components.validation.rules.world.checks import find_leak
+from components.validation.rules.world.facts import find_fault, find_part_fault
 
 TEACHER = Path(__file__).parents[3] / "components" / "students" / "assets" / "teacher_edits.tsv"
 WANTED = {"negate_semclip": 150, "negate_terms": 130, "swap_negative": 160, "difference": 200}

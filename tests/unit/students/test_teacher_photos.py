@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from components.captions.inputs.sources import short_captions
-from components.core.words import content_words, new_words, normalised
-from components.validation.checks.numbers_and_names import find_lost_name, find_lost_number
-from components.validation.tables.negations import CUES
+from components.captions.prompting.inputs.sources import short_captions
+from components.core.text.words import content_words, new_words, normalised
+from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
+from components.validation.rules.tables.negations import CUES
 
 REPO = Path(__file__).parents[3]
 ASSETS = REPO / "components" / "students" / "assets" / "photographs"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.core.checking import check_names
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.checking import check_names
+from components.core.system.errors import InputError
 from components.evaluation.results import Folders
 from components.study import repeat_mix
 

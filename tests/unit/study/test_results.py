@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.evaluation.results import Folders, read_report, write_record
 from components.study import claims as stage
 from components.study.results import (

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.bootstrap import Interval
 from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.published import find_published
-from components.core.discovery import names_in
-from components.core.errors import InputError
-from components.core.profiles import settings_with
+from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.bootstrap import Interval
+from components.core.system.discovery import names_in
+from components.core.system.errors import InputError
+from components.core.system.profiles import settings_with
 from components.study.results import ClaimValue, Results
 from components.study.rules import Claim, ClaimPart, JudgedClaim, JudgedPart, judge, read_claims
 from tests.unit.study.conftest import AO

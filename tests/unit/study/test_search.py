@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.mixing.mix import weights_of
 from components.study import search as searching

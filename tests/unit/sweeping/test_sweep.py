@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.core.worker_identity import new_worker
+from components.core.system.worker_identity import new_worker
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION
 from components.registry.promotion import promote

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.benchmarks.published import find_published, published_benchmarks, published_families
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.files import TestSetFiles
 
 COLUMNS = {"name": str, "size": int}

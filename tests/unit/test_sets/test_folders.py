@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.image_sets.image_set import (
     ImageSet,
     ImageSetFacts,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.image_sets.image_set import ImageSet, image_sets
 from components.test_sets.image_sets.reading import read_image_set
 from components.test_sets.pictures import LazyPicture

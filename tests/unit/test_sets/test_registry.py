@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.benchmarks.encoding.image_features import CLIP, Preparation
-from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import find_published, published_benchmarks
-from components.core.errors import InputError
-from components.core.metrics import Features
+from components.benchmarks.scoring.encoding.image_features import CLIP, Preparation
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.core.compute.metrics import Features
+from components.core.system.errors import InputError
 from components.data.leaks.keys import text_key
 from components.test_sets.image_sets.image_set import image_sets
 from components.test_sets.pictures import LazyPicture

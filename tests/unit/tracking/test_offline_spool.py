@@ -15,8 +15,8 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE
 
-from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.tracking import RUN_FILE, add_metrics, make_client, offline_spool, run, tracked_run
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import WAIT, call_with_retries, explained, fail_fast, is_transient, shown_address

@@ -14,8 +14,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from components import tracking
-from components.core.files import file_hash
 from components.core.settings import Settings
+from components.core.tables.files import file_hash
 from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -16,8 +16,8 @@ import torch
 
 from components.cli.write_shards import write_shards
 from components.core.compute.distributed import World as Ranks
-from components.core.errors import InputError
-from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES, SEMCLIP_ROWS
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES, PAIRS, PARAPHRASES, SEMCLIP_ROWS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
 from components.encoders.embed import run as embed

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
 from components.core.settings import Train
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Towers, evaluate
 from components.training.held_out import DIRECTIONS, Data, HeldOut, Vectors, check_export, choose_held_out, embed, watch

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from tests.support.rank_worker import LOGGED, one_step
 from tests.support.synthetic_training import entries
 

@@ -18,12 +18,12 @@ from torch import nn
 from components.cli.write_shards import write_shards
 from components.core.compute import hardware
 from components.core.compute.distributed import World as Ranks
-from components.core.errors import InputError
-from components.core.files import write_json
-from components.core.provenance import path_hash
-from components.core.records import PAIRS
+from components.core.compute.provenance import path_hash
 from components.core.settings import Settings
-from components.data.leaks.guard import Guard, KnownSet, _keys
+from components.core.system.errors import InputError
+from components.core.tables.files import write_json
+from components.core.tables.records import PAIRS
+from components.data.leak_guard import Guard, KnownSet, _keys
 from components.data.leaks.keys import text_key
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder

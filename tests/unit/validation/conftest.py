@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.files import write_json
-from components.core.folders import SUMMARY
-from components.core.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
 from components.core.settings import Limits, Settings
+from components.core.tables.files import write_json
+from components.core.tables.folders import SUMMARY
+from components.core.tables.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
 from components.data.world.description.scenes import Scene, Thing
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
-from components.validation.measuring.probes import Probes, find_probes
 from components.validation.reporting.report import TableReport
-from components.validation.tables import find_table
+from components.validation.rules.measuring.probes import Probes, find_probes
+from components.validation.rules.tables import find_table
 from components.validation.validate import REJECTED, ValidationFiles
 from tests.support.params import every_method
 

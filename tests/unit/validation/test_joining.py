@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from components.core.errors import InputError
-from components.core.records import GENERATIONS, PAIRS
 from components.core.settings import Limits
+from components.core.system.errors import InputError
+from components.core.tables.records import GENERATIONS, PAIRS
 from components.validation.joining import join_answers, shown_columns
-from components.validation.tables import find_table
+from components.validation.rules.tables import find_table
 from tests.unit.validation.conftest import Answer, write_paraphrases, write_texts
 
 

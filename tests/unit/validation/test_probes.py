@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.errors import InputError
-from components.core.records import (
+from components.core.system.errors import InputError
+from components.core.tables.records import (
     CAPTION_QUERIES,
     COMPARISONS,
     HALF_TRUTHS,
@@ -16,10 +16,10 @@ from components.core.records import (
     SWAPS,
     TEXT_PAIRS,
 )
-from components.core.table import Table
-from components.data.leaks.guard import Guard, KnownSet
+from components.core.tables.table import Table
+from components.data.leak_guard import Guard, KnownSet
 from components.data.leaks.keys import text_key
-from components.validation.measuring.probes import evaluation_sentences
+from components.validation.rules.measuring.probes import evaluation_sentences
 from tests.unit.validation.conftest import (
     GOOD_1,
     Answer,

@@ -6,7 +6,7 @@ from typing import Any
 
 from components.core.settings import Settings
 from components.validation.reporting.prompts import prompts_of
-from components.validation.tables import find_table
+from components.validation.rules.tables import find_table
 
 
 def test_prompts_name_task_model_and_text(settings: Settings) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.tracking import make_client
 from components.validation import validate
 from components.validation.reporting.histograms import TextHistograms, lexical_distance

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from components.captions.tasks import find_task
-from components.core.discovery import file_names
-from components.core.errors import InputError
-from components.core.records import SYNTHESISED, quarantine_of
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Limits, Settings
-from components.validation.checks.general import says_name
-from components.validation.tables import find_table, synthesised_tables
-from components.validation.tables.negations import find_denial_fault
+from components.core.system.discovery import file_names
+from components.core.system.errors import InputError
+from components.core.tables.records import SYNTHESISED, quarantine_of
+from components.validation.rules.checks.general import says_name
+from components.validation.rules.tables import find_table, synthesised_tables
+from components.validation.rules.tables.negations import find_denial_fault
 from tests.unit.validation.conftest import (
     CAPTION,
     EVALUATION_QUERY,
@@ -410,7 +410,7 @@ def test_the_tables_fit_their_tasks_columns_and_settings(settings: Settings) -> 
 
 
 def test_no_task_is_left_without_a_table() -> None:
-    from components.captions import tasks
+    from components.captions.prompting import tasks
 
     used = {answer.task for name in SYNTHESISED for answer in find_table(name).answers}
     judged = {judged for name in used if (judged := find_task(name).judges)}

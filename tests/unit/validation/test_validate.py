@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import InputError, run_command
 from components.core.settings import Settings
+from components.core.system.errors import InputError, run_command
 from components.validation import validate
 from components.validation.joining import join_answers
-from components.validation.measuring.probes import find_probes
 from components.validation.reporting.histograms import TextHistograms
-from components.validation.tables import find_table
+from components.validation.rules.measuring.probes import find_probes
+from components.validation.rules.tables import find_table
 from tests.unit.validation.conftest import (
     EVALUATION_QUERY,
     GOOD_1,

@@ -9,8 +9,8 @@ import pytest
 
 from components.data.world.description.evaluation_text import plain_query, swapped
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing, draw_scenes
-from components.validation.world.checks import FactChecks
-from components.validation.world.facts import find_fault, find_part_fault
+from components.validation.rules.world.checks import FactChecks
+from components.validation.rules.world.facts import find_fault, find_part_fault
 
 FACTS = FactChecks()
 DOG_LEFT_OF_CAT = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.evaluation.results import Folders
 
 

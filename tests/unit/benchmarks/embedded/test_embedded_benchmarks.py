@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.bootstrap import correlation_value
 from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, LABELS
+from components.benchmarks.scoring.bootstrap import correlation_value
+from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_QUERIES, LABELS
 from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]

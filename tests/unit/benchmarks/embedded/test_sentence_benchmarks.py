@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from components.benchmarks.bootstrap import correlation_value
 from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
-from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.choices import composite_score
-from components.benchmarks.protocols.geometry import uniformity
-from components.benchmarks.scores import Scores
-from components.core.errors import InputError
-from components.core.records import COMPARISONS, SWAPS
-from components.core.table import Table
+from components.benchmarks.scoring.bootstrap import correlation_value
+from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.protocols.choices import composite_score
+from components.benchmarks.scoring.protocols.geometry import uniformity
+from components.benchmarks.scoring.scores import Scores
+from components.core.system.errors import InputError
+from components.core.tables.records import COMPARISONS, SWAPS
+from components.core.tables.table import Table
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)

@@ -10,7 +10,7 @@ from rapidfuzz.distance import Levenshtein
 from scipy.stats import spearmanr
 
 from components.benchmarks.embedded.typos import with_typing_errors
-from components.core.metrics import rank_correlation
+from components.core.compute.metrics import rank_correlation
 
 WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
 

@@ -14,9 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.benchmarks.protocols.choices import composite_score
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
+from components.benchmarks.scoring.protocols.choices import composite_score
+from components.core.system.errors import InputError
 from components.experiments.parts.convert_cc_neg import convert
 from components.test_sets.draws import released_test_rows
 from components.test_sets.readers import cc_neg

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "scarlet": (0.9, 0.3, 0.1), "moss": (0.1, 1, 0.2), "blue": (0, 0, 1)}

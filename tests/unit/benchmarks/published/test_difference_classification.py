@@ -11,10 +11,10 @@ from scipy.io import savemat
 
 from components.benchmarks.published import difference_classification as benchmark
 from components.benchmarks.published import find_published
-from components.captions.inputs.readers import read_caption_pairs
-from components.captions.inputs.sources import Ask, anything
-from components.core.errors import InputError
-from components.core.records import DIFFERENCES_CUB, PAIRS
+from components.captions.prompting.inputs.readers import read_caption_pairs
+from components.captions.prompting.inputs.sources import Ask, anything
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair
 from tests.support.toy_context import colour_image, toy_context
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.benchmarks.published import eccv_caption, find_published
 from components.benchmarks.published.eccv_caption import ranking_scores
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.readers import eccv_caption as reader
 from components.test_sets.readers.eccv_caption import FILE, PublishedMatches, published_matches
 from tests.support.toy_context import colour_image, toy_context

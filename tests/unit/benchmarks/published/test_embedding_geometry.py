@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
-from components.core.records import DIFFERENCES
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES
 from tests.support.toy_context import colour_image, toy_context
 
 HALF = 2**-0.5

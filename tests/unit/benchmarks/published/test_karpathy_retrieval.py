@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.benchmarks.protocols.retrieval import best_gold_ranks
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
-from components.core.metrics import top_k
+from components.benchmarks.scoring.protocols.retrieval import best_gold_ranks
+from components.core.compute.metrics import top_k
+from components.core.system.errors import InputError
 from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "mix, red": (0.8, 0.6, 0), "moss": (0, 1, 0)}

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.protocols.linear_probe import few_of_each
 from components.benchmarks.published import find_published, linear_probe
 from components.benchmarks.published.linear_probe import (
     score,
@@ -18,7 +16,9 @@ from components.benchmarks.published.linear_probe import (
     score_pc_clip,
     score_released,
 )
-from components.core.errors import InputError
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.protocols.linear_probe import few_of_each
+from components.core.system.errors import InputError
 from components.test_sets.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context

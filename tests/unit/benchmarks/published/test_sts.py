@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.benchmarks.bootstrap import correlation_value
 from components.benchmarks.published import find_published
 from components.benchmarks.published.sts import SUBSETS, pair_cosines
-from components.benchmarks.scores import Scores
-from components.core.errors import InputError
+from components.benchmarks.scoring.bootstrap import correlation_value
+from components.benchmarks.scoring.scores import Scores
+from components.core.system.errors import InputError
 from tests.support.toy_context import toy_context
 
 TABLE = {

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from components.benchmarks.published import find_published
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.test_sets.readers.sugar_crepe import SUBSETS, TEST_SETS, TYPES
 from tests.support.toy_context import colour_image, toy_context, wide_image
 

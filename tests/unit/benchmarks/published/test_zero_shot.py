@@ -10,9 +10,9 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.benchmarks.published.zero_shot import score
-from components.benchmarks.scores import Scores
-from components.core.errors import InputError
-from components.core.records import CLASS_DESCRIPTIONS
+from components.benchmarks.scoring.scores import Scores
+from components.core.system.errors import InputError
+from components.core.tables.records import CLASS_DESCRIPTIONS
 from components.test_sets.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_differences, write_shards
 from tests.support.toy_context import toy_context

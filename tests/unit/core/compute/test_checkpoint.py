@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 FILES = ("state.json", "state.safetensors")
 

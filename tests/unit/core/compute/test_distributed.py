@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.compute.distributed import World, join_world
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 
 def test_a_rank_alone_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

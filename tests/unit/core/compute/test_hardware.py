@@ -14,7 +14,7 @@ from components.core.compute.hardware import (
     pick_device,
     pick_precision,
 )
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 
 
 def test_peaks_by_name() -> None:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, PAIRS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_QUERIES, PAIRS
 from components.data import prepare
 from components.data.sources import find_source
 from components.test_sets.readers import cc_neg

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.core.records import COMPARISONS, NEGATION_QUERIES
 from components.core.settings import Settings
+from components.core.tables.records import COMPARISONS, NEGATION_QUERIES
 from components.data import prepare
 from components.data.source import EvaluationTables, Pair
 from components.data.sources.embedded import SOURCE

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.core.embedding_files import read_embeddings
-from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
+from components.core.pictures.embedding_files import read_embeddings
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
 from components.data import prepare
 from components.data.sources import embeddings, find_source
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.core.errors import InputError
-from components.core.provenance import path_hash
-from components.core.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES, SPLITS, UNUSABLE
+from components.core.compute.provenance import path_hash
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES, SPLITS, UNUSABLE
 from components.data import prepare
 from components.data.source import Pair, Source
 from components.data.sources import find_source

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.core.discovery import names_in
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.records import SPLITS
 from components.core.settings import Settings
+from components.core.system.discovery import names_in
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+from components.core.tables.records import SPLITS
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture, vector

@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
 from components.core.settings import Counts, Prepare, Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, SPLITS
 from components.data import prepare
 from components.data.source import Unusable
 from components.data.sources import find_source

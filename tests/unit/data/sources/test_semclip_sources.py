@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, PAIRS, SEMCLIP_ROWS
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, SEMCLIP_ROWS
 from components.data import prepare
 from components.data.sources import find_source
 from components.test_sets.readers import cc_neg, sugar_crepe

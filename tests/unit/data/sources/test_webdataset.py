@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
 from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
 from components.data import prepare
 from components.data.source import Unusable
 from components.data.sources import find_source

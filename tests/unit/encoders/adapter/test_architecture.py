@@ -12,7 +12,7 @@ import pytest
 import timm
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build, image_tower, model_config
 from components.encoders.adapter.encoder import Encoder
 from tests.conftest import TINY

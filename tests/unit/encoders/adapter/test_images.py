@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.images import decode, normalise
 
 

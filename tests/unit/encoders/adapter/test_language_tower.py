@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import Placement, Strategy, layers, trained
 from components.encoders.adapter.text_tower import text_features

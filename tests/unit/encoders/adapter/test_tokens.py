@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.language_tower import embedded_model
 from components.encoders.adapter.tokens import ClipTokenizer, HuggingFaceTokenizer, Tokenizer, token_lengths, trimmed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import encode_tokens
 from components.methods.contract.low_rank import add_low_rank, merge_low_rank

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
-from components.core.errors import InputError
-from components.core.files import file_hash
-from components.core.records import PAIRS
 from components.core.settings import Compare, Settings
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
+from components.core.tables.records import PAIRS
 from components.evaluation.results import Folders
 from components.report.page import page
 from components.report.page.page import trace_origin, without_secrets

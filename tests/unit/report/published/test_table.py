@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from components.benchmarks.published import published_benchmarks
-from components.benchmarks.scores import Scores
-from components.core.errors import InputError
-from components.core.files import write_json
+from components.benchmarks.scoring.scores import Scores
+from components.core.system.errors import InputError
+from components.core.tables.files import write_json
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import PublishedReport, Result, write_results
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection

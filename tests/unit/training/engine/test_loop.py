@@ -13,7 +13,7 @@ from torch import Tensor
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step

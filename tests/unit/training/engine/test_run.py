@@ -11,7 +11,7 @@ from torch import nn
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.training.engine.run import MovingAverage, State
 
 

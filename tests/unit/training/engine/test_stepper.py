@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.meter import Meter

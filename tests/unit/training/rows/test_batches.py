@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.system.errors import InputError
 from components.training.rows.batches import (
     Batch,
     CachedFeatures,

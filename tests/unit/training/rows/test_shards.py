@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.pictures.shards.listing import ShardFiles
+from components.core.pictures.shards.reader import Fault, RawSample
 from components.core.settings import Shards
-from components.core.shards.listing import ShardFiles
-from components.core.shards.reader import Fault, RawSample
+from components.core.system.errors import InputError
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows.batches import Batch, BatchPlan

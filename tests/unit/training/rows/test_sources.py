@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
-from components.core.records import PAIRS
-from components.core.table import Table
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS
+from components.core.tables.table import Table
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
 from components.methods.contract.method import Neighbours

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
-from components.core.records import DIFFERENCES, NEGATIONS, PAIRS, PARAPHRASES
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES, NEGATIONS, PAIRS, PARAPHRASES
 from components.training.rows.tables import QueryLog, has_weights, input_files, join_rows
 
 

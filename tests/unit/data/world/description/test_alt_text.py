@@ -9,7 +9,7 @@ import pytest
 from components.data.world.alt_text import alt_text
 from components.data.world.description.lexicon import load_lexicon, word_pattern
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
-from components.validation.world.facts import find_fault
+from components.validation.rules.world.facts import find_fault
 
 SINGLE = Scene("single", "red", Thing("dog", "small"), position="center")
 

@@ -13,15 +13,15 @@ import pytest
 import yaml
 
 from components.core.settings import Settings
-from components.core.words import normalised
+from components.core.text.words import normalised
 from components.data.sources.embedded import SOURCE
 from components.data.world.alt_text import alt_text
 from components.data.world.description.evaluation_text import evaluation_text
 from components.data.world.description.lexicon import TIERS, load_lexicon, plural, word_pattern
 from components.data.world.description.negation_text import CUES, negation_text
 from components.data.world.description.scenes import Scene, draw_scenes, pair_is_held_out
-from components.validation.measuring.probes import evaluation_sentences
-from components.validation.world.checks import find_leak
+from components.validation.rules.measuring.probes import evaluation_sentences
+from components.validation.rules.world.checks import find_leak
 
 ASSETS = Path(__file__).parents[5] / "components" / "students" / "assets"
 COUNTS = {"train": 60, "val": 10, "test": 150}

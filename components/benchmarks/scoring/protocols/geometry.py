@@ -1,0 +1,171 @@
+"""Geometry of features: differences of pairs, opposites, modality gap, alignment, uniformity, analogies.
+
+Difference-based classification compares the difference of two images with a text about it (PC-CLIP, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
+
+SEEDS = 5
+"""Draws that are averaged (PC-CLIP, table 1)."""
+DRAWN = 100
+"""Images of a draw, all pairs of which are judged (appendix A.4)."""
+Ties = Literal["right", "wrong"]
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The runs of several seeds as one list of queries.
+
+    Attributes:
+        values: one value per pair, seed after seed `[pairs]`.
+        seeds: the run of each pair `[pairs]`; the mean of the runs' means is the published figure.
+        pictures: the two pictures of each pair `[pairs, 2]`.
+        standard_error: of the runs' means.
+    """
+
+    values: Reals
+    seeds: Indices
+    pictures: Indices
+    standard_error: float
+
+
+def difference_features(first: Features, second: Features) -> Features:
+    """Unit vectors of `first - second`, all `[pairs, dim]`; zeros where the two are the same."""
+    finite(first, second)
+    difference = first.astype(np.float64) - second
+    length = np.linalg.norm(difference, axis=1, keepdims=True)
+    return np.asarray(difference / np.where(length == 0, 1, length), dtype=np.float32)
+
+
+def margins(first: Features, second: Features, texts: Features) -> Features:
+    """Cosine of each text with the difference of its two images `[pairs]`; inputs are `[pairs, dim]`, unit vectors."""
+    finite(texts)
+    return np.asarray(np.einsum("nd,nd->n", difference_features(first, second), texts), dtype=np.float32)
+
+
+def classified(found: Features, ties: Ties) -> Reals:
+    """1 where the margin puts the two images in the right order, else 0 `[pairs]`.
+
+    Args:
+        found: `margins`, `[pairs]`.
+        ties: a margin of zero counts as `right` by equation 2 of the paper (>=), `wrong` in the released code (>).
+    """
+    finite(found)
+    return (found >= 0 if ties == "right" else found > 0).astype(np.float64)
+
+
+def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
+    """All pairs of `chosen` items of different groups `[pairs, 2]`; the item drawn earlier is first.
+
+    Args:
+        chosen: items in the order drawn `[drawn]`.
+        groups: group of every item `[items]`.
+    """
+    first, second = np.triu_indices(len(chosen), k=1)
+    pairs = np.stack([chosen[first], chosen[second]], axis=1)
+    return np.asarray(pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]], dtype=np.int64)
+
+
+def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
+    """The runs of several seeds, `[pairs]` each and none empty, with the two pictures of each pair `[pairs, 2]`.
+
+    The standard error divides the deviation by n, not n - 1, as the released code does.
+    """
+    finite(*runs)
+    means = np.array([run.mean() for run in runs])
+    seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
+    return Pooled(np.concatenate(runs), seeds, np.concatenate(pictures), float(means.std() / np.sqrt(len(means))))
+
+
+def comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
+    """Cosine distance d(f_A - f_B, f_{A-B}) of every pair (PC-CLIP, table 7, "comparison"; small is good).
+
+    With A and B swapped it is "reverse", which is 2 less the other; large is good.
+
+    Args:
+        first, second: features of A and of B, `[pairs, dim]`.
+        difference: features of the text that says how A differs from B `[pairs, dim]`.
+
+    Returns:
+        `[pairs]` in [0, 2]; 1 where A and B have the same features.
+    """
+    return np.asarray(1 - margins(first, second, difference).astype(np.float64))
+
+
+def antisymmetry(difference: Features, opposite: Features) -> Reals:
+    """Opposition of f_{A-B} and f_{B-A} `[pairs]`: 1 if one is the negative of the other, -1 if they are equal.
+
+    PC-CLIP's comparative prompting (section 3.4) requires that the two differ.
+    """
+    finite(difference, opposite)
+    return np.asarray(-np.einsum("nd,nd->n", difference.astype(np.float64), opposite))
+
+
+def modality_gap(images: Features, texts: Features) -> float:
+    """Distance of the mean image feature from the mean text feature (Liang et al. 2022, arXiv 2203.02053, section 4.2).
+
+    Args:
+        images, texts: unit features `[images, dim]` and `[texts, dim]`.
+    """
+    finite(images, texts)
+    return float(np.linalg.norm(images.mean(axis=0, dtype=np.float64) - texts.mean(axis=0, dtype=np.float64)))
+
+
+def alignment(first: Features, second: Features) -> Reals:
+    """Squared distance of the two features of each positive pair `[pairs]`; the mean is l_align for alpha 2
+    (Wang and Isola 2020, arXiv 2005.10242, section 4.1)."""
+    finite(first, second)
+    return np.asarray(np.square(first.astype(np.float64) - second).sum(axis=1))
+
+
+def uniformity(features: Features) -> float:
+    """Logarithm of the mean Gaussian potential of all pairs of `[items, dim]`, l_uniform for t = 2
+    (Wang and Isola 2020, section 4.1); 0 if all features are the same, -4 at best.
+
+    Raises:
+        ValueError: there are fewer than two features.
+    """
+    finite(features)
+    count = len(features)
+    if count < 2:
+        raise ValueError("uniformity needs at least two features")
+    total = 0.0
+    for start in range(0, count, BLOCK):
+        # Unit vectors: the squared distance is 2 - 2 cos.
+        potential = np.exp(4 * (features[start : start + BLOCK].astype(np.float64) @ features.T - 1))
+        total += float(potential.sum()) - float(np.trace(potential, offset=start))
+    return float(np.log(total / (count * (count - 1))))
+
+
+def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
+    """Rank of the right word of each question "a is to b as c is to d", 0 being the best `[questions]`.
+
+    The answer is the word nearest to f_b - f_a + f_c, other than a, b and c (Mikolov et al. 2013, arXiv 1301.3781,
+    section 4). A word as near as the right one counts as nearer.
+
+    Args:
+        vocabulary: features of all words `[words, dim]`.
+        questions: rows of a, b, c and d in the vocabulary `[questions, 4]`.
+    """
+    finite(vocabulary)
+    ranks = np.empty(len(questions), dtype=np.int64)
+    for start in range(0, len(questions), BLOCK):
+        asked = questions[start : start + BLOCK]
+        a, b, c = (vocabulary[asked[:, column]] for column in range(3))
+        near = (b - a + c) @ vocabulary.T
+        rows = np.arange(len(asked))
+        right = near[rows, asked[:, 3]].copy()
+        near[rows[:, None], asked[:, :3]] = -np.inf
+        # A right word that is one of the three can never be the answer.
+        possible = np.isfinite(near[rows, asked[:, 3]])
+        better = (near >= right[:, None]).sum(axis=1) - 1
+        ranks[start : start + BLOCK] = np.where(possible, better, vocabulary.shape[0])
+    return ranks

@@ -1,0 +1,192 @@
+"""Zero-shot classification on features, plain and with comparative prompting.
+
+Of equally similar classes the first in the list of classes is chosen.
+
+Comparative prompting corrects class prompts by how two confused classes differ (PC-CLIP, section 3.4 and A.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from components.core.compute.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, top_k
+
+TIE = "the class that is first in the list of classes"
+Pair = tuple[int, int]
+"""Two classes."""
+
+
+def unit(features: Features) -> Features:
+    """`features` `[..., dim]` divided by their norms; a zero stays zero."""
+    finite(features)
+    norm = np.linalg.norm(features, axis=-1, keepdims=True)
+    return np.asarray(features / np.maximum(norm, np.finfo(np.float32).tiny), dtype=np.float32)
+
+
+def prompt_ensemble(prompts: Features) -> Features:
+    """Classifier weights of several prompts per class (Radford et al. 2021, section 3.1.4, as open_clip does it).
+
+    Args:
+        prompts: `[prompts, classes, dim]`, of any norm.
+
+    Returns:
+        `[classes, dim]`: each prompt's feature normalised, their mean, normalised again.
+    """
+    return unit(np.asarray(unit(prompts).mean(axis=0), dtype=np.float32))
+
+
+def top_accuracy(images: Features, weights: Features, labels: Indices, depth: int = 1) -> Reals:
+    """1 for each image whose class is among the `depth` most similar ones, else 0 `[images]`.
+
+    Args:
+        images: `[images, dim]`.
+        weights: `[classes, dim]`.
+        labels: class of each image `[images]`.
+        depth: how many classes count.
+    """
+    return hit_at_k(gold_ranks(images, weights, labels), depth)
+
+
+def predicted(images: Features, weights: Features) -> Indices:
+    """The most similar class of each image `[images]`."""
+    return top_k(images, weights, 1)[:, 0]
+
+
+def confidence_margins(images: Features, weights: Features) -> Reals:
+    """How much more probable the most probable class is than the next `[images]`.
+
+    Probabilities are the softmax of plain cosines, as in PC-CLIP's released run.py, without an encoder's scale.
+    """
+    finite(images, weights)
+    cosines = np.asarray(images @ weights.T, dtype=np.float64)
+    shares = np.exp(cosines - cosines.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    second, first = np.sort(shares, axis=1)[:, -2:].T
+    return np.asarray(first - second)
+
+
+def confusion_matrix(labels: Indices, answers: Indices, classes: int) -> Indices:
+    """Counts of each true class (row) and predicted class (column) `[classes, classes]`."""
+    counts = np.bincount(labels * classes + answers, minlength=classes * classes)
+    return np.asarray(counts.reshape(classes, classes), dtype=np.int64)
+
+
+def most_confused(confusion: Indices, count: int, among: Collection[Pair] | None = None) -> list[Pair]:
+    """The pairs of classes that are most often confused, in either direction, most confused first.
+
+    Args:
+        confusion: `[classes, classes]`.
+        count: maximum number of pairs.
+        among: only these pairs, each with the smaller class first.
+
+    Returns:
+        Pairs with the smaller class first; of equally confused ones those of smaller classes come first.
+    """
+    both = np.triu(confusion + confusion.T, k=1)
+    allowed = both > 0
+    if among is not None:
+        wanted = np.zeros_like(allowed)
+        wanted[tuple(np.array(sorted(among), dtype=np.int64).reshape(-1, 2).T)] = True
+        allowed &= wanted
+    firsts, seconds = np.nonzero(allowed)
+    order = np.argsort(-both[firsts, seconds], kind="stable")[:count]
+    return [(int(firsts[place]), int(seconds[place])) for place in order]
+
+
+def confused_cells(confusion: Indices, count: int) -> list[Pair]:
+    """The largest cells off the diagonal, as (true class, prediction); of equal ones the smaller classes first.
+
+    Args:
+        confusion: `[classes, classes]`.
+        count: maximum number of cells; cells of zero do not count.
+    """
+    off = confusion * (1 - np.eye(len(confusion), dtype=np.int64))
+    order = np.argsort(-off, axis=None, kind="stable")[:count]
+    cells = [divmod(int(place), len(off)) for place in order]
+    return [(true, answer) for true, answer in cells if off[true, answer]]
+
+
+def accuracy_among(images: Features, weights: Features, labels: Indices, classes: Collection[int]) -> float | None:
+    """Accuracy on the images of `classes` if only `classes` can be predicted; None without images.
+
+    Args:
+        images: `[images, dim]`.
+        weights: of all classes `[classes, dim]`.
+        labels: class of each image `[images]`.
+        classes: class numbers.
+    """
+    finite(images, weights)
+    chosen = np.array(sorted(classes), dtype=np.int64)
+    shown = np.isin(labels, chosen)
+    if not shown.any():
+        return None
+    return float(top_accuracy(images[shown], weights[chosen], np.searchsorted(chosen, labels[shown])).mean())
+
+
+def comparative_weights(
+    weights: Features, differences: Features, described: Indices, updated: Indices, alpha: float
+) -> Features:
+    """Classifier weights corrected by texts about differences (PC-CLIP, section 3.4, equation 3), normalised.
+
+    With A the updated class and B the described one, f'_A = alpha f_A + (1 - alpha)(f_B - f_{B-A}). If several
+    differences update a class, their estimates f_B - f_{B-A} are averaged, as in the released code.
+
+    Args:
+        weights: `[classes, dim]`, unit features f.
+        differences: unit features f_{B-A} of "how B differs from A" `[differences, dim]`.
+        described: B of each difference `[differences]`.
+        updated: A of each difference `[differences]`.
+        alpha: 1 leaves the weights unchanged.
+
+    Returns:
+        `[classes, dim]`; classes that no difference updates are unchanged.
+    """
+    finite(weights, differences, alpha)
+    new = weights.copy()
+    estimates = weights[described] - differences
+    for number in np.unique(updated):
+        new[number] = alpha * weights[number] + (1 - alpha) * estimates[updated == number].mean(axis=0)
+    touched = np.unique(updated)
+    new[touched] = unit(new[touched])
+    return new
+
+
+def held_out(labels: Indices, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """True for the images that are held out `[images]`: `share` of each class, rounded, drawn by `seed`."""
+    generator = np.random.default_rng(seed)
+    chosen = np.zeros(len(labels), dtype=np.bool_)
+    for number in np.unique(labels):
+        members = np.flatnonzero(labels == number)
+        chosen[generator.permutation(members)[: round(share * len(members))]] = True
+    return chosen
+
+
+ALPHAS = (0.5, 0.7, 0.9)
+"""PC-CLIP, appendix A.1; its tables are of 0.9."""
+PAIRS = 3
+HELD_OUT = 0.2
+"""Share of each class's images by which choices are made."""
+
+
+@dataclass(frozen=True)
+class Classified:
+    """Images and a classifier: unit features `[images, dim]`, labels `[images]`, weights `[classes, dim]`."""
+
+    images: Features
+    labels: Indices
+    weights: Features
+
+    def part(self, chosen: npt.NDArray[np.bool_]) -> Classified:
+        """The chosen images with the same classifier."""
+        return Classified(self.images[chosen], self.labels[chosen], self.weights)
+
+    def confused(self, among: set[Pair] | None = None) -> list[Pair]:
+        """The most confused pairs of classes, only those of `among` if given."""
+        if not len(self.labels):
+            return []
+        answers = predicted(self.images, self.weights)
+        return most_confused(confusion_matrix(self.labels, answers, len(self.weights)), PAIRS, among)

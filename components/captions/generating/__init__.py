@@ -1,0 +1,1 @@
+"""Engines that answer requests, and the store of their answers."""

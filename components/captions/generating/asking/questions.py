@@ -1,0 +1,142 @@
+"""The questions of a prompt task, made from its rows of inputs and its settings, and the import of replayed answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.inputs.sources import Accepts, Ask, caption_words
+from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.request import InputRow, Request, Sampling
+from components.captions.prompting.task import PromptTask
+from components.captions.prompting.tasks import find_task
+from components.core.settings import Settings, Task
+from components.core.system.errors import InputError
+from components.core.tables.work_shard import Shard
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions of one task of params.yaml.
+
+    Attributes:
+        task: the prompt task.
+        asked: the task's settings.
+        settings: all settings.
+        model: name of the answering model, see `Engine.model`.
+        skipped: number of rows that the task does not accept, by reason; complete once the questions were read.
+    """
+
+    task: PromptTask
+    asked: Task
+    settings: Settings
+    model: str
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def most(self) -> int:
+        """Upper bound of the number of questions: about captions, pairs of captions or answers of another task."""
+        block, asked, name = self.settings.synthesize, self.asked, self.task.name
+        rows, samples = asked.pairs or asked.captions or block.captions, asked.samples
+        while (before := block.before(name)) is not None:
+            name, asked = before, block.tasks[before]
+            samples *= asked.samples
+            rows = min(rows, asked.pairs or asked.captions or block.captions)
+        return rows * samples
+
+    def read(self, shard: Shard | None = None) -> Iterator[Request]:
+        """The questions in order, read lazily; `skipped` is counted again.
+
+        Raises:
+            InputError: the input table is missing or damaged.
+        """
+        self.skipped.clear()
+        limit = self.asked.captions or self.settings.synthesize.captions
+        pictures = self.asked.pictures and self.task.pictures
+        seed, asked = self.settings.world.seed, self.asked
+        ask = Ask(limit, seed, asked.pairs, asked.one_per_image, pictures, self.skipped)
+        sources = self.task.reads(self.asked.input, self._accepts(), ask)
+        shard = shard or Shard()
+        for source in islice(sources, shard.number, None, shard.of):
+            for attempt in range(self.asked.samples):
+                yield self.about(source, attempt)
+
+    def about(self, source: InputRow, attempt: int) -> Request:
+        """The question about one row of inputs; `attempt` counts from 0."""
+        sample = source.sample * self.asked.samples + attempt
+        return self._request(self.task, self.asked, source, attempt, sample)
+
+    def _accepts(self) -> Accepts:
+        words = self.asked.words
+        if words is None:
+            return self.task.accepts
+        if "caption" not in self.task.inputs:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{self.task.name}.words: the task does not read captions: remove the key"
+            )
+        return caption_words(*words)
+
+    def rejects(self, verdict: str | None) -> bool:
+        """Whether a judge's answer is not "yes"; as in SemCLIP's released code, one without either word rejects."""
+        return verdict is not None and self.task.parse(verdict) != "yes"
+
+    def revision(self, question: Request) -> Request:
+        """The question that the judge answers after it rejected a candidate: the judged task's question.
+
+        Its attempt is one that the generator never makes, so that a judge that is also the generator answers again.
+        """
+        assert self.task.judges is not None
+        judged = self.settings.synthesize.tasks[self.task.judges]
+        attempt = judged.samples + question.sample
+        return self._request(find_task(self.task.judges), judged, question.source, attempt, question.sample)
+
+    def _request(self, task: PromptTask, asked: Task, source: InputRow, attempt: int, sample: int) -> Request:
+        inputs = {name: disarm(text) for name, text in source.inputs.items()}
+        chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
+        sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
+        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse_cut, source, sample)
+
+
+def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
+    """The questions of the task that params.yaml has under `synthesize.tasks.<name>`.
+
+    Raises:
+        InputError: there is no such task, or the task that it judges is missing.
+    """
+    tasks = settings.synthesize.tasks
+    if name not in tasks:
+        raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
+    task = find_task(name)
+    if task.judges is not None and task.judges not in tasks:
+        raise InputError(
+            f"params.yaml: task '{name}' judges '{task.judges}': add a block synthesize.tasks.{task.judges}"
+        )
+    return Questions(task, tasks[name], settings, engine.model)
+
+
+def import_replay(store: GenerationStore, settings: Settings) -> None:
+    """Merge `synthesize.replay` into a store that never imported it, except for answers to live questions.
+
+    Raises:
+        InputError: the file is missing or not an export, or the input of a task with live questions is missing.
+    """
+    if settings.synthesize.replay is not None:
+        store.import_parquet(settings.synthesize.replay, once=True, without=lambda: _asked_live(settings))
+
+
+def _asked_live(settings: Settings) -> set[str]:
+    """Keys of the questions that a model answers although the replay has their answers."""
+    keys: set[str] = set()
+    for name, asked in settings.synthesize.tasks.items():
+        if asked.live:
+            try:
+                questions = questions_of(settings, name, engine_of(settings.synthesize, name))
+            except InputError:
+                # An untrained student has answered nothing. The task's own run reports any other error.
+                continue
+            keys.update(question.key for question in islice(questions.read(), asked.live))
+    return keys

@@ -1,0 +1,150 @@
+"""vLLM's server as a child process from its own environment, on a free local port and with a generated key."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.core.system import supervisor
+from components.core.system.errors import InputError
+from components.core.system.processes import signal_group
+from components.core.system.progress import bar
+
+_GRACE_S = 5.0
+"""Time limit for vLLM to end after SIGTERM."""
+_POLL_S = 0.5
+_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )\S.*")
+_NOT_THE_CAUSE = re.compile(r" WARNING |[Ss]ee (?:root cause|stack trace)")
+
+
+@dataclass(frozen=True)
+class VllmProcess:
+    """A running vLLM server.
+
+    Attributes:
+        url: its base URL.
+        key: its API key.
+    """
+
+    url: str
+    key: str
+    _supervisor: subprocess.Popen[bytes]
+    _log: Path
+
+    def check(self) -> None:
+        """Check that it runs.
+
+        Raises:
+            InputError: it has ended; the message holds the last error in its log, the signal, or its exit code.
+        """
+        code = self._supervisor.poll()
+        if code is None:
+            return
+        lines = self._log.read_text("utf-8", "replace").splitlines()
+        faults = [match[0] for line in lines if (match := _FAULT.search(line)) and not _NOT_THE_CAUSE.search(line)]
+        output = [line.strip() for line in lines if line.strip()]
+        if faults:
+            reason = faults[-1][:300]
+        elif code > 128:
+            reason = f"ended by {signal.Signals(code - 128).name}, which the system sends when memory is short"
+        else:
+            reason = f"exit code {code} after: {(output or ['nothing'])[-1][:200]}"
+        raise InputError(
+            f"engine 'vllm': vLLM died ({reason}): correct the model's settings in params.yaml under "
+            "synthesize.models, and run the same command again to continue"
+        )
+
+    def wait_until_up(self, within_s: float) -> None:
+        """Return when the model is loaded.
+
+        Raises:
+            InputError: vLLM died, or has taken too long.
+        """
+        import httpx2
+
+        started, health = time.monotonic(), self.url.removesuffix("v1") + "health"
+        with httpx2.Client(trust_env=False) as client, bar("vLLM loads the model", None, "second") as shown:
+            while (spent := time.monotonic() - started) < within_s:
+                self.check()
+                with suppress(httpx2.TransportError):
+                    if client.get(health).is_success:
+                        return
+                time.sleep(_POLL_S)
+                shown.update(int(spent) - shown.n)
+        raise InputError(
+            f"engine 'vllm': the model was not loaded after {within_s:g} seconds: give the model a longer `wait_s`, "
+            "or set its folder `log` and read the log"
+        )
+
+    def end(self) -> None:
+        """End it with all its processes."""
+        self._supervisor.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._supervisor.wait(4 * _GRACE_S)
+            return
+        signal_group(self._supervisor.pid, signal.SIGKILL)
+        self._supervisor.wait()
+
+
+@contextmanager
+def serve(
+    python: Path, flags: Sequence[str], environment: Mapping[str, str], log: Path | None, within_s: float
+) -> Iterator[VllmProcess]:
+    """Run vLLM's server for the length of the block, and no longer than this process lives.
+
+    Args:
+        python: the interpreter of vLLM's environment.
+        flags: those of `vllm serve`, without host, port and key.
+        environment: variables to add where this process does not have them.
+        log: a folder for its log, or None.
+        within_s: time limit for loading the model.
+
+    Raises:
+        InputError: the environment is missing, or the model cannot be loaded.
+    """
+    if not python.is_file():
+        raise InputError(
+            f"engine 'vllm' has no environment ({python} is missing): run `make llm-server`, or correct the model's "
+            "key `python`"
+        )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # The path is not resolved: a virtual environment's Python is a link that finds its environment by its own place.
+    # The module is `vllm serve` with one front; the command itself does not start in vLLM's CPU build.
+    vllm = [str(python.absolute()), "-P", "-m", "vllm.entrypoints.openai.api_server", *flags]
+    with tempfile.TemporaryDirectory(prefix="cliptune-vllm-") as temporary:
+        folder, key = log or Path(temporary), secrets.token_urlsafe()
+        folder.mkdir(parents=True, exist_ok=True)
+        supervised = [sys.executable, "-P", supervisor.__file__, str(os.getpid()), f"{_GRACE_S}"]
+        with (folder / "vllm.log").open("wb") as stream:
+            process = subprocess.Popen(
+                [*supervised, *vllm, "--host=127.0.0.1", f"--port={port}"],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=_environment(environment, key),
+                start_new_session=True,
+            )
+        running = VllmProcess(f"http://127.0.0.1:{port}/v1", key, process, folder / "vllm.log")
+        try:
+            running.wait_until_up(within_s)
+            yield running
+        finally:
+            running.end()
+
+
+def _environment(more: Mapping[str, str], key: str) -> dict[str, str]:
+    """This process's environment, without the variables that would add this environment's packages."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    return {**more, **kept, "VLLM_NO_USAGE_STATS": "1", "VLLM_API_KEY": key}

@@ -1,0 +1,68 @@
+"""Engines, one file each; a file's name is the engine's name.
+
+A file exports `ENGINE`: the class of the engine's settings in params.yaml, and the engine's class, which takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from components.captions.prompting.request import Reply, Request
+from components.core.settings import Synthesize, explain_fault
+from components.core.system.discovery import file_names, find
+from components.core.system.errors import InputError
+
+
+class Engine(Protocol):
+    """Answers requests."""
+
+    @property
+    def model(self) -> str:
+        """Identifies the weights; part of every key of the store. Available without loading the model."""
+        ...
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Yield batches of replies in any order, one reply per request, as soon as they are available.
+
+        `requests` is lazy: an engine takes only what it can soon work on. A request that cannot be answered is a reply
+        with a failure; an error is raised only where no further request can succeed (no server answers, wrong model
+        name, missing key).
+
+        Raises:
+            InputError: the engine cannot work as params.yaml describes it.
+        """
+        ...
+
+
+def make_engine(settings: Synthesize, name: str) -> Engine:
+    """The engine that `synthesize.models.<name>` describes.
+
+    Raises:
+        InputError: the model or engine is unknown, or one of its settings is unknown or wrong; the message names it.
+    """
+    where = f"params.yaml: synthesize.models.{name}"
+    if name not in settings.models:
+        known = ", ".join(settings.models) or "none"
+        raise InputError(f"params.yaml: model '{name}' is not in synthesize.models: add it, or choose one of {known}")
+    block = dict(settings.models[name])
+    kind = block.pop("engine", None)
+    options_type, engine_type = find(__name__, file_names(__path__), str(kind), "ENGINE", f"{where}.engine")
+    try:
+        options = options_type.model_validate(block)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain_fault(error, options_type)}") from None
+    engine: Engine = engine_type(options)
+    return engine
+
+
+def engine_of(settings: Synthesize, task: str) -> Engine:
+    """The engine that answers a task; the one of `synthesize.model` for a name that is not a task.
+
+    Raises:
+        InputError: as `make_engine`.
+    """
+    block = settings.tasks.get(task)
+    return make_engine(settings, settings.model_of(block) if block else settings.model)

@@ -1,0 +1,177 @@
+"""Engine `vllm`: starts vLLM from its own environment for the length of a run, with a copy of the model per GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from more_itertools import spy
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
+
+from components.captions.generating.endpoints.client import LlmClient, ServerOptions, seed_of
+from components.captions.generating.endpoints.flow import replies_to
+from components.captions.generating.endpoints.vllm_process import VllmProcess, serve
+from components.captions.language_models.weights import Weights, find_weights
+from components.captions.prompting.request import Reply, Request
+from components.core.settings import Block
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
+
+_OWN = frozenset({"api_key", "default_chat_template_kwargs", "host", "port", "served_model_name", "uds"})
+"""Flags of `vllm serve` that the engine sets, or whose defaults it relies on."""
+_ALWAYS = {"generation_config": "vllm", "uvicorn_log_level": "warning"}
+"""Only the task's sampling applies, not the model's defaults such as a `top_k`."""
+_SAME_ANSWERS = frozenset({
+    "api_server_count", "block_size", "cpu_offload_gb", "data_parallel_size", "disable_log_stats", "download_dir",
+    "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
+    "kv_cache_memory_bytes", "load_format", "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers",
+    "pipeline_parallel_size", "swap_space", "tensor_parallel_size",
+})  # fmt: skip
+"""Flags of speed and memory; any other, such as `quantization`, is part of every key of the store."""
+_CPU = {"enforce_eager": True, "kv_cache_memory_bytes": 4 << 30}
+"""Flags on a machine without GPUs, where vLLM would take nearly all memory and compile for minutes."""
+
+
+class VllmOptions(Block):
+    """Settings of the engine `vllm`."""
+
+    model: str
+    """A Hugging Face folder or name; `components.students.save_model` makes a folder of SmolLM2 or a student."""
+    revision: str | None = None
+    """Commit or tag of a name; the one in the Hugging Face cache when not given."""
+    python: Path = Path(".venv-llm/bin/python")
+    """Interpreter of vLLM's environment; `make llm-server` creates it."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_model_len: PositiveInt | None = None
+    """Tokens of prompt and answer; the model's own limit when not given."""
+    concurrency: PositiveInt = 256
+    """Requests in flight per copy of the model."""
+    wait_s: PositiveFloat = 3600.0
+    """Time limit for loading the model, and for an answer; the run stops when none has arrived for so long."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """More flags of `vllm serve`, such as gpu_memory_utilization, tensor_parallel_size (GPUs that share one copy of the
+    model) or data_parallel_size (copies; as many as the visible GPUs hold when not given)."""
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the chat template, such as `enable_thinking: false`; part of every key of the store."""
+    log: Path | None = None
+    """Folder for vLLM's log; the last error is reported without it too."""
+
+    @field_validator("arguments")
+    @classmethod
+    def _not_given_twice(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        arguments = {name.replace("-", "_"): value for name, value in arguments.items()}
+        if twice := sorted(arguments.keys() & cls.model_fields.keys()):
+            raise ValueError(f"{', '.join(twice)} belongs next to `arguments`, not below it")
+        if own := sorted(arguments.keys() & _OWN):
+            raise ValueError(f"{', '.join(own)} is set by the engine: remove it")
+        return arguments
+
+
+@dataclass(frozen=True)
+class VllmEngine:
+    """Starts vLLM at the first request and ends it with the last."""
+
+    options: VllmOptions
+
+    @cached_property
+    def _weights(self) -> Weights:
+        return find_weights(self.options.model, self.options.revision)
+
+    @cached_property
+    def model(self) -> str:
+        """Name and revision or a hash of a folder's weights, and hashes of the options that change answers."""
+        changes = {name: value for name, value in self.options.arguments.items() if name not in _SAME_ANSWERS}
+        if self.options.dtype != "auto":
+            changes["dtype"] = self.options.dtype
+        parts = (self.options.chat_template_kwargs, changes)
+        hashes = [content_hash(json.dumps(part, sort_keys=True))[:8] for part in parts if part]
+        return "+".join([self._weights.label, *hashes])
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Yield replies as they arrive.
+
+        Each row is sampled with a seed from its key; on a CPU, where vLLM has no seed per row, with the first row's.
+
+        Raises:
+            InputError: the environment or the model is missing, there are too few GPUs, or vLLM died.
+        """
+        first, requests = spy(requests)
+        if not first:
+            return
+        copies = _copies(self.options.arguments)
+        # On a CPU vLLM would bind its threads to cores, and other work on these cores would halt them.
+        threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
+        flags, options = self._flags(seed_of(first[0]), copies), self.options
+        with serve(options.python, flags, {} if copies else threads, options.log, options.wait_s) as vllm:
+            slots = options.concurrency * max(1, copies)
+            yield from replies_to(requests, lambda: self._connect(vllm, slots, seeds=copies > 0), slots)
+
+    def _connect(self, vllm: VllmProcess, slots: int, *, seeds: bool) -> LlmClient:
+        wait_s = self.options.wait_s
+        server = ServerOptions(
+            urls=(vllm.url,), model=self._source, concurrency=slots, timeout_s=wait_s, give_up_s=wait_s, seeds=seeds
+        )
+        return LlmClient(server, vllm.key, vllm.check)
+
+    @property
+    def _source(self) -> str:
+        return str(Path(self._weights.source).absolute()) if self._weights.folder else self._weights.source
+
+    def _flags(self, seed: int, copies: int) -> list[str]:
+        """Flags of `vllm serve`; `copies` is 0 on a machine without GPUs."""
+        given: dict[str, Any] = {
+            "model": self._source,
+            **_ALWAYS,
+            "seed": seed,
+            **({"data_parallel_size": copies} if copies else _CPU),
+            **self.options.arguments,
+            "revision": self._weights.commit,
+            "dtype": self.options.dtype,
+            "max_model_len": self.options.max_model_len,
+            "default_chat_template_kwargs": self.options.chat_template_kwargs or None,
+        }
+        return [part for name, value in given.items() for part in _flag(name, value)]
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    """A flag of `vllm serve`; empty for None."""
+    dashed = name.replace("_", "-")
+    match value:
+        case None:
+            return []
+        case bool():
+            return [f"--{dashed}" if value else f"--no-{dashed}"]
+        case list():
+            return [f"--{dashed}", *map(_text, value)]
+        case _:
+            return [f"--{dashed}={_text(value)}"]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def _copies(arguments: dict[str, Any]) -> int:
+    """Number of copies of the model on the visible GPUs; 0 on a machine without GPUs.
+
+    Raises:
+        InputError: there are too few GPUs for one copy.
+    """
+    import torch
+
+    count = torch.cuda.device_count()
+    per_copy = int(arguments.get("tensor_parallel_size", 1)) * int(arguments.get("pipeline_parallel_size", 1))
+    if 0 < count < per_copy:
+        raise InputError(
+            f"engine 'vllm' needs {per_copy} GPUs and this process sees {count}: correct the model's arguments "
+            "tensor_parallel_size and pipeline_parallel_size"
+        )
+    return int(arguments.get("data_parallel_size", count // per_copy)) if count else 0
+
+
+ENGINE = (VllmOptions, VllmEngine)

@@ -1,0 +1,199 @@
+"""Statistics of a store, and deletion of chosen rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, desc, func, select, text, true, update
+from sqlalchemy import Table as SqlTable
+
+from components.captions.generating.store.database import Database
+from components.captions.generating.store.schema import FAILURES, GENERATIONS, IMPORTS, PRUNED
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
+
+_MOST_REASONS = 100
+_AT_ONCE = 50_000
+"""Rows that one transaction may delete: other workers wait meanwhile."""
+
+
+@dataclass(frozen=True)
+class AnswerCount:
+    """Answers of one task and model; `oldest` and `newest` are UTC in ISO format."""
+
+    task: str
+    model: str
+    rows: int
+    oldest: str
+    newest: str
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    """Questions of one task that failed for one reason, and their attempts in all."""
+
+    task: str
+    reason: str
+    rows: int
+    attempts: int
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """Counts of a store.
+
+    Attributes:
+        store: its URL without the password.
+        rows: number of answers.
+        bytes: size on disk.
+        oldest: when the first answer was made, UTC in ISO format; None in an empty store.
+        newest: when the last answer was made.
+        answers: by task and model.
+        failures: by task and reason, the most frequent first.
+        imports: number of merged exports whose rows are all in the store.
+    """
+
+    store: str
+    rows: int
+    bytes: int
+    oldest: str | None
+    newest: str | None
+    answers: tuple[AnswerCount, ...]
+    failures: tuple[FailureCount, ...]
+    imports: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rows to prune: those for which every given condition holds.
+
+    Attributes:
+        task: name of the prompt task.
+        model: the model, as `Engine.model` names it.
+        before: older than this.
+        failed: failures instead of answers.
+    """
+
+    task: str | None = None
+    model: str | None = None
+    before: datetime | None = None
+    failed: bool = False
+
+    def check(self) -> None:
+        """Raise `InputError` where no condition is given, which would delete everything."""
+        if self == Choice():
+            raise InputError("prune needs a condition: give --task, --model, --older-than or --failed")
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Number of deleted rows of one task and model."""
+
+    task: str
+    model: str
+    rows: int
+
+
+def read_stats(database: Database) -> StoreStats:
+    """Count everything; reads the whole table of answers.
+
+    Raises:
+        InputError: the store failed.
+    """
+    answers = tuple(AnswerCount(*row) for row in _all(database, _ANSWERS))
+    return StoreStats(
+        store=database.shown,
+        rows=sum(group.rows for group in answers),
+        bytes=int(_scalar(database, text(_SQLITE_SIZE if database.is_sqlite else _POSTGRESQL_SIZE))),
+        oldest=min((group.oldest for group in answers), default=None),
+        newest=max((group.newest for group in answers), default=None),
+        answers=answers,
+        failures=tuple(FailureCount(*row) for row in _all(database, _FAILURES)),
+        imports=_scalar(database, select(func.count()).select_from(IMPORTS).where(IMPORTS.c.rows != PRUNED)),
+    )
+
+
+def prune(database: Database, choice: Choice, *, dry_run: bool) -> list[Pruned]:
+    """Delete answers, or failures; returns the deleted rows by task and model, in a dry run those to delete.
+
+    Raises:
+        InputError: no condition is given, or the store failed.
+    """
+    choice.check()
+    table = FAILURES if choice.failed else GENERATIONS
+    condition = _condition(table, choice)
+    key = (table.c.task, table.c.model)
+    groups = [
+        Pruned(*row)
+        for row in _all(database, select(*key, func.count()).where(condition).group_by(*key).order_by(*key))
+    ]
+    if not dry_run and groups:
+        # First: an export must never count as imported when one of its rows is gone.
+        if table is GENERATIONS:
+            database.write(lambda connection: connection.execute(update(IMPORTS).values(rows=PRUNED)))
+        _delete(database, table, condition, sum(group.rows for group in groups))
+    return groups
+
+
+def _condition(table: SqlTable, choice: Choice) -> ColumnElement[bool]:
+    conditions: list[ColumnElement[bool]] = []
+    if choice.task is not None:
+        conditions.append(table.c.task == choice.task)
+    if choice.model is not None:
+        conditions.append(table.c.model == choice.model)
+    if choice.before is not None and table is FAILURES:
+        conditions.append(table.c.at < choice.before.timestamp())
+    elif choice.before is not None:
+        # Answers have the time as text of one form, which sorts as the times do.
+        conditions.append(table.c.created < choice.before.isoformat(timespec="seconds"))
+    return and_(true(), *conditions)
+
+
+def _delete(database: Database, table: SqlTable, condition: ColumnElement[bool], total: int) -> None:
+    """Delete slice by slice of the keys, which are hashes and so evenly spread."""
+    with bar("prune", total, "row") as progress:
+        for part in [true()] if total <= _AT_ONCE else _slices(table):
+            statement = delete(table).where(condition, part)
+
+            def remove(connection: Connection, statement=statement) -> int:  # type: ignore[no-untyped-def]
+                return int(connection.execute(statement).rowcount)
+
+            progress.update(database.write(remove))
+
+
+def _slices(table: SqlTable) -> list[ColumnElement[bool]]:
+    edges = [f"{number:02x}" for number in range(1, 256)]
+    first, last = table.c.key < edges[0], table.c.key >= edges[-1]
+    between = [and_(table.c.key >= low, table.c.key < high) for low, high in pairwise(edges)]
+    return [first, *between, last]
+
+
+def _all(database: Database, query: Select[Any]) -> Sequence[Any]:
+    return database.read(lambda connection: connection.execute(query).all())
+
+
+def _scalar(database: Database, query: Any) -> Any:
+    return database.read(lambda connection: connection.execute(query).scalar_one())
+
+
+_TASK, _MODEL, _CREATED = GENERATIONS.c.task, GENERATIONS.c.model, GENERATIONS.c.created
+_ANSWERS = (
+    select(_TASK, _MODEL, func.count(), func.min(_CREATED), func.max(_CREATED))
+    .group_by(_TASK, _MODEL)
+    .order_by(_TASK, _MODEL)
+)
+_FAILURES = (
+    select(FAILURES.c.task, FAILURES.c.reason, func.count().label("rows"), func.sum(FAILURES.c.attempts))
+    .group_by(FAILURES.c.task, FAILURES.c.reason)
+    .order_by(desc("rows"), FAILURES.c.task, FAILURES.c.reason)
+    .limit(_MOST_REASONS)
+)
+_SQLITE_SIZE = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+_POSTGRESQL_SIZE = (
+    "SELECT CAST(sum(pg_total_relation_size(to_regclass(name))) AS bigint)"
+    " FROM unnest(ARRAY['generations', 'failures', 'imports']) AS name"
+)

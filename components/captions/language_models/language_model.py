@@ -1,0 +1,110 @@
+"""SmolLM2-135M-Instruct from its pip package or another causal language model, with or without a LoRA adapter."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from components.captions.language_models.smollm2 import smollm2_folder, smollm2_revision, unpack_smollm2
+from components.captions.language_models.weights import find_weights
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
+
+ADAPTER = "adapter_model.safetensors"
+"""The only file of an adapter that is read; others may be pickles."""
+BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model with its tokenizer and the revision that identifies its weights."""
+
+    model: Any
+    tokenizer: Any
+    revision: str
+
+
+def revision_of(adapter: Path | None, base: str | None = None) -> str:
+    """Identifies the weights without loading them: package version or `base`, and the adapter's hash.
+
+    Raises:
+        InputError: the base or the adapter is missing.
+    """
+    revision = smollm2_revision() if base is None else find_weights(base).label
+    if adapter is None:
+        return revision
+    weights = adapter / ADAPTER
+    if not weights.is_file():
+        raise InputError(f"adapter {weights} is missing: run `make student`, or remove the model's key `adapter`")
+    return f"{revision}+{file_hash(weights)[:16]}"
+
+
+def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> LanguageModel:
+    """Load the model; an adapter is merged into the weights, so that it costs nothing per token.
+
+    Args:
+        adapter: folder of a LoRA adapter.
+        dtype: type of the weights; an adapter is merged in float32 before the conversion.
+        base: a Hugging Face folder or name with weights in safetensors; SmolLM2 from its package when None.
+
+    Raises:
+        InputError: the base or the adapter is missing, or cannot be loaded.
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    revision = revision_of(adapter, base)
+    exact = dtype if adapter is None else torch.float32
+    if base is None:
+        model, tokenizer = _smollm2(exact)
+    else:
+        model, tokenizer = _load(base, find_weights(base).commit, exact, "correct the model's key `base`")
+    if adapter is not None:
+        from peft import PeftModel
+
+        try:
+            with warnings.catch_warnings():
+                # peft uses the old name of an attribute of transformers.
+                warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+                model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+        except SafetensorError as error:
+            raise InputError(
+                f"{adapter / ADAPTER} is not a valid safetensors file ({_brief(error)}): fetch or train it again"
+            ) from None
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"adapter {adapter} does not fit the model {revision}: {_brief(error)}") from None
+    return LanguageModel(model.to(dtype).eval(), tokenizer, revision)
+
+
+def _smollm2(dtype: torch.dtype) -> tuple[Any, Any]:
+    try:
+        folder = smollm2_folder()
+    except OSError:
+        return unpack_smollm2()
+    return _load(str(folder), None, dtype, f"delete {folder}")
+
+
+def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    where = {"revision": commit or "main"}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **where, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(source, **where, dtype=dtype, use_safetensors=True)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise InputError(f"model {source} cannot be loaded ({_brief(error)}): {fix}") from None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def _brief(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

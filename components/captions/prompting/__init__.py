@@ -1,0 +1,1 @@
+"""Prompt tasks: their prompts, inputs and parsers."""

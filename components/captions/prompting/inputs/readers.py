@@ -1,0 +1,177 @@
+"""Readers of captions, of pairs of captions, and of an earlier task's answers."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.captions.prompting.inputs.pool import Pool, pictures_of, pooled, to_picture
+from components.captions.prompting.inputs.sources import SHOWN, Accepts, Ask, Reader
+from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.request import InputRow
+from components.core.pictures.stored_pictures import PICTURE, Pictures
+from components.core.tables.files import content_hash
+from components.core.tables.records import GENERATIONS, PAIRS
+
+
+def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
+    """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
+
+    With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. The
+    first are a random sample where `prepare` shuffles images (`components.data.listed_images`); sources that stream
+    keep the order of their files.
+    """
+    captions = _captions(path, pictures=ask.pictures)
+    if ask.one_per_image:
+        return islice(_one_per_image(captions, accepts, ask), ask.limit)
+    return islice(accepted((source for _, source in captions), accepts, ask.skipped), ask.limit)
+
+
+def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
+    """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
+
+    PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so no image is compared
+    with itself.
+    """
+    with pooled(read_captions(path, accepts, replace(ask, one_per_image=True))) as pool:
+        yield from paired(pool, ask.pairs, ask.seed)
+
+
+def read_answers(name: str, **about: str) -> Reader:
+    """A reader of the accepted answers that a `GENERATIONS` table has for its first captions, as input `name`.
+
+    `about` gives further inputs: their names and the columns of `GENERATIONS` with their texts. The rows of a caption
+    are adjacent in the table.
+    """
+
+    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
+        if not ask.pictures:
+            return accepted(_answers(path, {name: "text", **about}, ask), accepts, ask.skipped)
+        return _with_pictures(read, path, accepts, ask)
+
+    return read
+
+
+def accepted(sources: Iterable[InputRow], accepts: Accepts, skipped: Counter[str]) -> Iterator[InputRow]:
+    """The sources whose inputs the task accepts; `skipped` counts the reasons of the others.
+
+    The task sees the inputs as a prompt quotes them: disarmed.
+    """
+    for source in sources:
+        inputs = {name: disarm(text) for name, text in source.inputs.items()}
+        reason = accepts(inputs)
+        if reason is None and not all(inputs.values()):
+            reason = "there is no text to ask about"
+        if reason is None:
+            yield source
+        else:
+            skipped[reason] += 1
+
+
+def _one_per_image(captions: Iterable[tuple[str, InputRow]], accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
+    """One accepted caption per image, whose captions are adjacent; a later repetition of an image is skipped."""
+    seen: set[str] = set()
+    for image, group in groupby(captions, key=itemgetter(0)):
+        usable = list(accepted((source for _, source in group), accepts, ask.skipped))
+        if usable and image not in seen:
+            seen.add(image)
+            yield min(usable, key=lambda source: content_hash(str(ask.seed), source.id))
+
+
+def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, InputRow]]:
+    """Every caption with its image's id."""
+    columns = ["id", "caption", *(PICTURE if pictures else ["image_id"])]
+    with Pictures() as files:
+        for block in PAIRS.blocks(path, columns, rows=256 if pictures else 10_000):
+            for row in block.to_pylist():
+                shown = (to_picture(files.one(row), path, row["id"]),) if pictures else ()
+                inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
+                yield row["image_id"], InputRow(row["id"], 0, inputs, pictures=shown)
+
+
+def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[InputRow]:
+    columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
+    rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
+    for row in _of_first_captions(rows, ask.limit):
+        if row["accepted"]:
+            texts = {name: row[column] for name, column in inputs.items()}
+            yield InputRow(row["id"], row["sample"], texts, row["other_id"])
+        else:
+            ask.skipped["no usable answer to ask about"] += 1
+
+
+def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
+    captions, last = 0, None
+    for row in rows:
+        captions, last = captions + (row["id"] != last), row["id"]
+        if captions > limit:
+            return
+        yield row
+
+
+def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
+    """The sources of `read`, with the pictures of their pairs."""
+    plain = replace(ask, pictures=False)
+    first_look = read(path, accepts, replace(plain, skipped=Counter()))
+    pairs = {pair for source in first_look for pair in (source.id, source.other_id) if pair is not None}
+    with pictures_of(pairs, ask.images) as picture_of:
+        for source in read(path, accepts, plain):
+            shown = [source.id] if source.other_id is None else [source.id, source.other_id]
+            inputs = {**source.inputs, SHOWN: "1"}
+            yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))
+
+
+def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[InputRow]:
+    """Sources about two of `pool` each, in the first one's order; the second one's inputs are named `other_<name>`.
+
+    `sample` numbers the pairs of one first source.
+
+    Args:
+        pool: the sources to compare.
+        pairs: number of ordered pairs to draw without replacement, all of them where there are fewer; None draws one
+            partner for each source.
+        seed: seed of the drawing.
+    """
+    drawn = _partners(len(pool), seed) if pairs is None else ordered_pairs(len(pool), pairs, seed)
+    for first, group in groupby(drawn, key=itemgetter(0)):
+        source = pool[first]
+        for sample, (_, second) in enumerate(group):
+            other = pool[second]
+            others = {f"other_{name}": text for name, text in other.inputs.items() if name != SHOWN}
+            yield InputRow(source.id, sample, {**source.inputs, **others}, other.id, source.pictures + other.pictures)
+
+
+def _partners(count: int, seed: int) -> Iterator[tuple[int, int]]:
+    rng = random.Random(f"caption pairs {seed}")
+    if count > 1:
+        yield from ((place, (place + rng.randrange(1, count)) % count) for place in range(count))
+
+
+def ordered_pairs(count: int, wanted: int, seed: int) -> Iterator[tuple[int, int]]:
+    """`wanted` of the count x (count - 1) ordered pairs of different numbers below `count`, in rising order.
+
+    Every set of that many is as likely as any other. Memory is 8 bytes for each pair drawn.
+    """
+    total = count * (count - 1)
+    for number in _distinct(total, min(wanted, total), np.random.default_rng(seed)):
+        first, place = divmod(int(number), count - 1)
+        yield first, place + (place >= first)
+
+
+def _distinct(total: int, wanted: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """`wanted` different numbers below `total`, in rising order."""
+    if wanted > total // 2:
+        return np.setdiff1d(np.arange(total), _distinct(total, total - wanted, rng), assume_unique=True)
+    drawn = np.empty(0, dtype=np.int64)
+    while len(drawn) < wanted:
+        drawn = np.union1d(drawn, rng.integers(total, size=wanted - len(drawn)))
+    return drawn

@@ -1,0 +1,173 @@
+"""Requests to engines and their replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
+
+from components.captions.prompting.prompts.parsing import without_thought
+from components.core.tables.files import content_hash
+
+Chat = Sequence[Mapping[str, str]]
+"""Messages as prompt tasks write them: mappings with `role` and `content`."""
+
+COMPLETION = "prompt"
+"""Role of the single message of a plain completion: its text is continued without a chat template."""
+
+PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Marks the place of the request's next picture in a message's text."""
+
+_LETTERS_A_TOKEN = 200
+"""More than any tokenizer's longest token."""
+MORE_TOKENS = 4
+"""Factor of `max_tokens` when a question is repeated because the end of its answer was missing."""
+
+Inputs = Mapping[str, str]
+"""Texts that a question is about, by name; the names are column names of the validated tables."""
+
+Parse = Callable[[str], str | None]
+"""Reads the text out of an answer; None when it is unusable; never raises."""
+
+
+@dataclass(frozen=True)
+class PromptPicture:
+    """An encoded image that a question shows."""
+
+    data: bytes
+    media_type: str
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the encoded bytes."""
+        return content_hash(self.data)
+
+
+@dataclass(frozen=True)
+class InputRow:
+    """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any.
+
+    `pictures` are those of the first and of the second pair, where the question shows them.
+    """
+
+    id: str
+    sample: int
+    inputs: Inputs
+    other_id: str | None = None
+    pictures: tuple[PromptPicture, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of the sampling."""
+
+    temperature: float
+    top_p: float
+    max_tokens: int
+
+    @cached_property
+    def json(self) -> str:
+        """The settings as JSON, as stored."""
+        return _json(self.temperature, self.top_p, self.max_tokens)
+
+
+@cache
+def _json(temperature: float, top_p: float, max_tokens: int) -> str:
+    return json.dumps(asdict(Sampling(temperature, top_p, max_tokens)), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to a model; `attempt` distinguishes repeated questions.
+
+    Attributes:
+        task: the prompt task that asks.
+        chat: role and content of each message, see `COMPLETION` and `PICTURE`.
+        model: identifies the weights that answer, see `Engine.model`.
+        sampling: settings of the sampling.
+        attempt: number of the sample, from 0.
+        pictures: the images that the messages show, in the order of their marks.
+        parse: reads an answer that was cut; None for one whose end is missing.
+        source: the row of inputs.
+        sample: number of the answer among those about the source's pair.
+    """
+
+    task: str
+    chat: tuple[tuple[str, str], ...]
+    model: str
+    sampling: Sampling
+    attempt: int
+    pictures: tuple[PromptPicture, ...] = ()
+    parse: Parse | None = field(default=None, compare=False, repr=False)
+    source: InputRow = field(default=InputRow("", 0, {}), compare=False, repr=False)
+    sample: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The chat as engines take it."""
+        return [{"role": role, "content": content} for role, content in self.chat]
+
+    @property
+    def completion(self) -> str | None:
+        """The text to continue, or None when the request is a chat."""
+        return self.chat[0][1] if self.chat[0][0] == COMPLETION else None
+
+    @cached_property
+    def prompt_sha256(self) -> str:
+        """Hash of the rendered messages and the pictures."""
+        shown = [picture.sha256 for picture in self.pictures]
+        return content_hash(*(part for message in self.chat for part in message), *shown)
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of prompt, model revision, sampling and attempt: the same question has the same key everywhere."""
+        return content_hash(self.prompt_sha256, self.model, self.sampling.json, str(self.attempt))
+
+    @property
+    def longer(self) -> Request:
+        """The same question with room for `MORE_TOKENS` times as many tokens."""
+        return replace(self, sampling=replace(self.sampling, max_tokens=MORE_TOKENS * self.sampling.max_tokens))
+
+    def lacks_its_end(self, said: Said) -> bool:
+        """Whether an answer was cut before its relevant part was complete, so that more tokens may help.
+
+        A judge's "Yes" and a first line with the beginning of a second are complete wherever they were cut.
+        """
+        if not said.cut or not said.text.strip():
+            return said.cut
+        if self.parse is None:
+            return False
+        read = self.parse(said.text)
+        return read is None or read != self.parse(f"{said.text} and")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A model's text, and whether it was cut at `max_tokens`."""
+
+    text: str
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer to a request, or the reason why there is none: one line without secrets, shown in reports."""
+
+    request: Request
+    answer: str | None
+    failure: str | None = None
+
+    @staticmethod
+    def of(request: Request, said: Said, tokens: int) -> Reply:
+        """The reply with text `said`, for which `tokens` tokens were allowed.
+
+        It is a failure where the text is empty, its end is missing, or it is longer than so many tokens can be.
+        """
+        if len(said.text) > _LETTERS_A_TOKEN * tokens:
+            return Reply(request, None, f"the answer is too long for {tokens} tokens: the server ignores max_tokens")
+        if request.lacks_its_end(said):
+            return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
+        if not without_thought(said.text):
+            return Reply(request, None, "the model said nothing")
+        return Reply(request, said.text)

@@ -1,0 +1,167 @@
+"""The declaration of a prompt task, and builders of chats and of tasks that share their wording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from textwrap import indent
+
+from components.captions.prompting.inputs.readers import read_answers, read_caption_pairs, read_captions
+from components.captions.prompting.inputs.sources import Accepts, Reader, anything
+from components.captions.prompting.prompts.parsing import cut, first_line, first_verdict, verdict, without_thought
+from components.captions.prompting.request import COMPLETION, Chat, Inputs, Parse
+from components.core.system.errors import InputError
+
+
+@dataclass(frozen=True)
+class PromptTask:
+    """One question to a language model about one row of inputs.
+
+    Attributes:
+        name: the task's name, its file and its key in params.yaml.
+        citation: where the prompt comes from.
+        inputs: names of the texts in the question; the answer rewrites the first.
+        reads: reads the rows of inputs from the task's table.
+        accepts: returns a reason to skip inputs, or None.
+        messages: renders the chat, or a plain completion (`completion`); the constant part comes
+            first, for prefix caching. Inputs are disarmed before, see `components.captions.prompting.prompts.disarm`.
+        parse: returns the answer as text, or None when it is unusable; never raises. Thoughts are removed before.
+        outputs: the name of the answer's text, or the keys of a JSON object (`parse` returns it as JSON).
+        judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
+            task's question once, unjudged.
+        pictures: whether the question can show the pictures of the captions; `PICTURE` marks them in the messages.
+        answers_repeat: words of the question that a good answer may need, so that they do not count as an echo.
+        published: renders the wording of the paper or its code, where `messages` differs from it.
+    """
+
+    name: str
+    citation: str
+    inputs: tuple[str, ...]
+    reads: Reader
+    messages: Callable[[Inputs], Chat]
+    accepts: Accepts = anything
+    parse: Parse = first_line
+    outputs: tuple[str, ...] = ()
+    judges: str | None = None
+    pictures: bool = False
+    answers_repeat: tuple[str, ...] = ()
+    published: Callable[[Inputs], Chat] | None = None
+
+    def __post_init__(self) -> None:
+        """Remove a model's thoughts before `parse`."""
+        object.__setattr__(self, "parse", partial(_parse_without_thought, self.parse))
+
+    @property
+    def parse_cut(self) -> Parse:
+        """`parse` for an answer that was cut: a verdict counts only where the answer begins with it."""
+        return self.parse if self.judges is None else partial(_parse_without_thought, first_verdict)
+
+    def render(self, inputs: Inputs, prompt: str) -> Chat:
+        """The question in the wording of `synthesize.tasks.<name>.prompt`, `own` or `published`.
+
+        Raises:
+            InputError: the task has only its own wording.
+        """
+        if prompt == "own":
+            return self.messages(inputs)
+        if self.published is None:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{self.name}.prompt: the task has one wording: remove the key"
+            )
+        return self.published(inputs)
+
+
+def _parse_without_thought(parse: Parse, answer: str) -> str | None:
+    return parse(without_thought(answer))
+
+
+def chat(system: str, question: str) -> Chat:
+    """A system message and one question."""
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+def question_alone(question: str) -> Chat:
+    """One question without a system message."""
+    return [{"role": "user", "content": question}]
+
+
+def completion(text: str) -> Chat:
+    """A text that the model continues."""
+    return [{"role": COMPLETION, "content": text}]
+
+
+def few_shot(system: str, demonstrations: Sequence[tuple[str, str]], question: str) -> Chat:
+    """A system message, each demonstration's question and answer, which are the same for all rows, and `question`."""
+    turns = [
+        {"role": role, "content": text}
+        for pair in demonstrations
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return [{"role": "system", "content": system}, *turns, {"role": "user", "content": question}]
+
+
+def few_shot_text(demonstrations: Sequence[tuple[str, str]], question: str) -> str:
+    """One text of questions and answers, which ends where the last answer begins."""
+    told = [f"Q: {asked}\n\nA: {answer}" for asked, answer in demonstrations]
+    return "\n\n".join([*told, f"Q: {question}\n\nA:"])
+
+
+def comparison(
+    name: str, citation: str, question: Callable[[str, str], str], demonstrations: Sequence[tuple[str, str]]
+) -> PromptTask:
+    """PC-CLIP's task about the difference of two pictures; `question` takes both captions."""
+
+    def ask(inputs: Inputs) -> str:
+        return question(inputs["caption"], inputs["other_caption"])
+
+    return PromptTask(
+        name=name,
+        citation=citation,
+        inputs=("caption", "other_caption"),
+        reads=read_caption_pairs,
+        messages=lambda inputs: few_shot("You compare images by their captions.", demonstrations, ask(inputs)),
+        parse=cut,
+        published=lambda inputs: completion(few_shot_text(demonstrations, ask(inputs))),
+        outputs=("difference",),
+        answers_repeat=("the visual difference between an image", "and an image"),
+    )
+
+
+def semclip_generator(
+    name: str, system: str, instruction: str, output: str, answers_repeat: tuple[str, ...] = ()
+) -> PromptTask:
+    """SemCLIP's task that rewrites a caption for a judge; the caption follows the instruction."""
+    return PromptTask(
+        name=name,
+        citation="SemCLIP (arXiv 2511.16527), appendix A",
+        inputs=("caption",),
+        reads=read_captions,
+        messages=lambda inputs: chat(system, f"{instruction} {inputs['caption']}"),
+        published=lambda inputs: question_alone(f"{instruction}\n{inputs['caption']}"),
+        outputs=(output,),
+        answers_repeat=answers_repeat,
+    )
+
+
+def semclip_judge(name: str, judges: str, answer: str, called: str, question: str) -> PromptTask:
+    """SemCLIP's judge of the task `judges`, whose answers are the input `answer`, named `called` in the question."""
+
+    def ask(inputs: Inputs) -> str:
+        return (
+            f'The original sentence is: "{inputs["caption"]}"\n'
+            f'The generated {called} is: "{inputs[answer]}"\n'
+            f'{question} Respond with "Yes" or "No".'
+        )
+
+    return PromptTask(
+        name=name,
+        citation="SemCLIP (arXiv 2511.16527), appendix A; how verdicts are read is its released code's",
+        inputs=("caption", answer),
+        reads=read_answers(answer, caption="source"),
+        messages=lambda inputs: chat("You judge captions.", ask(inputs)),
+        parse=verdict,
+        published=lambda inputs: question_alone(f"\n{indent(ask(inputs), '    ')}\n    "),
+        outputs=("verdict",),
+        judges=judges,
+    )

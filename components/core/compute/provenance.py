@@ -1,0 +1,89 @@
+"""The origin of a result: the code's commit and the data's hashes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core.system.errors import InputError
+from components.core.tables.files import content_hash, file_hash
+
+LOCK = Path("dvc.lock")
+DIRTY = "-dirty"
+"""Suffix of a commit whose checkout had changes."""
+_CODE = "components"
+_ROOT = Path(__file__).parents[3]
+
+
+def git_commit() -> str:
+    """The checked-out commit, with the suffix `-dirty` if files differ or code is untracked; empty outside git."""
+    commit = _git("rev-parse", "HEAD")
+    if not commit:
+        return ""
+    # dvc.lock changes in every run and is recorded next to the commit, so its changes are ignored.
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
+    # An untracked file may be a new method or benchmark, which changes results.
+    untracked = _git("ls-files", "--others", "--exclude-standard", "--", _CODE)
+    return commit + DIRTY if changed or untracked else commit
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def path_hash(path: Path) -> str:
+    """Hash of a file's bytes, or of the names and bytes of all files below a folder."""
+    if path.is_file():
+        return file_hash(path)
+    files = sorted(entry for entry in path.rglob("*") if entry.is_file() and "__pycache__" not in entry.parts)
+    return content_hash(*(part for entry in files for part in (str(entry.relative_to(path)), file_hash(entry))))
+
+
+def code_hash(stage: str) -> str:
+    """Hash of the code that dvc.yaml lists for a stage; resume state of other code must not be used."""
+    listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"][stage]
+    code = [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
+    return content_hash(*(part for name in code for part in (name, path_hash(_ROOT / name))))
+
+
+def data_hashes(paths: Iterable[Path]) -> dict[str, str]:
+    """Path -> content hash, for the sidecar of an encoder."""
+    return {str(path): path_hash(path) for path in paths}
+
+
+def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
+    """Path -> MD5 of all entries of dvc.lock; empty without the file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    stages = locked_stages(lock).values()
+    entries = [entry for kind in ("deps", "outs") for stage in stages for entry in stage.get(kind, [])]
+    return {entry["path"]: str(entry.get("md5", "")) for entry in entries}
+
+
+def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
+    """Stage -> its entry in dvc.lock, of its last run; empty without the file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        # With twenty encoders it has 5,000 lines, for which the loader in Python takes half a second.
+        stages = (yaml.load(lock.read_text("utf-8"), yaml.CSafeLoader) or {}).get("stages", {})
+        for stage in stages.values():
+            for entry in (*stage.get("deps", []), *stage.get("outs", [])):
+                entry["path"] = str(entry["path"])
+    except FileNotFoundError:
+        return {}
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"{lock} is damaged ({str(error).splitlines()[0]}): restore it with git") from None
+    return dict(stages)

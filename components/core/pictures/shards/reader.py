@@ -1,0 +1,229 @@
+"""Reads the samples of a shard without trusting its contents."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from components.core.pictures.shards.listing import ShardFiles
+
+MAX_MEMBER = 64 << 20
+"""Bytes of the largest file that is read from a shard."""
+
+_MAX_HEADER = 1 << 20
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+class Fault(Exception):
+    """The reason why a sample cannot be used; the text is the key of its count."""
+
+
+class BrokenShardError(Exception):
+    """The rest of the archive cannot be read."""
+
+
+@dataclass(frozen=True)
+class TarFile:
+    """One file of an archive: its name, its content, and the byte of the archive at which the content begins."""
+
+    name: str
+    content: bytes | Fault
+    position: int
+
+    def __bool__(self) -> bool:
+        # False for unwanted, empty files: webdataset would drop a sample with a true member `__bad__`.
+        return bool(self.content)
+
+
+def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFile]:
+    """The files of an archive; unwanted files are empty, and are not read into memory.
+
+    Nothing is written to disk, so names are harmless. Other entries than plain files, and too large files, have
+    a `Fault` as content. A damaged header, which Python's reader takes for the end of the archive, is an error here.
+
+    Raises:
+        BrokenShardError: the stream is not a plain tar (compressed ones are not read), is damaged, or ends too early.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_StrictHeader) as archive:
+            for member in archive:
+                # The archive would otherwise collect all members in memory.
+                archive.members = []  # type: ignore[attr-defined]
+                if not member.isdir():
+                    content = _content(archive, member) if wanted(member.name) else b""
+                    yield TarFile(member.name, content, member.offset_data)
+            rest: Any = archive.fileobj
+            while block := rest.read(_MAX_HEADER):
+                if block.strip(b"\0"):
+                    raise BrokenShardError("more data after the end mark")
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise BrokenShardError(str(error)) from None
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | Fault:
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+        return Fault("not a file")
+    if member.size > MAX_MEMBER:
+        return Fault("too large")
+    file = archive.extractfile(member)
+    assert file is not None
+    return file.read()
+
+
+class _StrictHeader(tarfile.TarInfo):
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Any:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:
+            raise BrokenShardError(str(error)) from None
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _HEADERS and header.size > _MAX_HEADER:
+            raise BrokenShardError("a header's size is out of bounds")
+        return header
+
+
+_UNSAFE = re.compile(r"^/|(^|/)\.\.(/|$)|[\x00-\x1f\x7f\ud800-\udfff]")
+_LONGEST_KEY = 512
+
+
+@dataclass(frozen=True)
+class RawSample:
+    """One sample of a shard, or a fault in its place.
+
+    Attributes:
+        shard: the file's path or URL.
+        key: the name that the sample's files share.
+        members: content by ending, such as `jpg` or `txt`.
+        fault: why the sample as a whole cannot be used.
+        lost: the number of samples of a fault.
+        again: how often the shards were read to their end before, in this epoch.
+        positions: the byte of the shard at which each member begins.
+    """
+
+    shard: str
+    key: str
+    members: Mapping[str, bytes | Fault] = field(default_factory=dict, repr=False)
+    fault: Fault | None = None
+    lost: int = 1
+    again: int = 0
+    positions: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the sample in messages."""
+        return f"{self.shard.rpartition('/')[2]}/{self.key}"
+
+    def text(self, ending: str, key: str = "") -> str:
+        """The text of a member, or of the field `key` of a JSON member; empty if it is missing.
+
+        Raises:
+            Fault: the member is not a file, or cannot be read.
+        """
+        raw = sound(self.members.get(ending, b""))
+        try:
+            # Text editors may write a byte order mark.
+            text: Any = raw.decode("utf-8-sig")
+            if key and text:
+                text = json.loads(text)[key]
+        except (KeyError, TypeError):
+            return ""
+        except (ValueError, RecursionError):
+            raise Fault("unreadable text") from None
+        return text.strip() if isinstance(text, str) else ""
+
+
+def sound(member: bytes | Fault) -> bytes:
+    """The content of a member.
+
+    Raises:
+        Fault: it has none.
+    """
+    if isinstance(member, Fault):
+        raise member
+    return member
+
+
+@dataclass(frozen=True)
+class ShardReader:
+    """Reads shards in the layout of img2dataset and open_clip: `key.jpg` with `key.txt` or `key.json`.
+
+    Attributes:
+        files: opens them.
+        wanted: endings of the members to keep.
+        expected: the number of samples of shards, by path or URL; other shards are not checked.
+        usual: the number of lost samples of a broken shard that is not in `expected`.
+    """
+
+    files: ShardFiles
+    wanted: Collection[str]
+    expected: Mapping[str, int]
+    usual: int = 1
+
+    def read(self, shard: str) -> Iterator[RawSample]:
+        """The samples of a shard in order; a shard that breaks or has too few samples ends with a faulty sample.
+
+        Raises:
+            InputError: the shard is missing or cannot be reached.
+        """
+        count, broken = 0, None
+        with self.files.open(shard) as stream:
+            files = tar_files(stream, lambda name: _key_and_ending(name)[1].lower() in self.wanted)
+            try:
+                for sample in self._samples(shard, files):
+                    count += 1
+                    yield sample
+            except BrokenShardError as error:
+                broken = error
+        lost = self.expected.get(shard, self.usual if broken else 0) - count
+        if broken:
+            reason = f"{broken}: cut, or not a plain tar, such as a compressed one"
+            yield RawSample(shard, reason, fault=Fault("broken shard"), lost=max(1, lost))
+        elif lost > 0:
+            yield RawSample(shard, f"{lost} samples", fault=Fault("missing from shard"), lost=lost)
+
+    def _samples(self, shard: str, files: Iterator[TarFile]) -> Iterator[RawSample]:
+        # webdataset imports torch, for which stages without shards must not wait.
+        from webdataset.tariterators import group_by_keys
+
+        repeated = False
+
+        def note(_error: Exception) -> bool:
+            nonlocal repeated
+            repeated = True
+            return True
+
+        named = ({"fname": file.name, "data": file, "__url__": shard} for file in files)
+        for sample in group_by_keys(named, keys=_key_and_ending, handler=note):
+            key = sample["__key__"]
+            files_of = {ending: file for ending, file in sample.items() if ending in self.wanted}
+            members = {ending: file.content for ending, file in files_of.items()}
+            positions = {ending: file.position for ending, file in files_of.items()}
+            fault = Fault("duplicate member") if repeated else None
+            if _UNSAFE.search(key) or len(key) > _LONGEST_KEY:
+                fault = Fault("unsafe name")
+            repeated = False
+            yield RawSample(shard, key, members, fault, positions=positions)
+
+
+def _key_and_ending(name: str) -> tuple[str, str]:
+    """Key and ending as in webdataset; a name without either is a separate sample, so that it is counted."""
+    from webdataset.tariterators import base_plus_ext
+
+    key, ending = base_plus_ext(name)
+    return (name, "") if key is None else (key, ending)

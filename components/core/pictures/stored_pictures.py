@@ -1,0 +1,141 @@
+"""Reads the encoded pictures of a table of pairs from their files, shards and tables; used by all stages."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.core.pictures.shards.listing import ShardFiles, is_remote
+from components.core.system.errors import InputError
+from components.core.tables.files import image_id
+
+PICTURE = ("image_id", "image", "file", "position", "size")
+"""Columns of a table of pairs with the place of a row's picture."""
+
+IMAGE_COLUMNS = ("image", "img", "jpg", "png", "picture")
+"""Names of the column of images in Parquet files, in order of precedence."""
+_FIX = "put it back, or run `dvc repro -f prepare`"
+_MOST_OPEN = 8
+
+
+def image_column(schema: pa.Schema) -> str | None:
+    """The column of encoded images of a Parquet file, bytes or `{bytes, path}`; None without one."""
+    return next((name for name in IMAGE_COLUMNS if name in schema.names and _holds(schema.field(name).type)), None)
+
+
+def _holds(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return bool(kind.get_field_index("bytes") >= 0)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def is_picture(row: dict[str, Any]) -> bool:
+    """Whether a row with the columns `PICTURE` has a picture, not only an embedding."""
+    return row["image"] is not None or (row["file"] is not None and row["size"] is not None)
+
+
+def place_of(row: dict[str, Any]) -> str:
+    """The file of a row's picture and the place in it, for messages; the image's id if it has no file."""
+    file, position = row["file"], row["position"]
+    if file is None:
+        return str(row["image_id"])
+    return str(file) if position is None else f"{file} at {position}"
+
+
+class Pictures:
+    """Reads pictures. The last files stay open, so that pictures in the order of their file are read in one go.
+
+    >>> with Pictures() as pictures:  # doctest: +SKIP
+    ...     encoded = pictures.of(PAIRS.read(Path("data/pairs/test.parquet")))
+    """
+
+    def __init__(self) -> None:
+        self._files = ShardFiles()
+        self._open: OrderedDict[str, Any] = OrderedDict()
+
+    def __enter__(self) -> Pictures:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for opened in self._open.values():
+            opened.close()
+        self._open.clear()
+
+    def of(self, rows: pa.Table) -> list[bytes]:
+        """The encoded pictures of rows with the columns `PICTURE`.
+
+        Raises:
+            InputError: a row has no picture, or the picture is missing or differs from that in stage `prepare`.
+        """
+        return [self.one(row) for row in rows.select(PICTURE).to_pylist()]
+
+    def one(self, row: dict[str, Any]) -> bytes:
+        """The encoded picture of one row; raises as `of`."""
+        if row["image"] is not None:
+            return bytes(row["image"])
+        file, position, size = row["file"], row["position"], row["size"]
+        if not is_picture(row):
+            raise InputError(f"image {row['image_id']} has only an embedding: its picture is required")
+        raw = self._read(file, position, size)
+        if image_id(raw) != row["image_id"]:
+            raise InputError(f"{place_of(row)} differs from the picture in stage prepare: {_FIX}")
+        return raw
+
+    def _read(self, file: str, position: int | None, size: int) -> bytes:
+        if is_remote(file):
+            return self._files.read_part(file, position or 0, size)
+        try:
+            if position is None:
+                return Path(file).read_bytes()
+            opened = self._opened(file)
+            if file.endswith(".parquet"):
+                return bytes(opened.picture(position))
+            opened.seek(position)
+            return bytes(opened.read(size))
+        except (OSError, pa.ArrowException) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{file} cannot be read ({reason}): {_FIX}") from None
+
+    def _opened(self, file: str) -> Any:
+        if file not in self._open:
+            self._open[file] = _ParquetPictures(file) if file.endswith(".parquet") else _opened_file(file)
+            if len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].close()
+        return self._open[file]
+
+
+def _opened_file(file: str) -> BinaryIO:
+    return Path(file).open("rb")
+
+
+class _ParquetPictures:
+    """Pictures of a Parquet file by row; the last row group stays in memory."""
+
+    def __init__(self, path: str) -> None:
+        self._file = pq.ParquetFile(path)
+        self._column = image_column(self._file.schema_arrow)
+        self._first, self._rows = 0, list[Any]()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def picture(self, row: int) -> bytes:
+        if not self._first <= row < self._first + len(self._rows):
+            self._first, self._rows = self._group_of(row)
+        cell = self._rows[row - self._first]
+        raw = cell["bytes"] if isinstance(cell, dict) else cell
+        return raw if isinstance(raw, bytes) else b""
+
+    def _group_of(self, row: int) -> tuple[int, list[Any]]:
+        first = 0
+        for group in range(self._file.num_row_groups):
+            count = self._file.metadata.row_group(group).num_rows
+            if row < first + count:
+                rows = self._file.read_row_group(group, columns=[self._column]).column(0)
+                return first, rows.to_pylist()
+            first += count
+        raise pa.ArrowInvalid(f"it has {first} rows, not {row + 1}")

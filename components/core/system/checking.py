@@ -1,0 +1,160 @@
+"""Checks params.yaml as a whole: every name exists, and every method accepts its keys.
+
+Stages, `cliptune plan` and `cliptune doctor` begin with it, because a fault in the settings of the last stage would
+otherwise appear only after hours of work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core.settings import PARAMS, Settings, load_settings
+from components.core.system.discovery import FOLDER_NAME, choose, names_in
+from components.core.system.errors import InputError
+from components.core.tables.folders import PAIRS
+from components.core.tables.records import SYNTHESISED
+from components.core.tables.training_columns import PREPARED
+
+BASE = "base"
+"""The encoder that is not made by a method."""
+
+
+def load_checked(path: Path = PARAMS) -> Settings:
+    """`load_settings`, and then `check_settings`.
+
+    Raises:
+        InputError: as each of them.
+    """
+    settings = load_settings(path)
+    check_settings(settings)
+    return settings
+
+
+def check_settings(settings: Settings) -> None:
+    """`check_names` and `check_methods`.
+
+    Raises:
+        InputError: as each of them.
+    """
+    check_names(settings)
+    check_methods(settings.methods, table_files(settings))
+
+
+def check_names(settings: Settings) -> None:
+    """Check every name of a file of components/ or of another entry of params.yaml.
+
+    Raises:
+        InputError: one is unknown; the message names its key and the known names.
+    """
+    if not settings.encoders:
+        raise InputError(f"params.yaml: encoders is empty: list '{BASE}' and the entries of methods to score")
+    for entry in settings.methods:
+        if not FOLDER_NAME.fullmatch(entry):
+            raise InputError(
+                f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
+            )
+    _check_mixes(settings)
+    _check_once(settings.encoders, "encoders")
+    for encoder in settings.encoders:
+        choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: encoders:")
+    benchmarks = names_in("components.benchmarks.embedded")
+    _check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
+    for benchmark in settings.evaluate.benchmarks:
+        choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
+    _check_promotion(settings)
+    choose(names_in("components.data.sources"), settings.prepare.source, "params.yaml: prepare.source")
+    _check_captions(settings)
+    _check_study(settings)
+
+
+def _check_once(names: Iterable[str], key: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"params.yaml: {key} names '{name}' {count} times: name it once")
+
+
+def _check_promotion(settings: Settings) -> None:
+    """Check that `promote` names benchmarks of `evaluate.benchmarks` and tables of `validate.tables`."""
+    promote, scored = settings.promote, list(settings.evaluate.benchmarks)
+    guards = [name for name, loss in promote.guards.items() if loss is not None]
+    metrics = (("primary", [promote.primary]), ("guards", guards), ("benchmarks", promote.benchmarks))
+    for key, names in metrics:
+        for name in names:
+            choose(scored, name.partition("/")[0], f"params.yaml: promote.{key}: evaluate.benchmarks:")
+    for table in promote.validation:
+        choose(list(settings.validation.tables), table, "params.yaml: promote.validation: validate.tables:")
+
+
+def _check_mixes(settings: Settings) -> None:
+    """Check that every mix is made of entries before it, so that none contains itself."""
+    known = list(settings.methods)
+    for name, mix in settings.mixes.items():
+        if not FOLDER_NAME.fullmatch(name) or name in (BASE, *known):
+            raise InputError(
+                f"params.yaml: mixes.{name} would replace another encoder, or is not a folder name: rename it"
+            )
+        for member in (mix.first, mix.second):
+            choose(known, member, f"params.yaml: mixes.{name}:")
+        known.append(name)
+
+
+def _check_study(settings: Settings) -> None:
+    study = settings.study
+    _check_once(study.encoders, "study.encoders")
+    scored = [encoder for encoder in settings.encoders if encoder in settings.methods]
+    for encoder in study.encoders:
+        choose(scored, encoder, "params.yaml: study.encoders:")
+    for name in study.mixes:
+        choose([mix for mix in settings.mixes if mix in settings.encoders], name, "params.yaml: study.mixes:")
+        for member in (settings.mixes[name].first, settings.mixes[name].second):
+            choose([*study.encoders], member, f"params.yaml: study.encoders lacks a member of study.mixes.{name}:")
+    seeds = [settings.train.seed, *study.seeds]
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"params.yaml: study.seeds and train.seed contain a seed twice: {seeds}")
+
+
+def _check_captions(settings: Settings) -> None:
+    wanted, tasks = settings.synthesize, names_in("components.captions.prompting.tasks")
+    engines = names_in("components.captions.generating.engines")
+    for name, model in wanted.models.items():
+        choose(engines, str(model.get("engine")), f"params.yaml: synthesize.models.{name}.engine")
+    choose(list(wanted.models), wanted.model, "params.yaml: synthesize.model")
+    for name, task in wanted.tasks.items():
+        choose(tasks, name, "params.yaml: synthesize.tasks:")
+        choose(list(wanted.models), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.model")
+        choose(list(settings.validation.tables), task.table, f"params.yaml: synthesize.tasks.{name}.table")
+        before = wanted.before(name)
+        if task.samples > 1 and before is not None and wanted.tasks[before].table == task.table:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{name}.samples: it has one answer to each of '{before}', in one row: "
+                f"remove the key, or raise synthesize.tasks.{before}.samples"
+            )
+    for table in settings.validation.tables:
+        choose(sorted(SYNTHESISED), table, "params.yaml: validate.tables:")
+
+
+def table_files(settings: Settings) -> dict[str, Path]:
+    """The file of each validated table of params.yaml, and of the tables that `prepare` may write."""
+    prepared = {name: PAIRS / f"{name}.parquet" for name in PREPARED}
+    return prepared | {name: settings.validation.file(name) for name in settings.validation.tables}
+
+
+def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
+    """Check the block `methods`, see `components.methods.registry.check_entries`; no method imports torch for this.
+
+    Args:
+        entries: the block.
+        tables: see `table_files`.
+
+    Returns:
+        The entries whose method ignores the weights of pairs.
+
+    Raises:
+        InputError: an entry is wrong; the message names it and its key.
+    """
+    from components.methods.registry import check_entries
+
+    return check_entries(entries, tables)

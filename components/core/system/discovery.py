@@ -1,0 +1,72 @@
+"""Plug-ins: finds methods, sources, tasks and others by the names of their files."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from components.core.system.errors import InputError
+
+FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+"""Valid names in params.yaml that become folders and DVC stages."""
+
+_FEW, _SOME = 40, 8
+"""Maximum number of names in a message, and number of names shown if there are more."""
+
+
+def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
+    """Names of the modules in a package's `__path__`, sorted, without those in `skip`.
+
+    >>> from components.captions import engines
+    >>> file_names(engines.__path__, skip=["vllm"])
+    ['embedded', 'server']
+    """
+    return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
+
+
+def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
+    """Names of the modules in a package as by `file_names`, without importing the package."""
+    spec = importlib.util.find_spec(package)
+    return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
+
+
+def find(package: str, known: list[str], name: str, export: str, what: str) -> Any:
+    """The attribute `export` of `<package>/<name>.py`.
+
+    Args:
+        package: dotted name of the package.
+        known: the result of `file_names`.
+        name: the file to import, without its ending.
+        export: the attribute.
+        what: what the name is, for the error, such as "params.yaml: synthesize.engine".
+
+    Raises:
+        InputError: the file does not exist; the message lists the existing ones.
+    """
+    return getattr(importlib.import_module(f"{package}.{choose(known, name, what)}"), export)
+
+
+def choose(known: list[str], name: str, what: str) -> str:
+    """Return `name` if it is known.
+
+    Raises:
+        InputError: it is unknown; the message lists the known names, and the closest first.
+
+    >>> choose(["folder", "embedded"], "foldr", "prepare.source")
+    Traceback (most recent call last):
+        ...
+    components.core.system.errors.InputError: prepare.source 'foldr' is unknown: did you mean 'folder'? ...
+    """
+    if name not in known:
+        few = len(known) <= _FEW
+        close = difflib.get_close_matches(name, known, n=1 if few else 3)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        listed = ", ".join(known if few else [*close[1:], *known[:_SOME]])
+        rest = "" if few else f" ... ({len(known)} in all)"
+        raise InputError(f"{what} '{name}' is unknown: {hint}choose one of {listed}{rest}")
+    return name

@@ -1,0 +1,51 @@
+"""`InputError`, the error of wrong input, and `run_command`, which prints it in one line for every stage."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from components.core.tables.files import full_disk
+
+
+class InputError(Exception):
+    """An input of the user is wrong; the message is one line with the file, key or row and the fix."""
+
+
+@contextmanager
+def told_of(what: str) -> Iterator[None]:
+    """Prefix an `InputError` of this block with the wrong input, such as a key of params.yaml or an option."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
+def run_command(command: Callable[[], None]) -> None:
+    """Run a stage's entry point.
+
+    An `InputError`, a full disk and a path without permission become one line on stderr and exit code 1.
+    """
+    try:
+        command()
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except OSError as error:
+        if full_disk(error) is not None:
+            fix = "free space on that disk"
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            fix = "get write permission or use a writable folder"
+        else:
+            raise
+        print(
+            f"error: {error.filename or 'a file'} cannot be written ({error.strerror}): {fix} and run the same command "
+            "again; earlier files are unchanged",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to continue", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -1,0 +1,66 @@
+"""Finds the project's folder from any folder inside it, and runs commands there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import chdir
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from components.core.system.errors import InputError, run_command
+
+GO_THERE = "run the command in the project's folder, or below it"
+_MARK = "params.yaml"
+_typed_in: ContextVar[Path | None] = ContextVar("_typed_in", default=None)
+"""The folder of the user while a command runs in the project's folder."""
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder with a params.yaml, from `start` upwards; `start` if there is none."""
+    return next((folder for folder in (start, *start.parents) if (folder / _MARK).is_file()), start)
+
+
+def require_project() -> None:
+    """Refuse to run outside a project, for commands that would otherwise show an empty one.
+
+    Raises:
+        InputError: the working directory has no params.yaml.
+    """
+    if not Path(_MARK).is_file():
+        raise InputError(f"{_MARK} is missing: {GO_THERE}")
+
+
+def run_in_project(command: Callable[[], None]) -> None:
+    """`run_command` in the project's folder, which the paths of stages and params.yaml are relative to."""
+
+    def there() -> None:
+        before = _typed_in.set(Path.cwd())
+        try:
+            with chdir(find_root(Path.cwd())):
+                command()
+        finally:
+            _typed_in.reset(before)
+
+    run_command(there)
+
+
+def start(main: Callable[..., Any]) -> None:
+    """Make a function the command of its module, with plain help and one line for a wrong option."""
+    app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()
+
+
+def from_root(path: Path, default: Path | None = None) -> Path:
+    """A path that the user typed, relative to the project's folder.
+
+    `default` is the default of the option, which is already relative to it.
+    """
+    start = _typed_in.get()
+    if start is None or start == Path.cwd() or path == default or path.is_absolute():
+        return path
+    return Path(os.path.relpath(start / path))

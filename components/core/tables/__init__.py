@@ -1,0 +1,1 @@
+"""Parquet tables, their records, and the files and folders of the pipeline."""

@@ -1,0 +1,81 @@
+"""The columns of each training table, and the file of each table in a folder.
+
+The columns that methods declare are matched with the tables that `reads` in params.yaml covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from components.core.system.errors import InputError
+from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables.records import (
+    ABSENCES,
+    DIFFERENCES,
+    HARD_NEGATIVES,
+    NEGATED_TERMS,
+    NEGATIONS,
+    PARAPHRASES,
+    REWRITES,
+    SEMCLIP_PARAPHRASES,
+    SEMCLIP_ROWS,
+    UNITS,
+)
+from components.core.tables.table import Table
+
+IMAGES = {"image": "id", "other_image": "other_id"}
+"""Image column -> the column of pair ids from which it is read."""
+
+HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
+    "paraphrases": (PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
+    "rewrites": (REWRITES, ("rewrite",)),
+    "semclip_paraphrases": (SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
+    "negations": (NEGATIONS, ("negation",)),
+    "semclip_rows": (SEMCLIP_ROWS, ("published_paraphrase", "published_negation")),
+    "negated_terms": (NEGATED_TERMS, ("negated_term",)),
+    "hard_negatives": (HARD_NEGATIVES, ("hard_negative",)),
+    "absences": (ABSENCES, ("absence",)),
+    "units": (UNITS, ("unit", "unit_foil")),
+    "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
+}
+"""Name -> the table and its own columns."""
+
+PREPARED = ("semclip_rows", "people_paraphrases")
+"""The tables that stage `prepare` writes for some sources; all others are validated."""
+
+ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrases",)}
+"""Tables of the same columns that a method reads instead of a table if its entry `reads` their file."""
+
+
+def holders_of(wanted: Collection[str]) -> list[str]:
+    """The tables with some of the `wanted` columns, including columns of images and neighbours.
+
+    Raises:
+        InputError: no table has one of the columns.
+    """
+    bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
+    needed = {IMAGES.get(name, name) for name in bare}
+    known = {"id", "caption", *(column for _, columns in HOLDERS.values() for column in columns)}
+    for unknown in sorted(needed - known):
+        raise InputError(
+            f"no training table has the column '{unknown}': known are {', '.join(sorted({*known, *IMAGES} - {'id'}))}; "
+            "a new one is declared in HOLDERS of components/core/tables/training_columns.py"
+        )
+    return [name for name, (_, only) in HOLDERS.items() if needed & set(only)]
+
+
+def table_file(folder: Path, name: str) -> Path:
+    """The file of table `name` in or below `folder`; the default file if it is missing.
+
+    `folder` may also be the file itself, or the file of a table that is `ALIKE`.
+
+    Raises:
+        InputError: there are two such files.
+    """
+    if folder.name in {f"{table}.parquet" for table in (name, *ALIKE.get(name, ()))}:
+        return folder
+    files = sorted(folder.rglob(f"{name}.parquet"))
+    if len(files) > 1:
+        raise InputError(f"{files[0]} and {files[1]} are the same table: remove the one that dvc.yaml does not name")
+    return files[0] if files else folder / f"{name}.parquet"

@@ -1,0 +1,1 @@
+"""The rules of each table: checks, measurements and facts of synthetic scenes."""

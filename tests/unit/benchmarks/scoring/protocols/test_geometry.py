@@ -1,0 +1,111 @@
+"""Geometry of features given by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.benchmarks.scoring.protocols import geometry
+from components.benchmarks.scoring.protocols.geometry import classified, margins, pooled, unlike_pairs
+from components.core.compute.metrics import BLOCK
+from components.test_sets.draws import drawn
+
+X, Y, Z = np.eye(3, dtype=np.float32)
+
+
+def test_margin_is_the_cosine_with_the_difference_and_zero_where_the_images_are_one() -> None:
+    found = margins(np.stack([X, Y, X, X]), np.stack([Y, X, Y, X]), np.stack([X, X, Z, X]))
+    assert found == pytest.approx([2**-0.5, -(2**-0.5), 0, 0])
+    assert classified(found, "right").tolist() == [1, 0, 1, 1]
+    assert classified(found, "wrong").tolist() == [1, 0, 0, 0]
+
+
+def test_the_draw_is_the_one_of_a_seeded_permutation() -> None:
+    torch.manual_seed(3)
+    assert drawn(200, 100, 3).tolist() == torch.randperm(200)[:100].tolist()
+    assert sorted(drawn(7, 100, 0)) == list(range(7))
+
+
+def test_pairs_are_of_different_groups_and_in_the_order_drawn() -> None:
+    pairs = unlike_pairs(np.array([3, 0, 2]), np.array([1, 1, 1, 0]))
+    assert pairs.tolist() == [[3, 0], [3, 2]]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 5))
+def test_every_unlike_pair_of_the_drawn_comes_once(labels: list[int], seed: int) -> None:
+    groups = np.array(labels)
+    chosen = drawn(len(groups), 10, seed)
+    found = [tuple(pair) for pair in np.sort(unlike_pairs(chosen, groups), axis=1).tolist()]
+    wanted = {(a, b) for a in chosen.tolist() for b in chosen.tolist() if a < b and groups[a] != groups[b]}
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+
+
+def test_pooled_runs_keep_their_seed_and_the_error_of_their_means() -> None:
+    pictures = [np.arange(8).reshape(4, 2), np.array([[0, 1], [0, 2]])]
+    found = pooled([np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0])], pictures)
+    assert found.values.tolist() == [1, 1, 1, 1, 0, 1]
+    assert found.seeds.tolist() == [0, 0, 0, 0, 1, 1]
+    assert found.pictures.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [0, 1], [0, 2]]
+    assert found.standard_error == pytest.approx(0.25 / 2**0.5)
+
+
+def test_distances_of_differences_by_hand() -> None:
+    first, second, text = np.stack([X, X, X]), np.stack([Y, Y, X]), np.stack([X, Z, Y])
+    near = geometry.comparison_distance(first, second, text)
+    assert near == pytest.approx([1 - 2**-0.5, 1, 1])
+    assert geometry.comparison_distance(second, first, text) == pytest.approx(2 - near)
+
+
+def test_antisymmetry_is_one_for_opposites_and_minus_one_for_one_text() -> None:
+    assert geometry.antisymmetry(np.stack([X, X, X]), np.stack([-X, X, Y])).tolist() == [1, -1, 0]
+
+
+def test_gap_and_alignment_by_hand() -> None:
+    images, texts = np.stack([X, -X]), np.stack([Y, Y])
+    assert geometry.modality_gap(images, texts) == pytest.approx(1)
+    assert geometry.alignment(images, np.stack([X, X])) == pytest.approx([0, 4])
+
+
+def test_uniformity_of_equal_and_of_opposite_features() -> None:
+    assert geometry.uniformity(np.stack([X, X, X])) == pytest.approx(0)
+    # One pair at squared distance 4, two at 2.
+    wanted = math.log((math.exp(-8) + 2 * math.exp(-4)) / 3)
+    assert geometry.uniformity(np.stack([X, -X, Y])) == pytest.approx(wanted)
+    with pytest.raises(ValueError, match="at least two features"):
+        geometry.uniformity(X[None])
+
+
+@given(st.integers(2, 40), st.integers(0, 5))
+def test_uniformity_is_the_mean_over_distinct_pairs(count: int, seed: int) -> None:
+    features = _drawn(count, seed)
+    squared = [np.square(a - b).sum() for row, a in enumerate(features) for b in features[row + 1 :]]
+    assert geometry.uniformity(features) == pytest.approx(math.log(np.mean(np.exp(-2 * np.array(squared)))), abs=1e-5)
+
+
+def test_uniformity_over_several_blocks() -> None:
+    features = _drawn(BLOCK + 7, 1)
+    potential = np.exp(4 * (features.astype(np.float64) @ features.T - 1))
+    mean = (potential.sum() - np.trace(potential)) / (len(features) * (len(features) - 1))
+    assert geometry.uniformity(features) == pytest.approx(math.log(mean))
+
+
+def _drawn(count: int, seed: int) -> np.ndarray:
+    features = np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
+    return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+
+def test_analogies_never_answer_with_a_word_of_the_question_and_lose_ties() -> None:
+    words = np.stack([X, Y, Z, X + Y, X + Z, Y])
+    words /= np.linalg.norm(words, axis=1, keepdims=True)
+    # z - x + y is as near to z and y, which are asked, as to 5, which repeats y; all others are farther.
+    assert geometry.analogy_ranks(words, np.array([[0, 2, 1, 5]])).tolist() == [0]
+    # A word that repeats the right one ties with it and wins.
+    assert geometry.analogy_ranks(words, np.array([[0, 2, 3, 1]])).tolist() == [1]
+    # The right word is one of the question's.
+    assert geometry.analogy_ranks(words, np.array([[0, 2, 1, 2]])).tolist() == [6]

@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from components.benchmarks.scoring import bootstrap
+from components.benchmarks.scoring.bootstrap import (
+    Interval,
+    correlation_interval,
+    correlation_value,
+    interval,
+    paired_difference,
+    resampled_correlations,
+    resampled_means,
+    sign_flip_p,
+)
+from components.benchmarks.scoring.scores import Correlation, Scores
+from components.core.compute.metrics import Indices, Reals
+
+
+def test_same_seed_same_interval() -> None:
+    values = np.random.default_rng(0).random(50)
+    assert interval(values, 200, seed=1) == interval(values, 200, seed=1)
+    assert interval(values, 200, seed=1) != interval(values, 200, seed=2)
+
+
+def test_agrees_with_scipy() -> None:
+    values = np.random.default_rng(2).random(200)
+    found = interval(values, 4000, seed=0)
+    expected = stats.bootstrap(
+        (values,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(5)
+    ).confidence_interval
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.004)
+
+
+def test_covers_the_true_mean_about_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    found = [interval((generator.random(80) < 0.4).astype(float), 200, seed) for seed in range(200)]
+    covered = np.mean([entry.low <= 0.4 <= entry.high for entry in found])
+    assert 0.88 <= covered <= 0.99
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).random(30)
+    whole = resampled_means(values, 50, np.random.default_rng(7))
+    monkeypatch.setattr(bootstrap, "_CELLS", 100)
+    np.testing.assert_array_equal(resampled_means(values, 50, np.random.default_rng(7)), whole)
+
+
+def test_strata_weigh_groups_alike() -> None:
+    values = np.array([1.0] * 9 + [0.0])
+    strata = np.array([0] * 9 + [1])
+    found = interval(values, 100, seed=0, strata=strata)
+    # Each group is constant, so resampling within groups never moves the mean of 1 and 0.
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert interval(values, 100, seed=0).value == pytest.approx(0.9)
+
+
+def test_groups_of_one_query_are_resampled_among_each_other() -> None:
+    values = np.array([0.0, 1.0, 0.0, 1.0, 1.0])
+    assert interval(values, 400, seed=0, strata=np.arange(5)) == interval(values, 400, seed=0)
+    # Half of the mean of groups is the constant group's.
+    mixed = interval(np.append(values, [1.0] * 5), 4000, seed=0, strata=np.array([0, 1, 2, 3, 4, *[5] * 5]))
+    assert mixed.value == pytest.approx((values.sum() + 1) / 6)
+    assert mixed.half_width == pytest.approx(interval(values, 4000, seed=0).half_width * 5 / 6, abs=0.02)
+
+
+def test_one_query_for_each_picture_is_resampled_as_before() -> None:
+    values = np.random.default_rng(3).random(60)
+    assert Scores({"x/y": values}, pictures={"x/y": np.arange(60)[::-1]}).pictures == {}
+    assert Scores({"x/y": values}, pictures={"x/y": np.arange(120).reshape(60, 2)}).pictures == {}
+    means = values[np.random.default_rng(5).integers(0, 60, size=(300, 60))].mean(axis=1)
+    assert interval(values, 300, seed=5) == Interval(values.mean(), *np.quantile(means, [0.025, 0.975]))
+
+
+def _captions(generator: np.random.Generator, pictures: int, captions: int) -> tuple[Reals, Indices]:
+    """Hits of captions, some pictures being found by nearly all of theirs and others by nearly none; half of all."""
+    easy = generator.beta(0.5, 0.5, size=pictures).repeat(captions)
+    return (generator.random(len(easy)) < easy).astype(float), np.arange(pictures).repeat(captions)
+
+
+def test_intervals_cover_the_truth_where_pictures_have_several_captions() -> None:
+    covered: dict[bool, list[bool]] = {True: [], False: []}
+    generator = np.random.default_rng(0)
+    for seed in range(300):
+        values, pictures = _captions(generator, 80, 5)
+        for by_picture, found in covered.items():
+            entry = interval(values, 200, seed, pictures=pictures if by_picture else None)
+            found.append(entry.low <= 0.5 <= entry.high)
+    assert 0.91 <= np.mean(covered[True]) <= 0.98
+    assert np.mean(covered[False]) < 0.8
+
+
+def test_pictures_are_resampled_as_scipy_resamples_them() -> None:
+    generator = np.random.default_rng(1)
+    sizes = generator.integers(1, 8, 60)
+    values = (generator.random(sizes.sum()) + generator.random(60).repeat(sizes)) / 2
+    pictures = generator.permutation(60).repeat(sizes)
+    sums = np.bincount(np.arange(60).repeat(sizes), values)
+    expected = stats.bootstrap(
+        (sums, sizes),
+        lambda total, count, axis: total.sum(axis=axis) / count.sum(axis=axis),
+        paired=True,
+        n_resamples=4000,
+        method="percentile",
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    found = interval(values, 4000, seed=0, pictures=pictures)
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.006)
+    assert paired_difference(values, 0 * values, 4000, 0, pictures=pictures) == found
+
+
+def test_a_mean_of_groups_resamples_pictures_that_are_in_several_groups() -> None:
+    generator = np.random.default_rng(2)
+    values, pictures = _captions(generator, 30, 4)
+    groups = generator.integers(0, 3, len(values))
+    drawn = []
+    for _ in range(3000):
+        rows = np.concatenate([np.flatnonzero(pictures == one) for one in generator.integers(0, 30, 30)])
+        drawn.append(np.mean([values[rows][groups[rows] == group].mean() for group in range(3)]))
+    found = interval(values, 3000, 0, groups, pictures)
+    assert found.value == pytest.approx(np.mean([values[groups == group].mean() for group in range(3)]))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.025)
+
+
+def test_a_mean_of_groups_draws_pictures_within_groups_that_share_none() -> None:
+    values = np.array([1.0] * 8 + [0.0, 0.0, 0.5, 0.5])
+    pictures, groups = np.arange(6).repeat(2), np.array([0] * 8 + [1] * 4)
+    found = interval(values, 4000, 0, groups, pictures)
+    # The first group is constant; the second draws two of two pictures: 0, 1/4 or 1/2 in shares 1/4, 1/2 and 1/4.
+    assert (found.value, found.low, found.high) == pytest.approx((0.625, 0.5, 0.75))
+
+
+@pytest.mark.parametrize("pictures", [12, 400])
+def test_intervals_cover_the_truth_where_queries_are_about_two_pictures(pictures: int) -> None:
+    """All 66 pairs of 12 pictures, and 200 pairs that share none of 400."""
+    generator = np.random.default_rng(0)
+    few = pictures == 12
+    pairs = np.stack(np.triu_indices(12, k=1), axis=1) if few else np.arange(400).reshape(200, 2)
+    covered: dict[bool, list[bool]] = {True: [], False: []}
+    for seed in range(300):
+        level = generator.normal(size=pictures)
+        values = level[pairs].sum(axis=1) + generator.normal(size=len(pairs))
+        for by_picture, found in covered.items():
+            entry = interval(values, 200, seed, pictures=pairs if by_picture else None)
+            found.append(entry.low <= 0 <= entry.high)
+    if few:
+        assert 0.82 <= np.mean(covered[True]) <= 0.98
+        assert np.mean(covered[False]) < 0.65
+    else:
+        assert covered[True] == covered[False]
+        assert 0.91 <= np.mean(covered[True]) <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False), (0, 1, False)]
+)
+def test_excludes_zero(low: float, high: float, expected: bool) -> None:
+    assert Interval(0.0, low, high).excludes_zero is expected
+
+
+def _columns(rows: int, noise: float = 1.0, seed: int = 0) -> tuple[Reals, Reals]:
+    """Scores with many ties, and similarities that follow them; the same rows for every noise."""
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, 26, rows) / 5
+    return gold, gold + noise * generator.normal(size=rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 3)), min_size=2, max_size=30))
+def test_correlations_are_those_of_scipy_with_ties(rows: list[tuple[int, int]]) -> None:
+    gold, predicted = np.array(rows, dtype=np.float64).T
+    constant = np.ptp(gold) == 0 or np.ptp(predicted) == 0
+    expected = (0.0, 0.0) if constant else (stats.spearmanr(gold, predicted)[0], stats.pearsonr(gold, predicted)[0])
+    found = [correlation_value(Correlation(kind, gold, predicted)) for kind in ("spearman", "pearson")]
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_each_resample_is_ranked_anew() -> None:
+    gold, predicted = _columns(30)
+    for kind, expected in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+        found = resampled_correlations(Correlation(kind, gold, predicted), 20, np.random.default_rng(3))
+        drawn = np.random.default_rng(3).integers(0, 30, size=(20, 30))
+        np.testing.assert_allclose(found, [expected(gold[rows], predicted[rows])[0] for rows in drawn], atol=1e-12)
+
+
+def test_correlation_interval_agrees_with_scipy() -> None:
+    gold, predicted = _columns(150)
+    found = correlation_interval(Correlation("spearman", gold, predicted), 2000, seed=0)
+    expected = stats.bootstrap(
+        (gold, predicted),
+        lambda first, second: stats.spearmanr(first, second)[0],
+        paired=True,
+        vectorized=False,
+        n_resamples=2000,
+        method="percentile",
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    assert found.value == pytest.approx(stats.spearmanr(gold, predicted)[0])
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.01)
+
+
+def test_kendalls_tau_of_resampled_pictures() -> None:
+    """Rows of a picture are drawn together: copies of each row leave the interval as it is."""
+    gold, predicted = _columns(60)
+    gold = np.round(gold)
+    single = Correlation("tau_c", gold, predicted)
+    found = correlation_interval(single, 300, 0, pictures=np.arange(60))
+    assert found.value == pytest.approx(stats.kendalltau(gold, predicted, variant="c").statistic)
+    assert found.low < found.value < found.high
+    thrice = Correlation("tau_c", np.repeat(gold, 3), np.repeat(predicted, 3))
+    again = correlation_interval(thrice, 300, 0, pictures=np.repeat(np.arange(60), 3))
+    assert (again.low, again.high) == pytest.approx((found.low, found.high))
+    alone = correlation_interval(thrice, 300, 0)
+    assert alone.half_width < 0.7 * found.half_width
+    same = paired_difference(thrice, thrice, 20, 0, pictures=np.repeat(np.arange(60), 3))
+    assert same == Interval(0.0, 0.0, 0.0)
+
+
+def test_chunks_of_correlations_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    correlation = Correlation("spearman", *_columns(30))
+    whole = correlation_interval(correlation, 50, seed=7)
+    assert whole == correlation_interval(correlation, 50, seed=7) != correlation_interval(correlation, 50, seed=8)
+    monkeypatch.setattr(bootstrap, "_CELLS", 100)
+    assert correlation_interval(correlation, 50, seed=7) == whole
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson", "tau_c"])
+def test_a_constant_column_correlates_with_nothing(kind: str) -> None:
+    found = correlation_interval(Correlation(kind, np.arange(10.0), np.full(10, 0.1)), 50, seed=0)
+    assert found == Interval(0.0, 0.0, 0.0)
+
+
+def test_which_picture_of_a_pair_is_named_first_does_not_matter() -> None:
+    generator = np.random.default_rng(0)
+    pairs, values = np.stack(np.triu_indices(7, k=1), axis=1), generator.random(21)
+    turned = np.where(generator.random((21, 1)) < 0.5, pairs, pairs[:, ::-1])
+    found = [interval(values, 200, 0, pictures=one) for one in (pairs, pairs[:, ::-1], turned)]
+    assert found[0] == pytest.approx(found[1]) == pytest.approx(found[2])
+
+
+def test_paired_difference_of_values_is_the_interval_of_their_difference() -> None:
+    generator = np.random.default_rng(0)
+    first, second, strata = generator.random(40), generator.random(40), generator.integers(0, 3, 40)
+    assert paired_difference(first, second, 100, 1, strata) == interval(first - second, 100, 1, strata)
+
+
+def test_paired_difference_of_correlations_shares_resamples() -> None:
+    gold, good = _columns(200, noise=1.0)
+    close = good + 0.05 * np.random.default_rng(9).normal(size=200)
+    first, second = Correlation("spearman", gold, good), Correlation("spearman", gold, close)
+    assert paired_difference(first, first, 200, seed=0) == Interval(0.0, 0.0, 0.0)
+    found = paired_difference(first, second, 400, seed=0)
+    assert found.value == pytest.approx(correlation_value(first) - correlation_value(second))
+    # Two encoders that nearly agree: unpaired resamples would be as uncertain as each encoder by itself.
+    assert found.half_width < correlation_interval(first, 400, seed=0).half_width / 4
+    worse = Correlation("spearman", gold, _columns(200, noise=6.0)[1])
+    assert paired_difference(first, worse, 400, seed=0).low > 0
+    assert paired_difference(worse, first, 400, seed=0).high < 0
+
+
+def test_pairs_that_are_none_are_refused() -> None:
+    gold, predicted = _columns(20)
+    first = Correlation("spearman", gold, predicted)
+    for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted), predicted):
+        with pytest.raises(ValueError, match=r"no paired difference|have a paired difference"):
+            paired_difference(first, other, 10, seed=0)
+    with pytest.raises(ValueError, match="same queries"):
+        sign_flip_p(gold, predicted[1:], 10, seed=0)
+
+
+def _scipy_p(difference: Reals, weights: Reals) -> float:
+    """Exact for few queries: scipy then goes through all sign flips."""
+    result = stats.permutation_test(
+        (difference * weights,),
+        lambda values, axis: np.abs(values.sum(axis=axis)),
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=2**12,
+    )
+    return float(result.pvalue)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "hits", "equal"])
+def test_sign_flips_agree_with_all_permutations(kind: str) -> None:
+    generator = np.random.default_rng(4)
+    first, second = generator.random((2, 11))
+    first = first + 0.2
+    if kind == "hits":
+        first, second = (first > 0.5).astype(float), (second > 0.5).astype(float)
+    if kind == "equal":
+        second = first
+    assert sign_flip_p(first, second, 20_000, seed=0) == pytest.approx(_scipy_p(first - second, np.ones(11)), abs=0.015)
+    strata = np.array([0] * 3 + [1] * 8)
+    expected = _scipy_p(first - second, np.where(strata == 0, 1 / 3, 1 / 8))
+    assert sign_flip_p(first, second, 20_000, 0, strata) == pytest.approx(expected, abs=0.015)
+
+
+def test_sign_flips_are_uniform_without_a_difference_and_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    found = [sign_flip_p(*generator.normal(size=(2, 40)), 200, seed) for seed in range(200)]
+    assert 0.01 <= np.mean(np.array(found) <= 0.05) <= 0.1
+    first = generator.random(100)
+    assert sign_flip_p(first + 1, first, 99, seed=0) == pytest.approx(0.01)
+    whole = sign_flip_p(first, first[::-1], 500, seed=1)
+    monkeypatch.setattr(bootstrap, "_CELLS", 1000)
+    assert sign_flip_p(first, first[::-1], 500, seed=1) == whole
+
+
+def test_signs_of_a_picture_are_flipped_together() -> None:
+    generator = np.random.default_rng(4)
+    first, second = generator.random((2, 33))
+    pictures = np.array([7, 3, 5, 1, 0, 2, 4, 6, 8, 9, 10]).repeat(3)
+    expected = _scipy_p((first - second + 0.05).reshape(11, 3).sum(axis=1), np.ones(11))
+    assert sign_flip_p(first + 0.05, second, 20_000, 0, pictures=pictures) == pytest.approx(expected, abs=0.015)
+    with pytest.raises(ValueError, match="two pictures"):
+        sign_flip_p(first, second, 10, 0, pictures=np.zeros((33, 2), int))
+
+
+def test_permutation_tests_of_captions_are_no_bolder_than_they_say() -> None:
+    generator = np.random.default_rng(0)
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(300):
+        pictures = np.arange(40).repeat(5)
+        second = generator.normal(size=40).repeat(5) + 0.5 * generator.normal(size=200)
+        for by_picture, p in found.items():
+            p.append(sign_flip_p(np.zeros(200), second, 200, seed, pictures=pictures if by_picture else None))
+    assert 0.02 <= np.mean(np.array(found[True]) <= 0.05) <= 0.09
+    assert np.mean(np.array(found[False]) <= 0.05) > 0.2

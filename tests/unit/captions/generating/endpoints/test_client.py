@@ -1,0 +1,286 @@
+"""A failed attempt is repeated, and a failure is blamed on the row or on the server; no server is needed for that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from components.captions.generating.endpoints import client as clients
+from components.captions.generating.endpoints.client import (
+    AccessDenied,
+    LlmClient,
+    RowRefused,
+    ServerFault,
+    ServerOptions,
+    body_of,
+)
+from components.captions.generating.endpoints.flow import replies_to
+from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
+from components.core.system.errors import InputError
+
+Handler = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+
+
+def client(handler: Handler, key: str = "none", **changes: Any) -> LlmClient:
+    defaults = {"urls": ["http://a/v1"], "model": "fake", "attempts": 2, "timeout_s": 5.0, "api_key_env": "KEY"}
+    made = LlmClient(ServerOptions.model_validate(defaults | changes), key)
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(handler))
+    made._client = openai.AsyncOpenAI(base_url="http://a/v1", api_key=key, http_client=http, timeout=5.0)
+    return made
+
+
+def said(text: object) -> httpx2.Response:
+    return httpx2.Response(200, json={"choices": [{"message": {"content": text}}]})
+
+
+def prompt(request: httpx2.Request) -> str:
+    content: str = json.loads(request.content)["messages"][-1]["content"]
+    return content
+
+
+def question(text: str) -> Request:
+    return Request("paraphrase_1", (("user", text),), "fake", Sampling(1.0, 0.1, 40), 0)
+
+
+def replies(handler: Handler, texts: list[str], **changes: Any) -> list[Reply]:
+    """The replies to these questions, all sent at once."""
+
+    async def ask() -> list[Reply]:
+        pool = client(handler, **changes)
+        return await asyncio.gather(*(pool.reply(question(text)) for text in texts))
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "PAUSE_S", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.002)
+
+
+@contextmanager
+def response(key: str = "none", **described: Any) -> Iterator[Callable[[], Said]]:
+    """A round of one attempt that gets this response."""
+
+    async def handler(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(**described)
+
+    yield lambda: asyncio.run(client(handler, key)._round(question("a dog"), 1))
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [
+        ([408, 409, 425, 429, 500, 502, 503, 504, 529], ServerFault),
+        ([401, 403, 404], AccessDenied),
+        ([400, 405, 413, 422], RowRefused),
+    ],
+)
+def test_a_status_says_whose_fault_it_is(codes: list[int], kind: type[Exception]) -> None:
+    for code in codes:
+        with response(status_code=code) as ask, pytest.raises(kind, match=f"HTTP {code}") as fault:
+            ask()
+        assert type(fault.value) is kind
+        assert getattr(fault.value, "overload", False) == (code == 429)
+
+
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_a_denial_stops_the_run_if_the_canary_is_denied_too(code: int) -> None:
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        denied = "penguin" in prompt(request) or strict
+        return httpx2.Response(code, json={"error": {"message": "Blocked."}}) if denied else said("ok")
+
+    strict = False
+    failures = [reply.failure for reply in replies(handler, ["a dog", "a penguin", "a cat"])]
+    assert failures == [None, f"HTTP {code}: Blocked.", None]
+    strict = True
+    wanted = f"http://a/v1 answered HTTP {code} for model 'fake'.* environment variable KEY"
+    with pytest.raises(InputError, match=wanted):
+        replies(handler, ["a dog"])
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Too long. You sent 71 tokens.", "HTTP 400: Too long."),
+        ("two\nlines\x1b[31m", "HTTP 400: two lines [31m"),
+        ("long " * 100, "HTTP 400: " + ("long " * 100)[:120]),
+        (None, "HTTP 400"),
+        ("the key secret-1 is wrong", "HTTP 400: the key *** is wrong"),
+    ],
+)
+def test_a_refusal_quotes_the_first_sentence_and_no_key(message: str | None, reason: str) -> None:
+    body = {"error": {"message": message}}
+    with response("secret-1", status_code=400, json=body) as ask, pytest.raises(RowRefused) as refusal:
+        ask()
+    assert str(refusal.value) == reason
+
+
+def test_a_message_counts_before_an_extra_text() -> None:
+    choice = {"message": {"content": "a dog"}, "text": None}
+    with response(status_code=200, json={"choices": [choice]}) as ask:
+        assert ask() == Said("a dog")
+
+
+@pytest.mark.parametrize(("content", "text"), [(None, ""), ("", ""), (" a dog \n", "a dog"), ("a\0b\ud800c", "ab?c")])
+def test_an_answer_is_text_that_a_store_can_keep(content: object, text: str) -> None:
+    body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+    with response(status_code=200, content=body, headers={"content-type": "application/json"}) as ask:
+        assert ask() == Said(text)
+
+
+@settings(max_examples=40)
+@example({"choices": [{"text": "a\0b"}]})
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["choices", "message", "content", "text"]), inner)))  # fmt: skip # noqa: E501
+def test_whatever_a_server_says_is_an_answer_or_a_fault(body: object) -> None:
+    with response(status_code=200, json=body) as ask:
+        try:
+            answer = ask()
+        except ServerFault:
+            return
+    assert "\0" not in answer.text
+    answer.text.encode("utf-8")
+
+
+@pytest.mark.parametrize("body", [b"", b'{"choices": [{"mess', b"[" * 100_000, b'{"choices": "\xff\xfe"}'])
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+def test_a_broken_body_is_a_fault(body: bytes, kind: str) -> None:
+    with response(status_code=200, content=body, headers={"content-type": kind}) as ask, pytest.raises(ServerFault):
+        ask()
+
+
+def test_an_attempt_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hangs(request: httpx2.Request) -> httpx2.Response:
+        if prompt(request) == "bad":
+            raise httpx2.ReadTimeout("slow")
+        return said("good")
+
+    failures = [reply.failure for reply in replies(hangs, ["good", "bad"])]
+    assert failures == [None, "time-out after 2 attempts"]
+
+
+def test_rows_that_fail_alone_are_given_up_when_a_canary_is_answered() -> None:
+    sent: Counter[str] = Counter()
+
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        sent[prompt(request)] += 1
+        return said("yes") if prompt(request) == "Say yes." else httpx2.Response(500)
+
+    (reply,) = replies(handler, ["bad"], attempts=6)
+    assert reply.failure == "HTTP 500 after 6 attempts"
+    assert sent == {"bad": 6, "Say yes.": 1}
+    failures = [reply.failure for reply in replies(handler, [f"bad {number}" for number in range(40)])]
+    assert failures == ["HTTP 500 after 2 attempts"] * 40
+
+
+def test_a_row_in_flight_when_the_server_dies_is_not_given_up_although_others_were_answered() -> None:
+    canaries = 0
+
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        nonlocal canaries
+        if prompt(request) == "first" or canaries == 2:
+            return said("good")
+        canaries += prompt(request) == "Say yes."
+        raise httpx2.ReadError("reset")
+
+    assert [reply.answer for reply in replies(handler, ["first", "second"])] == ["good"] * 2
+
+
+def test_no_row_is_given_up_for_a_server_that_is_unavailable_or_overloaded_for_a_while() -> None:
+    calls = in_flight = 0
+
+    async def away(_: httpx2.Request) -> httpx2.Response:
+        nonlocal calls
+        calls += 1
+        if calls <= 14:
+            raise httpx2.ConnectError("refused")
+        return said("good")
+
+    async def full(_: httpx2.Request) -> httpx2.Response:
+        nonlocal in_flight
+        if in_flight >= 2:
+            return httpx2.Response(429)
+        in_flight += 1
+        await asyncio.sleep(0.002)
+        in_flight -= 1
+        return said("good")
+
+    for handler in (away, full):
+        assert {reply.answer for reply in replies(handler, [f"row {number}" for number in range(20)])} == {"good"}
+
+
+def test_a_row_that_always_overloads_the_server_is_given_up_in_the_end() -> None:
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(429) if prompt(request) == "too large" else said("good")
+
+    (reply,) = replies(handler, ["too large"], give_up_s=0.2)
+    assert str(reply.failure).startswith("HTTP 429 after")
+
+
+@pytest.mark.parametrize(("status", "reason"), [(None, "connection failed"), (503, "HTTP 503")])
+def test_a_server_that_answers_nothing_stops_the_run(status: int | None, reason: str) -> None:
+    async def handler(_: httpx2.Request) -> httpx2.Response:
+        if status is None:
+            raise httpx2.ConnectError("refused")
+        return httpx2.Response(status)
+
+    with pytest.raises(InputError, match=rf"http://a/v1 has answered nothing for 0.3 seconds \({reason}\)"):
+        replies(handler, [f"row {number}" for number in range(20)], give_up_s=0.3)
+
+
+def test_chats_completions_and_pictures_are_sent_as_openai_documents_them() -> None:
+    sampling = {"model": "fake", "temperature": 1.0, "top_p": 0.1, "max_tokens": 40}
+    messages = [{"role": "user", "content": "a dog"}]
+    assert body_of(question("a dog"), "fake") == ("/chat/completions", sampling | {"messages": messages})
+    text = "A: cat\nB: dog\nDifference:"
+    completion = Request("difference", ((COMPLETION, text),), "fake", Sampling(1.0, 0.1, 40), 0)
+    assert body_of(completion, "fake") == ("/completions", sampling | {"prompt": text})
+    pictures = (PromptPicture(b"one", "image/png"), PromptPicture(b"two", "image/jpeg"))
+    chat = (("system", "Judge."), ("user", f"Compare {PICTURE} with {PICTURE}, please."))
+    _, body = body_of(Request("score", chat, "fake", Sampling(1.0, 0.1, 40), 0, pictures), "fake")
+    system, user = body["messages"]
+    assert system["content"] == "Judge."
+    assert [part.get("text", part.get("image_url", {}).get("url")) for part in user["content"]] == [
+        "Compare ", "data:image/png;base64,b25l", " with ", "data:image/jpeg;base64,dHdv", ", please.",
+    ]  # fmt: skip
+
+
+class DenyingClient:
+    """Denies the first request when it has all three, and then answers the others."""
+
+    def __init__(self) -> None:
+        self._all, self._denied, self._waiting = asyncio.Event(), asyncio.Event(), 0
+
+    async def reply(self, request: Request) -> Reply:
+        if request.attempt == 0:
+            await self._all.wait()
+            self._denied.set()
+            raise InputError("another key")
+        self._waiting += 1
+        if self._waiting == 2:
+            self._all.set()
+        await self._denied.wait()
+        await asyncio.sleep(0.01)
+        return Reply(request, "A dog.")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_requests_in_flight_arrive_before_the_error_that_ends_the_work() -> None:
+    made: Any = DenyingClient
+    requests = [Request("rewrite", (("user", "a dog"),), "fake", Sampling(1.0, 0.1, 40), n) for n in range(3)]
+    batches = replies_to(requests, made, 3)
+    assert {reply.request.attempt for reply in next(batches)} == {1, 2}
+    with pytest.raises(InputError, match="another key"):
+        next(batches)

@@ -1,0 +1,142 @@
+"""The embedded engine: every row is answered as if it were the only one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.captions.generating.engines import embedded
+from components.captions.generating.engines.embedded import EmbeddedEngine, EmbeddedOptions, shared_length
+from components.captions.prompting.prompts.parsing import first_line
+from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Request, Sampling
+from components.core.system.errors import InputError
+from tests.support.tiny_language_model import save_tiny_language_model
+
+DRAWN, LIKELIEST = Sampling(1.0, 0.9, 12), Sampling(0.0, 1.0, 12)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny_language_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture(autouse=True)
+def _float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bfloat16 is native the engine uses it, and sums in an order that depends on the batch."""
+    monkeypatch.setattr(embedded, "bf16_is_native", lambda _device: False)
+
+
+def _engine(base: str, batch_size: int = 64) -> EmbeddedEngine:
+    return EmbeddedEngine(EmbeddedOptions(base=base, batch_size=batch_size))
+
+
+def _requests(model: str) -> list[Request]:
+    """Chats and completions of many lengths, drawn and not."""
+    texts = ["a dog " * (number % 7 + 1) + str(number) for number in range(24)]
+    return [
+        Request("t", ((COMPLETION if number % 3 == 0 else "user", text),), model, (DRAWN, LIKELIEST)[number % 2], 0)
+        for number, text in enumerate(texts)
+    ]
+
+
+def _answers(engine: EmbeddedEngine, requests: list[Request]) -> dict[str, str | None]:
+    return {reply.request.key: reply.answer for batch in engine.answer(iter(requests)) for reply in batch}
+
+
+def test_a_rows_answer_does_not_depend_on_its_neighbours(base: str) -> None:
+    requests = _requests(_engine(base).model)
+    together, alone = _answers(_engine(base), requests), _answers(_engine(base, 1), requests)
+    assert together == alone
+    assert len(set(together.values())) > 20
+    assert _answers(_engine(base, 5), requests[::-1]) == alone
+
+
+def test_repeated_questions_are_drawn_anew(base: str) -> None:
+    engine = _engine(base)
+    asked = [Request("t", (("user", "a dog"),), engine.model, DRAWN, attempt) for attempt in range(8)]
+    assert len(set(_answers(engine, asked).values())) == 8
+    assert _answers(engine, asked) == _answers(_engine(base), asked)
+
+
+def test_a_chats_special_tokens_are_those_of_its_template_alone(base: str) -> None:
+    engine = _engine(base)
+    [replies] = engine.answer([Request("t", (("user", "a dog"),), engine.model, LIKELIEST, 0)])
+    written = Request("t", ((COMPLETION, "<user>a dog\n<assistant>"),), engine.model, LIKELIEST, 0)
+    [completed] = engine.answer([written])
+    assert replies[0].answer == completed[0].answer, "both begin with one <s>"
+
+
+def test_pictures_are_refused_with_the_fix(base: str) -> None:
+    engine = _engine(base)
+    shown = Request("judge", (("user", PICTURE),), engine.model, DRAWN, 0, (PromptPicture(b"png", "image/png"),))
+    with pytest.raises(InputError, match=r"task 'judge' shows pictures: set its `pictures` to false"):
+        list(engine.answer([shown]))
+
+
+@pytest.mark.parametrize("sampling", [DRAWN, LIKELIEST])
+def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(base: str, sampling: Sampling) -> None:
+    engine = _engine(base)
+    asked = [Request("t", (("user", f"a dog {n}"),), engine.model, sampling, 0) for n in range(6)]
+    plain = _answers(engine, asked)
+    found = {
+        reply.request.key: reply
+        for batch in engine.answer(replace(request, parse=first_line) for request in asked)
+        for reply in batch
+    }
+    assert found.keys() == plain.keys()
+    for key, text in plain.items():
+        reply = found[key]
+        if reply.answer is None:
+            assert (
+                reply.failure == f"the answer was cut at {4 * sampling.max_tokens} tokens: raise the task's max_tokens"
+            )
+        else:
+            assert reply.answer.startswith(text or "")
+    # What is read of it is complete without more tokens, so none are drawn.
+    judged = [replace(request, parse=lambda _answer: "yes") for request in asked]
+    assert _answers(engine, judged) == plain
+    assert any(reply.answer is None for reply in found.values())
+
+
+SHOWN = "one word for a big dog is hound, and one word for a small cat is kitten. "
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.0, 1.0, 12), Sampling(1.0, 0.9, 12)])
+def test_answers_are_those_of_whole_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampling: Sampling
+) -> None:
+    monkeypatch.setattr(embedded, "bf16_is_native", lambda _device: False)
+    base = str(save_tiny_language_model(tmp_path / "tiny"))
+    shared: list[int] = []
+    real = embedded.shared_length
+
+    def spied(prompts: list[list[int]]) -> int:
+        shared.append(real(prompts))
+        return shared[-1]
+
+    monkeypatch.setattr(embedded, "shared_length", spied)
+    answers = []
+    for batch_size in (16, 1):
+        engine = EmbeddedEngine(EmbeddedOptions(base=base, batch_size=batch_size))
+        asked = [
+            Request("t", (("user", SHOWN + "word " * (n % 5) + str(n)),), engine.model, sampling, 0) for n in range(16)
+        ]
+        answers.append({reply.request.key: reply.answer for batch in engine.answer(asked) for reply in batch})
+    assert shared[0] > len(SHOWN)
+    assert shared[1:] == [0] * 16
+    assert answers[0] == answers[1]
+    assert len(set(answers[0].values())) > 8
+
+
+@given(st.lists(st.integers(0, 1), max_size=60), st.lists(st.lists(st.integers(2, 3), max_size=3), max_size=4))
+def test_the_shared_part_is_common_and_leaves_something_of_each(first: list[int], ends: list[list[int]]) -> None:
+    prompts = [[*first, *end] for end in ends if first or end]
+    length = shared_length(prompts)
+    assert length == 0 or length >= 32
+    assert all(prompt[:length] == prompts[0][:length] and len(prompt) > length for prompt in prompts)
+    if len(prompts) > 1 and len(first) > 32:
+        assert length >= 32

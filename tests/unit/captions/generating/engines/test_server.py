@@ -1,0 +1,263 @@
+"""The server engine against a fake OpenAI server in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from components.captions.generating.endpoints import client
+from components.captions.generating.endpoints.client import ServerOptions
+from components.captions.generating.engines import make_engine
+from components.captions.generating.engines.server import ServerEngine
+from components.captions.prompting.prompts.parsing import first_line
+from components.captions.prompting.request import Reply, Request, Sampling
+from components.captions.prompting.tasks import find_task
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from tests.support.fake_llm import Options as FakeOptions
+from tests.support.fake_llm import answer_to
+from tests.support.fake_llm_process import FakeServer, fake_llm
+
+pytestmark = pytest.mark.integration
+
+SCORE = '{"image1_description": "a", "image2_description": "b", "score": 0.5, "reasoning": "c"}'
+KEY = "sk-planted-0123456789"
+SAMPLING = Sampling(0.9, 0.1, 40)
+
+
+def question(text: str) -> Request:
+    return Request("paraphrase_1", (("system", "You rewrite."), ("user", text)), "fake", SAMPLING, 0)
+
+
+def questions(count: int) -> Iterator[Request]:
+    return (question(f"caption {number}") for number in range(count))
+
+
+def replies(engine: ServerEngine, requests: Iterable[Request]) -> list[Reply]:
+    return list(chain.from_iterable(engine.answer(requests)))
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[FakeServer]:
+    with fake_llm("--seed", "1") as server:
+        yield server
+
+
+@pytest.fixture
+def server(process: FakeServer, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    monkeypatch.setattr(client, "PAUSE_S", 0.02)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    process.control("set", **asdict(FakeOptions()))
+    return process
+
+
+def engine_at(server: FakeServer, **options: Any) -> ServerEngine:
+    return ServerEngine(ServerOptions.model_validate({"urls": [server.url], "model": "fake", **options}))
+
+
+def test_requests_in_flight_reach_the_concurrency_and_never_exceed_it() -> None:
+    with fake_llm("--latency", "0.3") as fresh:
+        assert len(replies(engine_at(fresh, concurrency=8), questions(24))) == 24
+        assert fresh.control()["most_in_flight"] == 8
+
+
+def test_seeds_and_extra_keys_are_sent_when_asked_for(server: FakeServer) -> None:
+    engine = engine_at(server, seeds=True, extra={"top_k": 5, "max_tokens": 9999})
+    replies(engine, [question("a red dog")])
+    first = server.control()["last"]["body"]
+    replies(engine, [question("a red dog")])
+    assert server.control()["last"]["body"] == first
+    assert 0 <= first["seed"] < 2**31
+    assert first["top_k"] == 5
+    assert first["max_tokens"] == 40, "the task's own sampling is what the store's key tells"
+
+
+def test_revision_and_extra_keys_tell_models_apart(server: FakeServer) -> None:
+    variants = [{}, {"revision": "1"}, {"extra": {"top_k": 5}}, {"extra": {"top_k": 6}}]
+    assert len({engine_at(server, **options).model for options in variants}) == 4
+    assert engine_at(server).model == "fake"
+
+
+def test_what_has_arrived_is_yielded_while_the_rest_is_in_flight(server: FakeServer) -> None:
+    held = server.control()["sent"] + 3
+    server.control("set", hold_after=held)
+    arrived = engine_at(server, concurrency=8).answer(questions(50))
+    got: list[Reply] = []
+    while len(got) < 3:
+        got += next(arrived)
+    assert len(got) == 3
+    arrived.close()
+    assert server.control()["sent"] == held
+
+
+def test_a_caller_that_is_slow_bounds_what_is_taken(server: FakeServer) -> None:
+    taken: list[int] = []
+
+    def counted() -> Iterator[Request]:
+        for number, request in enumerate(questions(100)):
+            taken.append(number)
+            yield request
+
+    arrived = engine_at(server, concurrency=4).answer(counted())
+    first = next(arrived)
+    server.control("set", hold_after=server.control("held")["sent"])
+    assert len(first) <= len(taken) <= 8
+    arrived.close()
+
+
+def test_where_nothing_is_asked_nothing_is_connected(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ServerEngine, "_connect", lambda _: pytest.fail("connected"))
+    assert replies(engine_at(server), []) == []
+
+
+@pytest.mark.parametrize("kind", ["http_500", "http_503", "truncated", "nonsense", "drop", "timeout"])
+def test_a_failed_attempt_is_made_again(server: FakeServer, kind: str) -> None:
+    server.control("set", errors={kind: 0.3})
+    found = replies(engine_at(server, attempts=30, timeout_s=5.0 if kind != "timeout" else 0.5), questions(40))
+    assert len(found) == 40
+    assert all(reply.failure is None for reply in found)
+
+
+def test_a_row_that_is_refused_is_asked_once(server: FakeServer) -> None:
+    before = server.control()
+    server.control("set", longest=200)
+    short, long = question("short"), question("long " * 100)
+    found = {reply.request: reply for reply in replies(engine_at(server), [short, long])}
+    assert found[short].failure is None
+    assert found[long].failure == "HTTP 400: This model's maximum context length is 200 characters."
+    assert server.control()["sent"] == before["sent"] + 1
+
+
+@pytest.mark.parametrize(("model", "key", "code"), [("fake", "other", 401), ("unknown", KEY, 404)])
+def test_a_wrong_key_or_model_stops_the_run_without_telling_the_key(
+    server: FakeServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    model: str,
+    key: str,
+    code: int,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("MY_KEY", KEY)
+    server.control("set", model="fake", key=key)
+    engine = engine_at(server, model=model, api_key_env="MY_KEY")
+    with pytest.raises(InputError) as stopped:
+        replies(engine, questions(5))
+    said = str(stopped.value)
+    assert all(part in said for part in (server.url, f"'{model}'", "MY_KEY", f"HTTP {code}"))
+    assert KEY not in said + caplog.text + repr(engine) + repr(stopped.value)
+    assert stopped.value.__cause__ is None
+    assert stopped.value.__suppress_context__
+
+
+def test_the_key_is_sent_and_never_shows(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("MY_KEY", KEY)
+    server.control("set", key=KEY, poison={"caption 1": "http_418"}, said=f"no tea for Bearer {KEY} today")
+    found = replies(engine_at(server, api_key_env="MY_KEY"), questions(3))
+    assert server.control()["last"]["key"] == f"Bearer {KEY}"
+    assert [reply.failure for reply in found if reply.failure] == ["HTTP 418: no tea for Bearer *** today"]
+    assert "openai" in {record.name.split(".")[0] for record in caplog.records}
+    assert KEY not in caplog.text + repr(found)
+
+
+def test_a_damaged_key_is_not_quoted(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n{KEY}")
+    with pytest.raises(InputError, match="OPENAI_API_KEY") as stopped:
+        replies(engine_at(server), questions(1))
+    assert KEY not in str(stopped.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://me:hidden-word@127.0.0.1:8000/v1", "the entry holds more than an address"),
+        ("http://127.0.0.1:8000/v1?key=hidden-word", "the entry holds more than an address"),
+        ("127.0.0.1:8000/v1", "the entry is not a URL"),
+        ("http://127.0.0.1:port/v1", "the entry is not a URL"),
+        ("http://a/v1 http://b/v1", r"a model has one URL: put a proxy \(nginx, LiteLLM\)"),
+    ],
+)
+def test_a_url_that_is_more_or_less_than_an_address_is_refused(settings: Settings, url: str, said: str) -> None:
+    models = {"big": {"engine": "server", "urls": url.split(), "model": "fake"}}
+    changed = settings.synthesize.model_copy(update={"models": models})
+    with pytest.raises(InputError, match=said) as refused:
+        make_engine(changed, "big")
+    assert "synthesize.models.big" in str(refused.value)
+    assert "hidden-word" not in str(refused.value)
+
+
+def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(server: FakeServer) -> None:
+    server.control("set", cuts=True)
+    short = replace(question("a dog"), sampling=replace(SAMPLING, max_tokens=2), parse=first_line)
+    (reply,) = replies(engine_at(server), [short])
+    assert server.control()["last"]["body"]["max_tokens"] == 8
+    assert reply.request == short
+    assert len((reply.answer or "").split()) == len(answer_to("x").split())
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "answer"),
+    [
+        ("judge_negation", "Yes", "Yes"),
+        ("judge_negation", "Yes, it", "Yes, it"),
+        ("judge_negation", "The sentence does", None),
+        ("judge_negation", 'Okay, I must answer "Yes" or "No". It says yes', None),
+        ("judge_negation", "<think>Yes, it", None),
+        ("paraphrase_1", "A dog runs.\nIt is", "A dog runs.\nIt is"),
+        ("paraphrase_1", "A dog runs along the", None),
+        ("paraphrase_1", "<think>They want a dog.\nA dog runs.\nIt is", None),
+        ("difference", "The dog is small. Q: What", "The dog is small. Q: What"),
+        ("difference", "The dog is", None),
+        ("score_difference", SCORE + " I hope", SCORE + " I hope"),
+        ("score_difference", SCORE[:-9], None),
+    ],
+)
+def test_a_cut_answer_counts_where_what_is_read_of_it_is_complete(
+    server: FakeServer, task: str, content: str, answer: str | None
+) -> None:
+    server.control("set", instead={"a dog": [content, "length"]})
+    asked = replace(question("a dog"), parse=find_task(task).parse_cut)
+    before = server.control()["sent"]
+    (reply,) = replies(engine_at(server), [asked])
+    assert reply.answer == answer
+    cut = "the answer was cut at 160 tokens: raise the task's max_tokens"
+    assert reply.failure == (None if answer else cut)
+    assert server.control()["sent"] - before == (1 if answer else 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "failure"),
+    [
+        ("", "stop", "the model said nothing"),
+        (None, None, "the model said nothing"),
+        (" \n", "stop", "the model said nothing"),
+        ("<think>A dog?</think>\n", "stop", "the model said nothing"),
+        ("dog " * 3000, "stop", "the answer is too long for 40 tokens: the server ignores max_tokens"),
+        (None, "length", "the answer was cut at 160 tokens: raise the task's max_tokens"),
+        ("A dog", "content_filter", "the server's content filter stopped the answer"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_a_failure(
+    server: FakeServer, content: str | None, reason: str | None, failure: str
+) -> None:
+    server.control("set", instead={"a dog": [content, reason]})
+    (reply,) = replies(engine_at(server), [question("a dog")])
+    assert (reply.answer, reply.failure) == (None, failure)
+
+
+def test_a_server_without_room_for_more_tokens_says_so(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.control("set", instead={"a dog": ["A dog runs along the", "length"]}, most_tokens=100)
+    (reply,) = replies(engine_at(server), [replace(question("a dog"), parse=first_line)])
+    assert reply.answer is None
+    assert reply.failure is not None
+    assert reply.failure.startswith("HTTP 400: max_tokens is too large")
+    assert reply.failure.endswith("(asked again with 160 tokens)")

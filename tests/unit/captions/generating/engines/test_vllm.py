@@ -1,0 +1,291 @@
+"""The engine `vllm` and its server process, with a stand-in for vLLM in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from pydantic import ValidationError
+
+from components.captions.generating.engines.vllm import VllmEngine, VllmOptions
+from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Sampling
+from components.core.system.errors import InputError
+
+REPO = Path(__file__).parents[5]
+SAMPLING = Sampling(0.7, 0.9, 30)
+
+
+def _request(text: str, role: str = "user", pictures: tuple[PromptPicture, ...] = ()) -> Request:
+    return Request("paraphrase_1", ((role, text),), "m@1", SAMPLING, 0, pictures)
+
+
+def _requests(count: int) -> list[Request]:
+    return [_request(f"question {number}") for number in range(count)]
+
+
+def _answers(replies: list[Reply]) -> list[dict[str, Any]]:
+    return [json.loads(reply.answer or "null") for reply in replies]
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """The interpreter of an environment whose vLLM is the stand-in."""
+    script = tmp_path / "python"
+    stand_in = Path(__file__).with_name("stand_in")
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{stand_in}" exec "{sys.executable}" "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def _engine(python: Path, model: Path, **options: Any) -> VllmEngine:
+    return VllmEngine(VllmOptions.model_validate({"python": python, "model": str(model), "concurrency": 4} | options))
+
+
+def _replies(engine: VllmEngine, requests: list[Request]) -> dict[str, Reply]:
+    return {reply.request.key: reply for batch in engine.answer(requests) for reply in batch}
+
+
+def _processes(model: Path) -> list[int]:
+    return [int(pid) for pid in (model / "pids").read_text().split()]
+
+
+def _running(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    while any(_running(pid) for pid in pids):
+        time.sleep(0.05)
+
+
+def test_every_request_has_its_reply(python: Path, model: Path) -> None:
+    requests = _requests(30)
+    replies = [reply for batch in _engine(python, model).answer(iter(requests)) for reply in batch]
+    assert {reply.request for reply in replies} == set(requests)
+    assert len(replies) == 30
+    shown = _answers(replies)
+    assert all(answer["asked"] == reply.request.messages for answer, reply in zip(shown, replies, strict=True)), (
+        "the replies stand beside their own requests"
+    )
+    assert not any(_running(pid) for pid in _processes(model))
+
+
+def test_nothing_is_started_for_nothing(model: Path, tmp_path: Path) -> None:
+    assert list(_engine(tmp_path / "nowhere", model).answer(iter([]))) == []
+
+
+def test_chats_completions_and_pictures_go_to_vllm_as_it_takes_them(python: Path, model: Path) -> None:
+    picture = PromptPicture(b"\x89PNG", "image/png")
+    requests = [
+        _request("go on", COMPLETION),
+        _request(f"what is{PICTURE}?", pictures=(picture,)),
+        _request("plain"),
+    ]
+    options = {"chat_template_kwargs": {"enable_thinking": False}, "dtype": "float32", "max_model_len": 512}
+    arguments = {
+        "swap_space": 1,
+        "enable-prefix-caching": False,
+        "enable_chunked_prefill": True,
+        "sizes": [1, 2],
+        "a": {"b": 1},
+    }
+    replies = _replies(_engine(python, model, **options, arguments=arguments), requests)
+    completion, shown, plain = (_answers([replies[request.key]])[0] for request in requests)
+    assert completion["asked"] == "go on"
+    url = {"url": "data:image/png;base64,iVBORw=="}
+    parts = [
+        {"type": "text", "text": "what is"},
+        {"type": "image_url", "image_url": url},
+        {"type": "text", "text": "?"},
+    ]
+    assert shown["asked"] == [{"role": "user", "content": parts}]
+    assert plain["asked"] == [{"role": "user", "content": "plain"}]
+    assert plain["body"] == {"model": str(model), "temperature": 0.7, "top_p": 0.9, "max_tokens": 30}
+    flags = " ".join(plain["flags"])
+    assert f"--model={model} " in flags
+    assert '--dtype=float32 --max-model-len=512 --default-chat-template-kwargs={"enable_thinking": false} ' in flags
+    assert '--swap-space=1 --no-enable-prefix-caching --enable-chunked-prefill --sizes 1 2 --a={"b": 1} ' in flags
+    assert "--generation-config=vllm" in flags, "nothing but the task's sampling decides how tokens are drawn"
+    assert "--enforce-eager" in flags
+    assert "--revision" not in flags
+    assert "key" not in flags, "every user of the machine sees command lines"
+
+
+def test_the_gpus_share_the_work_and_each_row_has_its_own_seed(
+    python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5,6,7")
+    engine = _engine(python, model, arguments={"tensor_parallel_size": 2})
+    shown = _answers(list(_replies(engine, _requests(8)).values()))
+    assert {answer["CUDA_VISIBLE_DEVICES"] for answer in shown} == {"2,3,5,6,7"}
+    assert {"--data-parallel-size=2", "--tensor-parallel-size=2"} <= set(shown[0]["flags"])
+    assert len({answer["body"]["seed"] for answer in shown}) == 8
+    assert "--enforce-eager" not in shown[0]["flags"]
+    again = _answers(list(_replies(engine, _requests(8)).values()))
+    seeds = [{str(answer["asked"]): answer["body"]["seed"] for answer in run} for run in (shown, again)]
+    assert seeds[0] == seeds[1]
+    given = _engine(python, model, arguments={"data_parallel_size": 3})
+    assert "--data-parallel-size=3" in _answers(list(_replies(given, _requests(1)).values()))[0]["flags"]
+    with pytest.raises(InputError, match=r"needs 6 GPUs and this process sees 5: correct .*tensor_parallel_size"):
+        list(_engine(python, model, arguments={"tensor_parallel_size": 6}).answer(_requests(1)))
+
+
+def test_on_a_cpu_it_has_as_many_threads_as_this_process(
+    python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(9)))
+    [replies] = _engine(python, model).answer(_requests(1))
+    assert _answers(replies)[0]["OMP_NUM_THREADS"] == "9"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    [replies] = _engine(python, model).answer(_requests(1))
+    assert _answers(replies)[0]["OMP_NUM_THREADS"] == "3"
+
+
+def test_no_proxy_stands_between(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    [[reply]] = _engine(python, model).answer(_requests(1))
+    assert reply.answer is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "reason"),
+    [
+        ("question", {"broken": True}, r"ValueError: these settings do not go together"),
+        ("question", {"invalid": True}, r"vLLM died \(Value error, 9 is too long\)"),
+        ("die", {}, r"vLLM died \(exit code 7 after: noise of a child\)"),
+        ("dead engine", {}, r"VLLMServerError: the engine is dead"),
+    ],
+)
+def test_a_dead_vllm_is_told_in_one_line_and_leaves_nothing_behind(
+    text: str, arguments: dict[str, Any], reason: str, python: Path, model: Path
+) -> None:
+    requests = [*_requests(4), _request(text), *_requests(20)]
+    with pytest.raises(InputError, match=reason) as fault:
+        list(_engine(python, model, arguments=arguments).answer(requests))
+    assert "\n" not in str(fault.value)
+    assert not any(_running(pid) for pid in _processes(model))
+
+
+def test_a_model_that_loads_for_too_long_is_given_up(python: Path, model: Path) -> None:
+    with pytest.raises(InputError, match=r"not loaded after 2 seconds: give the model a longer `wait_s`"):
+        list(_engine(python, model, wait_s=2, arguments={"slow": True}).answer(_requests(1)))
+    assert not any(_running(pid) for pid in _processes(model))
+
+
+def test_a_vllm_ended_by_the_system_is_named_so(python: Path, model: Path) -> None:
+    replies = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
+    next(replies)
+    os.kill(_processes(model)[0], signal.SIGKILL)
+    with pytest.raises(InputError, match="SIGKILL, which the system sends when memory is short"):
+        list(replies)
+
+
+def test_vllm_ends_when_nobody_wants_their_replies(python: Path, model: Path) -> None:
+    replies = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
+    next(replies)
+    pids = _processes(model)
+    assert all(_running(pid) for pid in pids)
+    replies.close()  # type: ignore[attr-defined]
+    assert not any(_running(pid) for pid in pids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "arguments"), [(signal.SIGKILL, {}), (signal.SIGTERM, {"slow": True})])
+def test_vllm_and_its_children_end_when_the_parent_is_killed(
+    how: signal.Signals, arguments: dict[str, Any], python: Path, model: Path
+) -> None:
+    code = (
+        "from components.captions.generating.engines.vllm import *\n"
+        f"engine = VllmEngine(VllmOptions(python={str(python)!r}, model={str(model)!r}, arguments={arguments!r}))\n"
+        "from components.captions.prompting.request import *\n"
+        "asked = [Request('t', (('user', f'wait {n}'),), 'm', Sampling(0, 1, 9), 0) for n in range(9)]\n"
+        "list(engine.answer(asked))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    while not (model / "pids").exists() or len(_processes(model)) < 2:
+        assert parent.poll() is None, "the parent ended before it could be killed"
+        time.sleep(0.05)
+    time.sleep(1)
+    pids = _processes(model)
+    assert all(_running(pid) for pid in pids)
+    parent.send_signal(how)
+    parent.wait()
+    _wait_until_gone(pids)
+
+
+def test_a_missing_environment_names_the_command_that_makes_it(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no environment \(.*missing\): run `make llm-server`"):
+        list(_engine(tmp_path / "nowhere", model).answer(_requests(1)))
+
+
+def test_the_model_is_known_without_the_environment(model: Path, tmp_path: Path) -> None:
+    plain = _engine(tmp_path / "nowhere", model).model
+    told = _engine(tmp_path / "nowhere", model, chat_template_kwargs={"enable_thinking": False}).model
+    assert plain.startswith("tiny@")
+    assert told.startswith(f"{plain}+")
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({"arguments": {"tensor-parallel-size": 2, "gpu_memory_utilization": 0.5}}, True),
+        ({"dtype": "auto", "max_model_len": 512, "concurrency": 9}, True),
+        ({"dtype": "float16"}, False),
+        ({"arguments": {"quantization": "fp8"}}, False),
+        ({"arguments": {"a_flag_of_tomorrow": True}}, False),
+    ],
+)
+def test_stored_answers_are_those_of_the_options_that_change_them(
+    options: dict[str, Any], same: bool, python: Path, model: Path
+) -> None:
+    assert (_engine(python, model, **options).model == _engine(python, model).model) == same
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs next to `arguments`"),
+        ({"arguments": {"max-model-len": 9}}, "max_model_len belongs next to `arguments`"),
+        ({"arguments": {"api-key": "k", "port": 1}}, "api_key, port is set by the engine: remove it"),
+        ({"block": 512}, "Extra inputs are not permitted"),
+        ({"processes": 2}, "Extra inputs are not permitted"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        VllmOptions.model_validate({"model": "m"} | wrong)
+
+
+def test_the_log_is_kept_where_asked(python: Path, model: Path, tmp_path: Path) -> None:
+    list(_engine(python, model, log=tmp_path / "logs").answer(_requests(1)))
+    assert "noise of a child" in (tmp_path / "logs" / "vllm.log").read_text()

@@ -1,0 +1,158 @@
+"""Exports hold every answer, and merge into another store without harm."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.captions.generating.store import GenerationStore, exchange
+from components.captions.generating.store.rows import storable
+from components.captions.generating.store.schema import EXPORT
+from components.captions.generating.store.upkeep import Choice
+from components.captions.prompting.request import Reply
+from components.core.system.errors import InputError
+from tests.support.store_rows import failures, keys, replies, request, requests
+
+ASSET = Path(__file__).parents[5] / "components" / "captions" / "assets" / "generations.parquet"
+
+
+@pytest.fixture
+def store(store_url: str) -> GenerationStore:
+    return GenerationStore(store_url)
+
+
+@settings(max_examples=20)
+@given(st.dictionaries(st.text(min_size=1), st.text(), max_size=30))
+def test_export_and_import_keep_every_answer(answers: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store, other = (GenerationStore(f"sqlite:///{folder / side}.db") for side in ("one", "other"))
+        store.add([Reply(request(text), answer) for text, answer in answers.items()])
+        assert store.export_parquet(folder / "export.parquet") == len(answers)
+        assert other.import_parquet(folder / "export.parquet") == len(answers)
+        assert other.import_parquet(folder / "export.parquet") == 0
+        expected = {request(text).key: storable(answer) for text, answer in answers.items()}
+        assert other.answers(list(expected)) == expected
+        store.close()
+        other.close()
+
+
+def test_the_repositorys_export_comes_out_as_it_went_in(
+    store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_WRITTEN", 700)
+    rows = pq.read_metadata(ASSET).num_rows
+    assert store.import_parquet(ASSET) == rows > 10_000
+    assert store.export_parquet(tmp_path / "export.parquet") == rows
+    assert pq.read_table(tmp_path / "export.parquet").equals(pq.read_table(ASSET))
+    assert store.export_parquet(tmp_path / "new" / "export.parquet") == rows
+
+
+def test_exports_are_sorted_by_the_bytes_of_task_and_key_and_carry_their_provenance(
+    store: GenerationStore, tmp_path: Path
+) -> None:
+    tasks = ["b", "a_b", "ab", "a1", "B"]
+    store.add(replies(request(f"{task} {number}", task=task) for task in tasks for number in range(20)))
+    store.export_parquet(tmp_path / "export.parquet")
+    table = pq.read_table(tmp_path / "export.parquet")
+    rows = table.to_pylist()
+    assert table.schema == EXPORT
+    assert [(row["task"], row["key"]) for row in rows] == sorted((row["task"], row["key"]) for row in rows)
+    assert rows[0]["key"] in {request(f"B {number}").key for number in range(20)}
+    assert {row["model"] for row in rows} == {"m"}
+    assert rows[0]["created"].startswith("20")
+
+
+def test_an_empty_store_has_an_export_too(store: GenerationStore, tmp_path: Path) -> None:
+    assert store.export_parquet(tmp_path / "export.parquet") == 0
+    assert store.import_parquet(tmp_path / "export.parquet") == 0
+
+
+def test_import_merges_and_fixes(store: GenerationStore, tmp_path: Path) -> None:
+    other, asked = GenerationStore(f"sqlite:///{tmp_path / 'other.db'}"), requests(30)
+    other.add(replies(asked, "theirs"))
+    other.export_parquet(tmp_path / "export.parquet")
+    store.add([*replies(asked[:10], "ours"), *failures(asked[10:20])])
+    assert store.import_parquet(tmp_path / "export.parquet") == 20
+    assert list(store.answers(keys(asked)).values()).count("ours") == 10
+    assert store.stats().failures == ()
+
+
+def test_a_file_is_imported_once_until_something_is_pruned(
+    store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(replies([request(), request("a cat", task="rewrite")]))
+    path = tmp_path / "export.parquet"
+    store.export_parquet(path)
+    store.import_parquet(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange, "_rows", None)
+        assert store.import_parquet(path.rename(tmp_path / "renamed.parquet")) == 0
+    store.prune(Choice(task="rewrite"))
+    assert store.import_parquet(tmp_path / "renamed.parquet") == 1
+    store.prune(Choice(failed=True))
+    assert store.stats().imports == 1
+
+
+def test_what_was_pruned_comes_back_only_when_it_is_imported_on_purpose(store: GenerationStore, tmp_path: Path) -> None:
+    path = tmp_path / "export.parquet"
+    store.add(replies([*requests(3), request("other", task="rewrite")]))
+    store.export_parquet(path)
+    store.prune(Choice(task="paraphrase_1"))
+    assert store.import_parquet(path, once=True) == 3, "this store has never imported it"
+    store.prune(Choice(task="paraphrase_1"))
+    assert store.import_parquet(path, once=True) == 0
+    assert (store.count(), store.stats().imports) == (1, 0)
+    assert store.import_parquet(path) == 3
+    assert store.import_parquet(path, once=True) == store.import_parquet(path) == 0
+    assert (store.count(), store.stats().imports) == (4, 1)
+
+
+def test_a_file_that_broke_half_way_is_not_taken_for_imported(
+    store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_READ", 10)
+    rows = pq.read_table(ASSET).slice(0, 25)
+    answers = rows["answer"].to_pylist()
+    answers[-1] = None
+    pq.write_table(rows.set_column(6, "answer", pa.array(answers)), tmp_path / "export.parquet")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"export\.parquet is not an export .*empty cells"):
+            store.import_parquet(tmp_path / "export.parquet")
+        assert store.count() == 20
+    pq.write_table(rows, tmp_path / "export.parquet")
+    assert store.import_parquet(tmp_path / "export.parquet") == 5
+
+
+def test_what_is_no_export_is_named(tmp_path: Path) -> None:
+    store = GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")
+    (tmp_path / "bad.parquet").write_text("nonsense")
+    (tmp_path / "cut.parquet").write_bytes(ASSET.read_bytes()[:500_000])
+    pq.write_table(pa.table({"key": ["a"], "task": ["b"]}), tmp_path / "other.parquet")
+    whole = pq.read_table(ASSET)
+    words = whole.set_column(5, "attempt", pa.array(["x"] * whole.num_rows))
+    pq.write_table(words, tmp_path / "type.parquet")
+    for name, reason in (("bad", ""), ("cut", ""), ("other", "no column 'prompt_sha256'"), ("type", "")):
+        with pytest.raises(InputError, match=rf"{name}\.parquet is not an export .*{reason}"):
+            store.import_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(InputError, match=r"gone\.parquet is missing"):
+        store.import_parquet(tmp_path / "gone.parquet")
+    assert store.count() == 0
+
+
+def test_an_export_that_fails_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")
+    (tmp_path / "export.parquet").write_text("before")
+    store.add(replies(requests(100)))
+    monkeypatch.setattr(exchange, "_WRITTEN", 10)
+    monkeypatch.setattr(exchange.pa, "array", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(InputError, match=r"export\.parquet cannot be written \(No space left on device\)"):
+        store.export_parquet(tmp_path / "export.parquet")
+    assert (tmp_path / "export.parquet").read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir()} <= {"export.parquet", "store.db", "store.db-wal", "store.db-shm"}

@@ -1,0 +1,161 @@
+"""The generation store: nothing twice, nothing lost, whichever database holds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from components.captions.generating.store import GenerationStore
+from components.captions.generating.store.rows import split, storable
+from components.captions.prompting.request import Reply, Request
+from components.core.system.errors import InputError
+from tests.support.store_rows import SAMPLING, failures, keys, replies, request, requests
+
+
+@pytest.fixture
+def store(store_url: str) -> GenerationStore:
+    return GenerationStore(store_url)
+
+
+def test_an_answer_is_never_replaced(store: GenerationStore) -> None:
+    store.add([Reply(request(), "first")])
+    store.add([Reply(request(), "second"), Reply(request("a cat"), "third")])
+    assert store.answers(keys([request(), request("a cat")])) == {request().key: "first", request("a cat").key: "third"}
+    assert store.count() == 2
+
+
+def test_answers_survive_closing_and_many_keys_are_found(store_url: str) -> None:
+    store, asked = GenerationStore(store_url), requests(4500)
+    store.add(replies(asked))
+    store.close()
+    again = GenerationStore(store_url)
+    assert again.answers([*keys(asked), *keys(requests(5000))]) == dict.fromkeys(keys(asked), "an answer")
+    assert again.answers([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ("", ""),
+        ("ein Hund\n\t'x' \"y\" \\ {a,b} % :key", "ein Hund\n\t'x' \"y\" \\ {a,b} % :key"),
+        ("a\0b", "a\N{REPLACEMENT CHARACTER}b"),
+        ("half \ud83d a pair", "half \N{REPLACEMENT CHARACTER} a pair"),
+        ("\ud83d\ude00", "\N{GRINNING FACE}"),
+    ],
+)
+def test_any_answer_is_kept(store: GenerationStore, answer: str, kept: str) -> None:
+    store.add([Reply(request(), answer), Reply(request("a cat"), None, answer)])
+    assert store.answers([request().key]) == {request().key: kept}
+    assert request("a cat").key in store.failures([request("a cat").key])
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_what_is_stored_is_text_for_every_database(answer: str) -> None:
+    kept = storable(answer)
+    assert "\0" not in kept
+    assert kept.encode().decode() == kept
+    if "\0" not in answer and not any("\ud800" <= character <= "\udfff" for character in answer):
+        assert kept == answer
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.text(max_size=5)), max_size=20))
+def test_a_batch_is_split_into_answers_and_failures_by_key(batch: list[tuple[int, str | None]]) -> None:
+    answers, failed = split([Reply(request(str(number)), answer, "why") for number, answer in batch])
+    found = [[row["key"] for row in rows] for rows in (answers, failed)]
+    assert found == [sorted(set(one)) for one in found]
+    assert not set(found[0]) & set(found[1])
+    assert set(found[0]) | set(found[1]) == {request(str(number)).key for number, _ in batch}
+    assert set(found[0]) == {request(str(number)).key for number, answer in batch if answer is not None}
+
+
+def test_a_failure_counts_its_attempts_and_keeps_the_last_reason(store: GenerationStore) -> None:
+    old, new = request("old"), request("new")
+    store.add(failures([old], "HTTP 500"))
+    store.add([*failures([old], "HTTP 503"), *failures([new], " timed\nout "), *replies([request("fine")])])
+    assert store.failures(keys([old, new, request("fine")])) == {old.key: "HTTP 503", new.key: "timed out"}
+    assert [(one.rows, one.attempts) for one in store.stats().failures] == [(1, 2), (1, 1)]
+
+
+def test_an_answer_fixes_a_failure_and_no_failure_harms_an_answer(store: GenerationStore) -> None:
+    store.add(failures([request()]))
+    store.add(replies([request()]))
+    assert store.failures([request().key]) == {}
+    store.add(failures([request(), request("a cat")]))
+    assert store.failures(keys([request(), request("a cat")])) == {request("a cat").key: "HTTP 500"}
+    assert store.answers([request().key]) == {request().key: "an answer"}
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(store: GenerationStore) -> None:
+    store._database.write(lambda connection: connection.execute(text("ALTER TABLE failures RENAME TO hidden")))
+    with pytest.raises(InputError, match="failures"):
+        store.add([Reply(requests(2)[0], "answer"), Reply(requests(2)[1], None, "failure")])
+    assert store.count() == 0
+
+
+def test_a_long_reason_is_cut_and_a_long_name_refused(store: GenerationStore) -> None:
+    store.add(failures([request()], "x" * 100_000))
+    assert len(store.failures([request().key])[request().key]) == 500
+    with pytest.raises(InputError, match=r"^model 'mmm\S+' has 201 characters: the store allows 200$"):
+        store.add(replies([request(model="m" * 201)]))
+
+
+def test_statistics_count_everything(store: GenerationStore) -> None:
+    assert (store.stats().rows, store.stats().oldest) == (0, None)
+    asked = [*requests(3), *(request(text, task="rewrite") for text in "ab"), request(model="other")]
+    store.add(replies(asked))
+    store.add([*failures([request("x"), request("y")]), *failures([request("z")], "timed out")])
+    found = store.stats()
+    groups = [("paraphrase_1", "m", 3), ("paraphrase_1", "other", 1), ("rewrite", "m", 2)]
+    assert [(group.task, group.model, group.rows) for group in found.answers] == groups
+    assert [(one.task, one.reason, one.rows) for one in found.failures] == [
+        ("paraphrase_1", "HTTP 500", 2),
+        ("paraphrase_1", "timed out", 1),
+    ]
+    assert (found.rows, found.imports) == (6, 0)
+    assert found.bytes > 0
+    assert found.oldest is not None
+    assert found.oldest <= str(found.newest)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense geheim", "synthesize.store is not a database URL: give for example sqlite:///"),
+        ("postgresql://me:geheim@host:port/x", "synthesize.store is not a database URL"),
+        ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose one of postgresql, sqlite"),
+        ("sqlite://", "a store in memory keeps nothing: name a file"),
+        ("postgresql://me:geheim@127.0.0.1:1/x", r"postgresql://\*\*\*@127.0.0.1:1/x cannot be opened .*refused"),
+        ("postgres://127.0.0.1:1/x?user=me&password=geheim", r"x\?\S*password=\*\*\*\S* cannot be opened"),
+        ("postgresql+psycopg2://me:geheim@127.0.0.1:1/geheim", r"cannot be opened .*refused"),
+    ],
+)
+def test_a_wrong_url_is_one_line_without_the_password(url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        GenerationStore(url)
+    assert "geheim" not in str(caught.value).replace("/geheim", "")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"no database, but long enough to be one " * 100)
+    with pytest.raises(InputError, match=r"store\.db cannot be opened \(file is not a database\)"):
+        GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")
+    with pytest.raises(InputError, match="cannot be opened"):
+        GenerationStore(f"sqlite:///{tmp_path}")
+
+
+def test_the_key_depends_on_prompt_model_sampling_and_attempt_alone() -> None:
+    different = [request(), request("a cat"), request(attempt=1), request(model="n")]
+    different.append(Request("paraphrase_1", (("system", "a dog"),), "m", SAMPLING, 0))
+    assert len({one.key for one in different}) == len(different)
+    assert request().key == request(task="rewrite").key
+
+
+def test_prompts_that_differ_only_in_where_messages_split_differ() -> None:
+    one = Request("t", (("user", "ab"), ("user", "c")), "m", SAMPLING, 0)
+    other = Request("t", (("user", "a"), ("user", "bc")), "m", SAMPLING, 0)
+    assert one.key != other.key

@@ -1,0 +1,87 @@
+"""Pairs are drawn by seed, evenly and without replacement, from a pool that returns its sources by number."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.captions.prompting.inputs import pool
+from components.captions.prompting.inputs.pool import pooled
+from components.captions.prompting.inputs.readers import ordered_pairs, paired
+from components.captions.prompting.request import InputRow, PromptPicture
+
+
+def _pool(count: int) -> list[InputRow]:
+    return [InputRow(str(number), 0, {"caption": f"caption {number}"}) for number in range(count)]
+
+
+@given(count=st.integers(0, 40), wanted=st.integers(1, 2000), seed=st.integers(0, 1000))
+def test_ordered_pairs_are_different_and_never_of_one_alone(count: int, wanted: int, seed: int) -> None:
+    found = list(ordered_pairs(count, wanted, seed))
+    assert len(found) == len(set(found)) == min(wanted, count * (count - 1))
+    assert found == sorted(found) == list(ordered_pairs(count, wanted, seed))
+    assert all(first != second and 0 <= min(first, second) <= max(first, second) < count for first, second in found)
+
+
+def test_every_pair_is_drawn_as_often_as_any_other() -> None:
+    for wanted in (3, 9):
+        drawn = Counter(pair for seed in range(1500) for pair in ordered_pairs(4, wanted, seed))
+        expected = 1500 * wanted / 12
+        assert len(drawn) == 12
+        assert max(abs(count - expected) for count in drawn.values()) < 0.15 * expected
+
+
+def test_few_of_very_many_pairs_are_found_without_counting_them_all() -> None:
+    found = list(ordered_pairs(5_000_000, 50, seed=1))
+    assert len(found) == 50
+    assert max(first for first, _ in found) > 2_500_000
+
+
+@given(count=st.integers(2, 40), seed=st.integers(0, 1000))
+def test_without_a_number_everyone_meets_one_other(count: int, seed: int) -> None:
+    found = list(paired(_pool(count), None, seed))
+    assert [source.id for source in found] == [str(number) for number in range(count)]
+    assert all(source.other_id != source.id and source.sample == 0 for source in found)
+
+
+def test_the_partners_that_stored_answers_are_about_stay() -> None:
+    rng = random.Random("caption pairs 0")
+    expected = [str((place + rng.randrange(1, 1200)) % 1200) for place in range(1200)]
+    assert [source.other_id for source in paired(_pool(1200), None, 0)] == expected
+
+
+def test_a_pair_has_the_inputs_of_both_and_the_first_ones_pairs_are_numbered() -> None:
+    red, blue = PromptPicture(b"red", "image/png"), PromptPicture(b"blue", "image/png")
+    pool = [InputRow("a", 0, {"name": "one"}, pictures=(red,)), InputRow("b", 0, {"name": "two"}, pictures=(blue,))]
+    pool.append(InputRow("c", 0, {"name": "three"}))
+    found = list(paired(pool, 6, 0))
+    assert found[0] == InputRow("a", 0, {"name": "one", "other_name": "two"}, "b", (red, blue))
+    assert [(source.id, source.sample) for source in found] == [
+        ("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1),
+    ]  # fmt: skip
+
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
+PICTURES = st.none() | st.builds(PromptPicture, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png"]))
+
+
+@settings(max_examples=25)
+@given(rows=st.lists(st.tuples(TEXTS, TEXTS, PICTURES), max_size=9), block=st.integers(1, 4), order=st.randoms())
+def test_sources_come_back_in_any_order(
+    rows: list[tuple[str, str, PromptPicture | None]], block: int, order: object
+) -> None:
+    sources = [
+        InputRow(f"p{number}{name}", 0, {"caption": text}, pictures=(picture,) if picture else ())
+        for number, (name, text, picture) in enumerate(rows)
+    ]
+    places = list(range(len(sources)))
+    order.shuffle(places)  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_BLOCK", block)
+        with pooled(iter(sources)) as kept:
+            assert len(kept) == len(sources)
+            assert [kept[place] for place in places] == [sources[place] for place in places]

@@ -1,0 +1,264 @@
+"""What a task is asked about: captions in order, pairs of them by seed, or earlier answers, read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.captions.prompting.inputs import readers
+from components.captions.prompting.inputs.readers import read_answers, read_caption_pairs, read_captions
+from components.captions.prompting.inputs.sources import SHOWN, Ask, anything, short_captions
+from components.captions.prompting.request import InputRow, PromptPicture
+from components.core.system.errors import InputError
+from components.core.tables.records import GENERATIONS, PAIRS
+from components.core.tables.table import Table
+
+CAPTIONS = ["a dog", "dog", "two cats", "a " * 16, "red bus", "blue bus"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path, png: Any) -> Path:
+    path = tmp_path / "pairs.parquet"
+    images = [png((number, 0, 0)) for number in range(len(CAPTIONS))]
+    ids = [f"p{number}" for number in range(len(CAPTIONS))]
+    PAIRS.write(
+        path, {"id": ids, "image_id": ids, "image": images, "caption": list(CAPTIONS), "facts": [None] * len(ids)}
+    )
+    return path
+
+
+def _write_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
+    usual = {"sample": 0, "source": "s", "key": "k", "accepted": True, "text": "A."}
+    filled = [dict.fromkeys(GENERATIONS.schema.names) | usual | row for row in rows]
+    GENERATIONS.write(path, pa.Table.from_pylist(filled, GENERATIONS.schema))
+    return path
+
+
+def test_captions_in_order_without_those_refused(pairs: Path) -> None:
+    assert list(read_captions(pairs, short_captions, Ask(3))) == [
+        InputRow("p0", 0, {"caption": "a dog"}),
+        InputRow("p2", 0, {"caption": "two cats"}),
+        InputRow("p4", 0, {"caption": "red bus"}),
+    ]
+
+
+def test_refusals_are_counted_by_reason_up_to_the_last_caption_taken(pairs: Path) -> None:
+    ask = Ask(9)
+    list(read_captions(pairs, short_captions, ask))
+    assert ask.skipped == {"caption has fewer than 2 words": 1, "caption has more than 15 words": 1}
+    early = Ask(2)
+    list(read_captions(pairs, short_captions, early))
+    assert early.skipped == {"caption has fewer than 2 words": 1}
+
+
+def test_pairs_differ_between_seeds_and_meet_everyone(pairs: Path) -> None:
+    met = {s.other_id for seed in range(50) for s in read_caption_pairs(pairs, short_captions, Ask(4, seed))}
+    assert met == {"p0", "p2", "p4", "p5"}
+
+
+def test_all_ordered_pairs_have_both_directions_and_samples_of_their_own(pairs: Path) -> None:
+    found = list(read_caption_pairs(pairs, short_captions, Ask(3, pairs=6)))
+    assert [(source.id, source.sample, source.other_id) for source in found] == [
+        ("p0", 0, "p2"), ("p0", 1, "p4"), ("p2", 0, "p0"), ("p2", 1, "p4"), ("p4", 0, "p0"), ("p4", 1, "p2"),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """Six images with five captions each, every second too short; the first image comes again at the end."""
+    places = [*(divmod(row, 5) for row in range(30)), (0, 5)]
+    columns = {
+        "id": [f"p{image}-{place}" for image, place in places],
+        "image_id": [f"i{image}" for image, _ in places],
+        "image": [b"i"] * len(places),
+        "caption": [f"picture {image} {place}" if place % 2 == 0 else "short" for image, place in places],
+        "facts": [None] * len(places),
+    }
+    columns["caption"][-1] = "picture 0 again"
+    PAIRS.write(tmp_path / "several.parquet", {name: list(values) for name, values in columns.items()})
+    return tmp_path / "several.parquet"
+
+
+def test_a_task_can_ask_about_one_caption_of_each_image(several: Path) -> None:
+    ask = Ask(5, one_per_image=True)
+    found = list(read_captions(several, short_captions, ask))
+    assert [source.id[:2] for source in found] == ["p0", "p1", "p2", "p3", "p4"]
+    assert ask.skipped == {"caption has fewer than 2 words": 10}
+    assert len(list(read_captions(several, short_captions, Ask(9, one_per_image=True)))) == 6
+    drawn = {s.id for seed in range(40) for s in read_captions(several, short_captions, Ask(1, seed, None, True))}
+    assert drawn == {"p0-0", "p0-2", "p0-4"}
+
+
+@pytest.mark.parametrize("pairs", [None, 30])
+def test_no_image_is_compared_with_itself(several: Path, pairs: int | None) -> None:
+    found = list(read_caption_pairs(several, short_captions, Ask(6, pairs=pairs)))
+    assert len(found) == (pairs or 6)
+    assert all(source.id[:2] != str(source.other_id)[:2] for source in found)
+    assert len({source.id for source in found}) == 6
+    captions = {source.id for source in read_captions(several, short_captions, Ask(6, one_per_image=True))}
+    assert {source.id for source in found} | {source.other_id for source in found} == captions
+
+
+def test_accepted_answers_of_the_first_captions(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": "p0", "text": "A."},
+        {"id": "p0", "sample": 1, "accepted": False, "text": None},
+        {"id": "p1", "text": "B."},
+        {"id": "p1", "sample": 1, "text": "D."},
+        {"id": "p2", "text": "C."},
+    ]
+    path, ask = _write_answers(tmp_path / "answers.parquet", rows), Ask(2)
+    assert list(read_answers("first")(path, anything, ask)) == [
+        InputRow("p0", 0, {"first": "A."}),
+        InputRow("p1", 0, {"first": "B."}),
+        InputRow("p1", 1, {"first": "D."}),
+    ]
+    assert ask.skipped == {"no usable answer to ask about": 1}
+    refusing = Ask(2)
+    assert list(read_answers("first")(path, lambda _: "too dull", refusing)) == []
+    assert refusing.skipped["too dull"] == 3
+
+
+def test_answers_with_the_captions_that_they_are_about(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": "p0", "source": "a", "other_id": "p1", "other_source": "b", "text": "Not b."}]
+    path = _write_answers(tmp_path / "answers.parquet", rows)
+    read = read_answers("difference", caption="source", other_caption="other_source")
+    (found,) = read(path, anything, Ask(5))
+    assert found == InputRow("p0", 0, {"difference": "Not b.", "caption": "a", "other_caption": "b"}, "p1")
+
+
+def test_pictures_of_captions_and_of_pairs_of_them(pairs: Path, png: Any) -> None:
+    first = PromptPicture(png((0, 0, 0)), "image/png")
+    (source,) = read_captions(pairs, short_captions, Ask(1, pictures=True))
+    assert source.pictures == (first,)
+    assert set(source.inputs) == {"caption", SHOWN}
+    one, *_ = read_caption_pairs(pairs, short_captions, Ask(3, pairs=6, pictures=True))
+    assert one.pictures == (first, PromptPicture(png((2, 0, 0)), "image/png"))
+    assert set(one.inputs) == {"caption", "other_caption", SHOWN}
+
+
+def test_pictures_of_answers_come_from_the_pairs(tmp_path: Path, pairs: Path, png: Any) -> None:
+    rows: list[dict[str, Any]] = [{"id": "p4", "other_id": "p0", "text": "x"}, {"id": "p5", "text": "y"}]
+    path, ask = _write_answers(tmp_path / "answers.parquet", rows), Ask(5, pictures=True, images=pairs)
+    two, one = read_answers("difference")(path, anything, ask)
+    assert [picture.data for picture in two.pictures] == [png((4, 0, 0)), png((0, 0, 0))]
+    assert [picture.data for picture in one.pictures] == [png((5, 0, 0))]
+    assert SHOWN in two.inputs
+
+
+def test_skipped_answers_are_counted_once_where_pictures_need_two_looks(tmp_path: Path, pairs: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": "p0", "accepted": False, "text": None}, {"id": "p1"}]
+    path, ask = _write_answers(tmp_path / "answers.parquet", rows), Ask(5, pictures=True, images=pairs)
+    assert len(list(read_answers("difference")(path, anything, ask))) == 1
+    assert ask.skipped.total() == 1
+
+
+def test_a_picture_that_is_missing_or_no_image_is_named(tmp_path: Path, pairs: Path) -> None:
+    path = _write_answers(tmp_path / "answers.parquet", [{"id": "gone"}])
+    with pytest.raises(InputError, match=r"pairs\.parquet has no pair gone to show"):
+        list(read_answers("difference")(path, anything, Ask(5, pictures=True, images=pairs)))
+    PAIRS.write(
+        pairs, {"id": ["p0"], "image_id": ["i0"], "image": [b"no image"], "caption": ["a dog"], "facts": [None]}
+    )
+    with pytest.raises(InputError, match=r"pairs\.parquet: pair p0 has an unreadable image"):
+        list(read_captions(pairs, short_captions, Ask(5, pictures=True)))
+
+
+def test_nothing_is_read_beyond_the_last_row_wanted(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def blocks(table: Table, path: Path, columns: list[str], rows: int) -> Iterator[pa.Table]:
+        for row, caption in enumerate(CAPTIONS):
+            read.append(row)
+            yield pa.table({"id": [f"p{row}"], "image_id": [f"i{row}"], "caption": [caption]})
+
+    monkeypatch.setattr(Table, "blocks", blocks)
+    found = read_captions(pairs, anything, Ask(3))
+    assert read == []
+    next(iter(found))
+    assert read == [0]
+    assert len(list(found)) == 2
+    assert read == [0, 1, 2]
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, ids = tmp_path / "pairs.parquet", [f"p{number}" for number in range(30)]
+    captions = [None if number == 25 else "a dog" for number in range(30)]
+    pq.write_table(pa.table({"id": ids, "image_id": ids, "caption": captions}), path, row_group_size=7)
+    blocks = PAIRS.blocks(path, ["id", "caption"], rows=4)
+    assert sum(next(blocks).num_rows for _ in range(6)) == 24
+    with pytest.raises(InputError, match=r"pairs\.parquet: row 25 has no 'caption'"):
+        list(blocks)
+    with pytest.raises(InputError, match=r"row 25 has no 'caption'"):
+        list(read_captions(path, short_captions, Ask(30)))
+
+
+def test_blocks_hold_every_row_in_order_whatever_the_row_groups(tmp_path: Path) -> None:
+    path, ids = tmp_path / "pairs.parquet", [f"p{number}" for number in range(30)]
+    pq.write_table(pa.table({"caption": ["a dog"] * 30, "id": ids}), path, row_group_size=7)
+    found = list(PAIRS.blocks(path, ["id", "caption"], rows=4))
+    assert [name for block in found for name in block["id"].to_pylist()] == ids
+    assert {tuple(block.column_names) for block in found} == {("id", "caption")}
+    assert max(block.num_rows for block in found) <= 4
+
+
+@pytest.mark.parametrize("reader", [read_captions, read_caption_pairs, read_answers("first")])
+def test_a_missing_or_damaged_table_is_named(tmp_path: Path, reader: Any) -> None:
+    path = tmp_path / "table.parquet"
+    with pytest.raises(InputError, match=r"table\.parquet is missing"):
+        list(reader(path, anything, Ask(3)))
+    path.write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(InputError, match=r"table\.parquet cannot be read as a '\w+' table"):
+        list(reader(path, anything, Ask(3)))
+    pq.write_table(pa.table({"text": ["x"]}), path)
+    with pytest.raises(InputError, match=r"table\.parquet lacks the column"):
+        list(reader(path, anything, Ask(3)))
+
+
+def test_the_pool_of_pairs_leaves_no_file_behind(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    found = readers.read_caption_pairs(pairs, short_captions, Ask(4))
+    next(found)
+    assert len(list((tmp_path / "scratch").iterdir())) == 1
+    found.close()  # type: ignore[attr-defined]
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("caption", "taken"),
+    [
+        ("<person> <url>", False),
+        ("<person> dog", False),
+        ("\u200b", False),
+        ("\u200b \u200b", False),
+        ("dog .", False),
+        ("a dog .", True),
+        ("one two three four five six seven eight nine ten , 11 12 13 14 ( 15 ) .", True),
+        ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 & 15 .", False),
+    ],
+)
+def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path, caption: str, taken: bool) -> None:
+    path = tmp_path / "pairs.parquet"
+    PAIRS.write(path, {"id": ["p"], "image_id": ["i"], "image": [b"i"], "caption": [caption], "facts": [None]})
+    ask = Ask(1)
+    found = list(read_captions(path, short_captions, ask))
+    assert [source.inputs["caption"] for source in found] == ([caption] if taken else [])
+    assert sum(ask.skipped.values()) == (not taken)
+
+
+def test_a_caption_of_which_nothing_is_left_is_no_caption(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    captions = ["\u200b", "<person>", "dog", "a " * 60]
+    PAIRS.write(
+        path,
+        {"id": list("abcd"), "image_id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4},
+    )
+    ask = Ask(9)
+    assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
+    assert ask.skipped == {"there is no text to ask about": 2}

@@ -1,0 +1,143 @@
+"""Answers are taken apart without raising: cut texts, verdicts, scored JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.captions.prompting.prompts.parsing import cut, first_verdict, scored_json, verdict, without_thought
+
+KEYS = ("one", "score", "why")
+GOOD = {"one": "A dog.", "score": 0.75, "why": "It fits."}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("A: The dog is\nlarger.", "The dog is larger."),
+        ("The dog is larger. Q: What is the visual", "The dog is larger."),
+        ("The dog is larger. Note: I cannot see", "The dog is larger."),
+        ("The dog is larger. I hope this helps", "The dog is larger."),
+        ("#1: The dog. #2: The cat.", "The dog."),
+        ("The dog on a notebook, with a musical note.", "The dog on a notebook, with a musical note."),
+        ("FAQ: a sign. Keynote: a hall. Hawaii hopeful.", "FAQ: a sign. Keynote: a hall. Hawaii hopeful."),
+        ('It reads "open", the other "shut"', 'It reads "open", the other "shut"'),
+        ('A: "The dog is larger."', "The dog is larger."),
+        ("```text\nThe dog is larger.\n```", "The dog is larger."),
+        ("Q: What", None),
+        ("\n\n\n\n\n\n\n\n", None),
+        ("The dog is larger.\n\n\n\n\n\n\n\nAnd", None),
+    ],
+)
+def test_texts_end_where_the_model_goes_on_to_something_else(answer: str, text: str | None) -> None:
+    assert cut(answer) == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("Yes", "yes"),
+        ("yes, it does.", "yes"),
+        ('"No".', "no"),
+        ("No. It loses the dog.", "no"),
+        ("No... on second thoughts, Yes", "yes"),
+        ("Answer: NO", "no"),
+        ('I must say "Yes" or "No". No', "no"),
+        ("Yes/no? No.", "no"),
+        ("Yesterday nobody knew.", None),
+        ("It does not.", None),
+        ("", None),
+    ],
+)
+def test_a_verdict_is_yes_or_no_or_none(answer: str, said: str | None) -> None:
+    assert verdict(answer) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("<think>Yes?</think>\n\nNo", "No"),
+        ("[THINK]Yes?[/THINK]No", "No"),
+        ("Okay, they want\na dog.\n</think>\n\nOne hound.", "One hound."),
+        ("<think>a</think> b <thinking>c</thinking> One hound.", "One hound."),
+        ("<think>Okay, they want", ""),
+        ("One hound. <think>Was that", "One hound."),
+        ("A dog thinks <3 of [food].", "A dog thinks <3 of [food]."),
+    ],
+)
+def test_thoughts_are_left_out(answer: str, said: str) -> None:
+    assert without_thought(answer) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("Yes, the", "yes"), ('"No." It', "no"), ("I would say yes", None), ('"Yes" or "No"? I', None), ("Yes/no", None)],
+)
+def test_a_cut_answer_begins_with_its_verdict(answer: str, said: str | None) -> None:
+    assert first_verdict(answer) == said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        json.dumps(GOOD),
+        json.dumps(GOOD, indent=4),
+        f"```json\n{json.dumps(GOOD, indent=2)}\n```",
+        f"Here is {{my}} JSON: {json.dumps(GOOD)} I hope it helps {{",
+        json.dumps({"more": [1], **dict(reversed(GOOD.items()))}),
+    ],
+)
+def test_json_is_found_whatever_stands_around_it(answer: str) -> None:
+    assert scored_json(answer, KEYS) == '{"one":"A dog.","score":0.75,"why":"It fits."}'
+
+
+@pytest.mark.parametrize("score", [0, 1, 0.5, 1e-3])
+def test_scores_from_nought_to_one_are_kept(score: float) -> None:
+    found = scored_json(json.dumps(GOOD | {"score": score}), KEYS)
+    assert found is not None
+    assert json.loads(found)["score"] == score
+
+
+@pytest.mark.parametrize("score", [1.01, -0.1, 5, "0.5", None, True, [0.5], float("nan"), float("inf")])
+def test_what_is_no_score_is_refused(score: object) -> None:
+    assert scored_json(json.dumps(GOOD | {"score": score}), KEYS) is None
+
+
+@pytest.mark.parametrize("change", [{"one": ""}, {"one": " \n"}, {"why": 3}, {"why": None}])
+def test_a_text_that_is_missing_is_refused(change: dict[str, object]) -> None:
+    assert scored_json(json.dumps(GOOD | change), KEYS) is None
+    assert scored_json(json.dumps({name: GOOD[name] for name in GOOD if name not in change}), KEYS) is None
+
+
+def test_truncated_json_is_refused_wherever_it_ends() -> None:
+    whole = json.dumps(GOOD)
+    assert [end for end in range(len(whole)) if scored_json(whole[:end], KEYS)] == []
+
+
+def test_hostile_json_is_refused() -> None:
+    for answer in ("{" * 100_000, '{"one":' * 5_000, "[" * 100_000 + "{", '{"score": ' + "9" * 10_000 + "}"):
+        assert scored_json(answer, KEYS) is None
+    escaped = scored_json('{"one": "\\ud800", "score": 1, "why": "\\u00e9"}', KEYS)
+    assert escaped is not None
+    assert escaped.encode()
+
+
+@given(answer=st.text() | st.text(alphabet='{}[]":,0.1scoreonewhy\n '))
+def test_parsing_never_raises_and_never_gives_empty_text(answer: str) -> None:
+    for found in (cut(answer), verdict(answer), scored_json(answer, KEYS)):
+        assert found is None or found.strip()
+
+
+@given(
+    one=st.text(alphabet=st.characters(exclude_categories=["Cs"])).filter(str.strip),
+    score=st.floats(0, 1),
+    before=st.text(alphabet="abc {}\n"),
+)
+def test_parsing_what_was_parsed_changes_nothing(one: str, score: float, before: str) -> None:
+    found = scored_json(before + json.dumps(GOOD | {"one": one, "score": score}), KEYS)
+    assert found is not None
+    assert scored_json(found, KEYS) == found
+    assert json.loads(found)["one"] == " ".join(one.split())

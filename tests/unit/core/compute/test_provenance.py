@@ -1,0 +1,48 @@
+"""A commit is marked where the code that ran is not the code that it holds; the code of a stage has a hash."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.core.compute import provenance
+from components.core.compute.provenance import git_commit
+
+
+@pytest.mark.parametrize(
+    ("path", "dirty"),
+    [("tracked.py", True), ("components/mine.py", True), ("dvc.lock", False), ("notes.txt", False)],
+)
+def test_code_that_no_commit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, dirty: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tracked.py").touch()
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for command in (("init", "-q"), ("add", "tracked.py"), (*author, "commit", "-qm", "first")):
+        subprocess.run(["git", *command], check=True)
+    clean = git_commit()
+    assert len(clean) == 40
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text("changed")
+    assert git_commit() == clean + "-dirty" * dirty
+
+
+def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+    (tmp_path / "dvc.yaml").write_text(
+        "stages: {base: {deps: [components/base, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
+    )
+    (tmp_path / "components" / "base" / "__pycache__").mkdir(parents=True)
+
+    def hashes(file: str) -> tuple[str, str]:
+        (tmp_path / "components" / file).write_text(file)
+        return provenance.code_hash("base"), provenance.code_hash("train")
+
+    first = hashes("a.py")
+    assert hashes("base/__pycache__/loop.pyc") == hashes("b.py") == first
+    edited = hashes("base/loop.py")
+    assert edited[0] != first[0]
+    assert edited[1] == first[1]

@@ -1,0 +1,162 @@
+"""Shards give their samples, and damaged or hostile ones the reason why not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.pictures.shards import reader as shard_tar
+from components.core.pictures.shards.listing import ShardFiles
+from components.core.pictures.shards.reader import BrokenShardError, Fault, RawSample, ShardReader, tar_files
+from tests.support.shard_making import write_tar
+
+CONTENT = {"a.txt": b"x" * 700, "b.txt": b"y" * 10, "c.txt": b""}
+BLOCK = 512
+END = BLOCK * (1 + 2 + 1 + 1 + 1)
+"""Where the end mark of `_tar()` starts: three headers, two blocks of content, one block of content, none."""
+
+
+def _tar() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in CONTENT.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _files(raw: bytes, wanted: str = "") -> dict[str, bytes | str]:
+    files = tar_files(io.BytesIO(raw), lambda name: name.startswith(wanted))
+    return {file.name: str(file.content) if isinstance(file.content, Fault) else file.content for file in files}
+
+
+def test_files_come_in_order_with_their_bytes() -> None:
+    assert list(_files(_tar()).items()) == list(CONTENT.items())
+
+
+def test_the_position_of_a_file_is_where_its_bytes_begin() -> None:
+    raw = _tar()
+    found = list(tar_files(io.BytesIO(raw), lambda _: True))
+    assert {raw[file.position :][: len(CONTENT[file.name])] for file in found} == set(CONTENT.values())
+
+
+def test_unwanted_files_come_empty() -> None:
+    assert _files(_tar(), "b") == {"a.txt": b"", "b.txt": b"y" * 10, "c.txt": b""}
+
+
+@given(st.integers(0, END + BLOCK - 1))
+def test_an_archive_cut_anywhere_is_broken(length: int) -> None:
+    with pytest.raises(BrokenShardError):
+        _files(_tar()[:length])
+
+
+@given(st.sampled_from([0, BLOCK * 3, BLOCK * 5]), st.integers(0, 147), st.integers(1, 255))
+def test_a_damaged_header_is_no_end(header: int, place: int, flip: int) -> None:
+    raw = bytearray(_tar())
+    raw[header + place] ^= flip
+    with pytest.raises(BrokenShardError):
+        _files(bytes(raw))
+
+
+def test_data_after_the_end_mark_and_compressed_archives_are_refused() -> None:
+    with pytest.raises(BrokenShardError, match="after the end mark"):
+        _files(_tar() + _tar())
+    with pytest.raises(BrokenShardError):
+        _files(gzip.compress(_tar()))
+
+
+def test_entries_that_are_not_plain_files_are_faults_and_folders_are_skipped(tmp_path: Path) -> None:
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE):
+        member = tarfile.TarInfo("a.txt")
+        member.type, member.linkname = kind, "/etc/passwd"
+        path = write_tar(tmp_path / "0.tar", [(member, b""), ("b.txt", b"sound")])
+        expected = {} if kind == tarfile.DIRTYPE else {"a.txt": "not a file"}
+        assert _files(path.read_bytes()) == {**expected, "b.txt": b"sound"}, kind
+
+
+def test_a_file_that_is_too_large_is_never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_tar, "MAX_MEMBER", 100)
+    monkeypatch.setattr(tarfile.TarFile, "extractfile", _small_only(tarfile.TarFile.extractfile))
+    assert _files(_tar()) == CONTENT | {"a.txt": "too large"}
+
+
+def _small_only(original):  # type: ignore[no-untyped-def]
+    def extract(archive: tarfile.TarFile, member: tarfile.TarInfo):  # type: ignore[no-untyped-def]
+        assert member.size <= 100
+        return original(archive, member)
+
+    return extract
+
+
+def test_headers_with_wrong_sizes_are_refused() -> None:
+    for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME):
+        member = tarfile.TarInfo("pax")
+        member.type, member.size = kind, 8 << 30
+        with pytest.raises(BrokenShardError, match="out of bounds"):
+            _files(member.tobuf(tarfile.GNU_FORMAT) + b"\0" * BLOCK * 4)
+    member = tarfile.TarInfo("a.txt")
+    member.size = -BLOCK * 2
+    with pytest.raises(BrokenShardError):
+        _files(member.tobuf(tarfile.GNU_FORMAT) + b"\0" * BLOCK * 4)
+
+
+Members = list[tuple[str | tarfile.TarInfo, bytes]]
+
+
+def _read(path: Path, expected: int | None = None, usual: int = 1) -> list[RawSample]:
+    sizes = {} if expected is None else {str(path): expected}
+    return list(ShardReader(ShardFiles(), {"png", "txt"}, sizes, usual).read(str(path)))
+
+
+def test_files_of_one_name_are_one_sample(tmp_path: Path) -> None:
+    members: Members = [("a.png", b"1"), ("a.TXT", b"2"), ("a.json", b"{}"), ("sub/b.png", b"3"), ("b.txt", b"4")]
+    found = _read(write_tar(tmp_path / "0.tar", members))
+    assert [(sample.name, sample.members) for sample in found] == [
+        ("0.tar/a", {"png": b"1", "txt": b"2"}),
+        ("0.tar/sub/b", {"png": b"3"}),
+        ("0.tar/b", {"txt": b"4"}),
+    ]
+    assert not any(sample.fault for sample in found)
+
+
+def test_a_name_that_comes_again_is_a_fault_of_that_sample_alone(tmp_path: Path) -> None:
+    members: Members = [("a.png", b"1"), ("a.png", b"2"), ("b.png", b"3"), ("c.txt", b"4"), ("c.txt", b"5")]
+    found = _read(write_tar(tmp_path / "0.tar", members))
+    assert [(sample.key, str(sample.fault)) for sample in found] == [
+        ("a", "duplicate member"),
+        ("b", "None"),
+        ("c", "duplicate member"),
+    ]
+
+
+def test_unsafe_names_are_faults_and_names_of_webdataset_hide_no_sample(tmp_path: Path) -> None:
+    for key in ("../a", "/etc/a", "x/../../a", "a\nb", "a\x1b[2J", "\udce9", "k" * 600):
+        samples = _read(write_tar(tmp_path / "0.tar", [(f"{key}.png", b"1"), ("good.png", b"2")]))
+        assert [str(sample.fault) for sample in samples] == ["unsafe name", "None"], ascii(key)
+    for name in ("x.__bad__", "__key__", "x.__key__", ".png", "no-ending"):
+        samples = _read(write_tar(tmp_path / "0.tar", [("a.png", b"1"), (name, b"1"), ("z.png", b"2")]))
+        assert [sample.key for sample in samples][::2] == ["a", "z"], name
+        assert len(samples) == 3, name
+
+
+@pytest.mark.parametrize(("expected", "usual", "lost"), [(10, 1, 8), (None, 5, 3), (None, 1, 1)])
+def test_what_a_broken_shard_lost_is_counted(expected: int | None, usual: int, lost: int, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "0.tar", [(f"{key}.png", b"1" * 600) for key in "abcd"])
+    path.write_bytes(path.read_bytes()[: 3 * 1536 - 100])
+    *sound, last = _read(path, expected, usual)
+    assert [sample.key for sample in sound] == ["a", "b"]
+    assert (str(last.fault), last.lost) == ("broken shard", lost)
+
+
+def test_fewer_samples_than_sizes_json_says_are_counted(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "0.tar", [("a.png", b"1"), ("b.png", b"1")])
+    assert len(_read(path, 2)) == len(_read(path, 1)) == len(_read(path, None, 9)) == 2
+    last = _read(path, 5)[-1]
+    assert (str(last.fault), last.lost) == ("missing from shard", 3)

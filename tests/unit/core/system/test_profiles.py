@@ -1,0 +1,184 @@
+"""Profiles change what they name and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.settings import load_settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.profiles import base_profile, difference, merge, notices, overlaid, profile_names, write
+from components.methods.contract.optimisation import Optimisation
+from components.methods.registry import find_entry, method_names
+
+REPO = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def params(tmp_path: Path) -> Path:
+    path = tmp_path / "params.yaml"
+    shutil.copy(REPO / "params.yaml", path)
+    return path
+
+
+def _profile(folder: Path, text: str) -> Path:
+    profiles = folder / "profiles"
+    profiles.mkdir()
+    (profiles / "mine.yaml").write_text(text)
+    return profiles
+
+
+def test_merge_goes_deep_and_replaces_leaves() -> None:
+    target: dict[str, Any] = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
+    merge(target, {"a": {"c": [3], "new": {"x": 1}}, "e": 2})
+    assert target == {"a": {"b": 1, "c": [3], "new": {"x": 1}}, "d": 1, "e": 2}
+
+
+def test_blocks_of_one_anchor_are_merged_apart(params: Path, tmp_path: Path) -> None:
+    text = "methods:\n  one: &both {method: paraclip, lr: 0.1}\n  two: *both\n"
+    profiles = _profile(tmp_path, text)
+    (profiles / "over.yaml").write_text("over: mine\nmethods: {two: {lr: 0.2}}\n")
+    write(overlaid("over", params, profiles), params)
+    methods = load_settings(params).methods
+    assert (methods["one"]["lr"], methods["two"]["lr"]) == (0.1, 0.2)
+
+
+def test_a_profile_without_a_world_replaces_nothing_of_another_world(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "world: {name: mine}\nmethods: {paraclip: {lr: 0.5}}\n")
+    (profiles / "more.yaml").write_text("methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2}}\nencoders: [base]\n")
+    (profiles / "else.yaml").write_text("world: {name: else}\n")
+    assert list(notices("mine", overlaid("mine", params, profiles), params, profiles)) == []
+    write(overlaid("mine", params, profiles), params)
+    before, text = load_settings(params), overlaid("more", params, profiles)
+    (told,) = notices("more", text, params, profiles)
+    assert told.endswith("world 'mine' keeps its own values of methods.paraclip.lr, encoders")
+    write(text, params)
+    after = load_settings(params)
+    assert after.methods == {"paraclip": before.methods["paraclip"] | {"seed": 3}, "other": {"lr": 0.2}}
+    assert after.encoders == before.encoders
+    (told,) = notices("else", overlaid("else", params, profiles), params, profiles)
+    assert "params.yaml was of world 'mine', whose values that profile 'else' does not set remain" in told
+
+
+def test_shipped_profiles_fit_keep_all_comments_and_change_nothing_twice(params: Path) -> None:
+    profiles, shipped = REPO / "infra/profiles", params.read_text()
+    comments = {line for line in shipped.splitlines() if line.startswith("#")}
+    for name in profile_names(profiles):
+        params.write_text(shipped)
+        text = overlaid(name, params, profiles)
+        assert difference(text, params), name
+        write(text, params)
+        assert comments <= set(params.read_text().splitlines()), name
+        assert difference(overlaid(name, params, profiles), params) == "", name
+        load_checked(params)
+
+
+def test_overlay_changes_values_and_keeps_comments(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "world: {name: mine}\nprepare: {counts: {test: 7}}\n")
+    before = params.read_text()
+    text = overlaid("mine", params, profiles)
+    assert params.read_text() == before
+    expected = yaml.safe_load(before)
+    expected["world"]["name"] = "mine"
+    expected["prepare"]["counts"]["test"] = 7
+    assert yaml.safe_load(text) == expected
+    assert [line for line in before.splitlines() if line.startswith("#")] == [
+        line for line in text.splitlines() if line.startswith("#")
+    ]
+    changed = [
+        line for line in difference(text, params).splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    assert len(changed) == 4
+
+
+def test_written_profile_changes_nothing_more(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "methods: {paraclip: {warmup_steps: 3}}\n")
+    write(overlaid("mine", params, profiles), params)
+    assert load_settings(params).methods["paraclip"]["warmup_steps"] == 3
+    assert difference(overlaid("mine", params, profiles), params) == ""
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ("world: {nam: x}\n", r"mine\.yaml does not fit: unknown key 'world\.nam'"),
+        ("base: {source: nowhere}\n", r"mine\.yaml does not fit: key 'base\.source'"),
+        ("- a list\n", r"mine\.yaml must hold blocks"),
+        ("a: [\n", r"mine\.yaml is not valid YAML"),
+    ],
+)
+def test_bad_profile_is_refused(params: Path, tmp_path: Path, profile: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        overlaid("mine", params, _profile(tmp_path, profile))
+
+
+def test_unknown_profile_lists_the_known(params: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'other' is unknown: choose one of mine"):
+        overlaid("other", params, _profile(tmp_path, "{}"))
+
+
+def _use(name: str, params: Path) -> None:
+    """Lay a shipped profile over params.yaml."""
+    text = overlaid(name, params, REPO / "infra" / "profiles")
+    assert difference(text, params)
+    write(text, params)
+
+
+def test_a_profile_base_profile_another(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "over: below\nworld: {name: mine}\n")
+    (profiles / "below.yaml").write_text("world: {name: below, seed: 7}\n")
+    world = yaml.safe_load(overlaid("mine", params, profiles))["world"]
+    assert world == {"name": "mine", "seed": 7}
+    assert (base_profile("mine", profiles), base_profile("below", profiles)) == ("below", "")
+    (profiles / "below.yaml").unlink()
+    with pytest.raises(InputError, match=r"mine\.yaml: over: 'below' is unknown"):
+        overlaid("mine", params, profiles)
+
+
+def test_without_what_it_base_profile_a_profile_is_refused(params: Path, tmp_path: Path) -> None:
+    coco = (REPO / "infra" / "profiles" / "coco.yaml").read_text("utf-8")
+    assert "over: vit-b-32\n" in coco
+    profiles = _profile(tmp_path, coco.replace("over: vit-b-32\n", ""))
+    with pytest.raises(InputError, match=r"mine\.yaml does not fit: key 'synthesize\.tasks\.rewrite\.table'"):
+        overlaid("mine", params, profiles)
+
+
+def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(params: Path) -> None:
+    before = load_settings(params)
+    assert (list(before.methods), list(before.validation.tables)) == (["paraclip"], ["paraphrases"])
+    assert list(before.synthesize.tasks) == ["paraphrase_1", "paraphrase_2"]
+    _use("methods", params)
+    after = load_settings(params)
+    assert after.encoders == ("base", *after.methods)
+    assert {entry["method"] for entry in after.methods.values()} == set(method_names())
+    assert after.methods["paraclip"] == before.methods["paraclip"]
+
+
+def test_the_profile_for_real_data_keeps_the_image_index_and_names_what_does_not(params: Path) -> None:
+    _use("vit-b-32", params)
+    settings = load_settings(params)
+    trained = {name for name in settings.methods if find_entry(settings.methods, name).hyper.image_tower != "frozen"}
+    assert set(settings.encoders) == {"base", *settings.methods} - trained
+    comment = (REPO / "infra" / "profiles" / "vit-b-32.yaml").read_text("utf-8").partition("\nover:")[0]
+    assert {name for name in settings.methods if re.search(rf"\b{name}\b", comment)} == trained
+
+
+def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> None:
+    write(overlaid("vit-b-32", params, REPO / "infra" / "profiles"), params)
+    settings = load_settings(params)
+    shared = [field.name for field in fields(Optimisation)]
+    for entry in (find_entry(settings.methods, name) for name in settings.methods):
+        papers = entry.method.settings({})
+        differing = {key for key in shared if getattr(entry.hyper, key) != getattr(papers, key)}
+        # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three
+        # epochs, which settings count in steps.
+        expected = {"pc_clip_mse": {"epochs"}, "half_truths": {"warmup_steps"}}
+        # Crops are a matter of image towers that train.
+        assert differing - {"least_crop"} == expected.get(entry.name, set()), entry.name

@@ -1,0 +1,115 @@
+"""Commands work from any folder of the project, on what the user typed there."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from components.captions.generating.store import GenerationStore
+from components.cli import app
+from components.core.system.project import find_root, start
+from components.encoders.adapter.encoder import Encoder
+from components.registry import decision as records
+from components.registry.decision import Decision
+from tests.support.store_rows import replies, requests
+
+REPO = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder two levels below a project's, in which we are; returns the project's."""
+    shutil.copy(REPO / "params.yaml", tmp_path)
+    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    (tmp_path / "notes" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "notes" / "deep")
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def _output(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_nearest_params_yaml_marks_the_project(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner" / "folder"
+    inner.mkdir(parents=True)
+    assert find_root(inner) == inner
+    (tmp_path / "outer" / "params.yaml").touch()
+    assert find_root(inner) == tmp_path / "outer"
+    (tmp_path / "outer" / "inner" / "params.yaml").touch()
+    assert find_root(inner) == tmp_path / "outer" / "inner"
+
+
+def test_profiles_and_decisions_are_found(below: Path) -> None:
+    assert "toy" in _output("profile", "list")
+    assert "+  name: toy" in _output("profile", "use", "toy")
+    assert "name: toy" in (below / "params.yaml").read_text()
+    assert not Path("params.yaml").exists()
+    decision = Decision(
+        outcome="refused", model="text-encoder", encoder="paraclip", encoder_sha256="abc", against="base",
+        tracking_uri="", fingerprint="", time=records.now(),
+    )  # fmt: skip
+    records.save(decision, below / records.RECORDS)
+    assert "paraclip" in _output("history")
+
+
+def test_typed_files_are_those_of_the_folder_at_hand(below: Path) -> None:
+    GenerationStore(f"sqlite:///{below}/state/generations.db").add(replies(requests(2)))
+    assert "wrote 2 answers" in _output("store", "export", "all.parquet")
+    assert Path("all.parquet").is_file()
+    assert "2 new answers" in _output("store", "import", "all.parquet", "--store", f"sqlite:///{below}/other.db")
+    assert "is missing" in _output("store", "import", "../all.parquet", code=1)
+
+
+def test_an_encoder_and_an_output_are_named_from_the_folder_at_hand(below: Path, tiny_encoder: Encoder) -> None:
+    tiny_encoder.save(Path("saved"))
+    _output("export", "--encoder", "saved", "--format", "open_clip", "--output", "exported")
+    assert (below / "notes" / "deep" / "exported" / "README.md").is_file()
+    tiny_encoder.save(below / "models" / "mine")
+    _output("export", "--encoder", "mine", "--format", "open_clip", "--output", "../exported")
+    assert (below / "notes" / "exported" / "README.md").is_file()
+
+
+def test_a_stage_writes_into_the_project(below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["student"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("components.students.students", run_name="__main__")
+    assert ended.value.code == 0
+    assert (below / "models" / "students").is_dir()
+    assert not list(Path.cwd().iterdir())
+
+
+def test_help_and_unknown_options_start_no_stage(
+    below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stage in ("data.prepare", "base.base", "encoders.embed", "validation.validate"):
+        for option, message in (("--help", "Usage: "), ("--hepl", "No such option: --hepl")):
+            monkeypatch.setattr(sys, "argv", [stage, option])
+            with pytest.raises(SystemExit):
+                start(import_module(f"components.{stage}").main)
+            output = "".join(capsys.readouterr())
+            assert message in output, stage
+            assert "bool" not in output, stage
+            assert not (below / "data").exists(), stage
+
+
+def test_outside_a_project_commands_name_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("history", "profile list", "plan", "report", "profile use toy"):
+        assert "run the command in the project's folder, or below it" in _output(*command.split(), code=1), command
+
+
+def test_a_folder_that_git_does_not_know_is_no_hindrance(below: Path) -> None:
+    done = subprocess.run(["git", "rev-parse"], capture_output=True, check=False)
+    assert done.returncode != 0
+    assert "no decisions yet" in _output("history")

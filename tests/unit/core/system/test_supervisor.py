@@ -1,0 +1,104 @@
+"""A supervised command's output comes through, and all its processes end with it or with the supervisor's parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from components.core.system import supervisor
+
+# The command and a child of its own write down their process ids; `{ignore}` makes both ignore SIGTERM.
+_SLEEPER = """
+import os, signal, subprocess, sys, time
+{ignore}
+if len(sys.argv) > 1:
+    subprocess.Popen([sys.executable, __file__])
+open(f"pid-{{len(sys.argv)}}.txt", "w").write(str(os.getpid()))
+time.sleep(120)
+"""
+_IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+# Like torchrun's ranks: in a session of their own, and their parent dies without ending them.
+_LAUNCHER = """
+import subprocess, sys, time
+rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], start_new_session=True)
+open("rank.txt", "w").write(str(rank.pid))
+{then}
+"""
+# Like DVC, the launcher dies at once; the work needs a moment.
+_WORK = """
+import signal, sys, time; from pathlib import Path
+def end(*_): time.sleep(1); Path('saved.txt').touch(); sys.exit(3)
+signal.signal(signal.SIGTERM, end); Path('ready.txt').touch(); time.sleep(120)
+"""
+_PARENT = "import os, subprocess, sys; subprocess.run([sys.argv[1], sys.argv[2], str(os.getpid()), *sys.argv[3:]])"
+
+
+def _wait(what: str, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.02)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _supervised(code: str, grace: str = "20") -> list[str]:
+    return [sys.executable, supervisor.__file__, str(os.getpid()), grace, sys.executable, "-c", code]
+
+
+def test_output_and_exit_codes_come_through() -> None:
+    ends = {"raise SystemExit(7)": 7, "import os; os.kill(os.getpid(), 9)": 128 + 9}
+    for code, status in ends.items():
+        command = _supervised(f"import sys; print('1%\\r2%', file=sys.stderr); print('end', flush=True); {code}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "end\n", "1%\n2%\n")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("ignore", "grace"), [("", "20"), (_IGNORE, "0.3")], ids=["listens", "ignores"])
+def test_command_and_its_children_end_with_the_parent(tmp_path: Path, ignore: str, grace: str) -> None:
+    (tmp_path / "sleeper.py").write_text(_SLEEPER.format(ignore=ignore))
+    command = [sys.executable, supervisor.__file__, grace, sys.executable, "sleeper.py", "parent"]
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT, *command], cwd=tmp_path)
+    files = [tmp_path / "pid-1.txt", tmp_path / "pid-2.txt"]
+    _wait("the command's start", lambda: all(file.exists() and file.read_text() for file in files))
+    pids = [int(file.read_text()) for file in files]
+    supervising = psutil.Process(pids[1]).ppid()
+    assert os.getpgid(pids[0]) == supervising
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    _wait("the end", lambda: all(_gone(pid) for pid in (*pids, supervising)))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("then", ["time.sleep(120)", "sys.exit(0)", "import os; os.kill(os.getpid(), 9)"])
+def test_processes_in_other_sessions_end_with_their_command(tmp_path: Path, then: str) -> None:
+    supervising = subprocess.Popen(_supervised(_LAUNCHER.format(then=then)), cwd=tmp_path)
+    file = tmp_path / "rank.txt"
+    _wait("the rank's start", lambda: file.exists() and file.read_text() != "")
+    if "sleep" in then:
+        supervising.terminate()
+    supervising.wait(timeout=60)
+    assert _gone(int(file.read_text()))
+
+
+def test_a_stopped_command_may_save_its_state(tmp_path: Path) -> None:
+    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WORK!r}])"
+    supervising = subprocess.Popen(_supervised(launcher, "60"), cwd=tmp_path)
+    _wait("the start", (tmp_path / "ready.txt").exists)
+    supervising.terminate()
+    assert supervising.wait(timeout=60) != 0
+    assert (tmp_path / "saved.txt").exists()

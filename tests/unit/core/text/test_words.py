@@ -1,0 +1,28 @@
+"""Texts are compared by their letters, and by their content words."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.text.words import content_words, new_words, normalised
+
+
+def test_normalised_ignores_case_punctuation_and_space() -> None:
+    assert normalised(" A small_dog,  LEFT-of a CAT! ") == normalised("a small dog left of a cat")
+    assert normalised("a small dog") != normalised("a small hog")
+
+
+@given(st.text())
+def test_normalised_is_a_fixed_point(text: str) -> None:
+    once = normalised(text)
+    assert normalised(once) == once or normalised(normalised(once)) == normalised(once)
+
+
+def test_content_words() -> None:
+    assert content_words("The dog is on the left of a Dog, under no roof") == {"dog", "left", "under", "roof"}
+
+
+def test_new_words_counts_distinct_content_words() -> None:
+    assert new_words("The hound, a hound on the scarlet ground", "a dog on red ground") == 2
+    assert new_words("a dog", "a dog on red") == 0

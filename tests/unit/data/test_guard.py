@@ -1,0 +1,151 @@
+"""A pair that a published test set holds does not train, however it is known: by name, by content, by text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS
+from components.data import prepare
+from components.data.leak_guard import Guard, KnownSet
+from components.data.leaks.keys import picture_key
+from components.data.leaks.report import read_counts, read_texts
+from components.data.source import Pair
+
+Png = Callable[..., bytes]
+TESTED = "COCO_val2014_000000000007.jpg"
+"""A test image of Karpathy's, of which the user has a copy in another size."""
+CLEAN = [(f"clean_{number}.png", f"a picture of thing {number}") for number in range(8)]
+LEAKS = [(TESTED, "words of my own"), ("copy.png", "more words of my own"), ("mine.png", "A Dog, on the SOFA")]
+
+
+@pytest.fixture
+def project(tmp_path: Path, raw_params: dict[str, Any], png: Png) -> Callable[..., Settings]:
+    """Writes COCO's and Spot-the-Difference's test sets, and a folder with eight clean pairs and `rows`."""
+    coco, spot, pictures = tmp_path / "benchmarks/coco", tmp_path / "benchmarks/spot_the_difference", tmp_path / "mine"
+    names = [TESTED, "COCO_val2014_000000000008.jpg"]
+    images = [
+        {"filename": name, "split": "test", "sentences": [{"raw": text}]}
+        for name, text in zip(names, ("A dog on the sofa.", "a cat"), strict=True)
+    ]
+    for folder in (coco / "val2014", spot / "annotations", spot / "resized_images", pictures):
+        folder.mkdir(parents=True)
+    (coco / "dataset_coco.json").write_text(json.dumps({"images": images}))
+    for number, name in enumerate(names):
+        (coco / "val2014" / name).write_bytes(png((9, 9, number), 32))
+    (spot / "annotations/test.json").write_text(json.dumps([{"img_id": "clean_0", "sentences": ["a car has gone"]}]))
+    (spot / "resized_images/clean_0.png").write_bytes(png((77, 7, 7)))
+
+    def make(rows: list[tuple[str, str]], **settings: Any) -> Settings:
+        for number, (name, _) in enumerate([*CLEAN, *rows]):
+            (pictures / name).write_bytes(png((number, 50, 0)))
+        if "copy.png" in dict(rows):
+            (pictures / "copy.png").write_bytes((coco / "val2014" / names[1]).read_bytes())
+        lines = ["image\tcaption", *("\t".join(row) for row in [*CLEAN, *rows])]
+        (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
+        counts = {"train": len(CLEAN) + len(rows) - 3, "val": 2, "test": 1}
+        raw_params["prepare"] |= {"source": "folder", "folder": str(pictures), "counts": counts}
+        raw_params["prepare"] |= {"benchmarks": str(tmp_path / "benchmarks")} | settings
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _prepared(settings: Settings, home: Path) -> dict[str, list[str]]:
+    prepare.run(settings, home / "pairs", home / "evaluation")
+    return {
+        split: PAIRS.read(home / "pairs" / f"{split}.parquet").column("caption").to_pylist() for split in prepare.SPLITS
+    }
+
+
+def test_leaks_of_each_way_are_dropped_and_counted(
+    project: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaks = {text for _, text in LEAKS}
+    for seed in range(40):
+        settings = project(LEAKS)
+        settings = settings.model_copy(update={"world": settings.world.model_copy(update={"seed": seed})})
+        found = _prepared(settings, tmp_path)
+        if leaks.isdisjoint(found["test"]):
+            break
+    assert leaks.isdisjoint(found["train"] + found["val"])
+    assert sum(map(len, found.values())) == len(CLEAN)
+    counts = read_counts(tmp_path / "leaks")
+    assert counts is not None
+    assert counts.found == {"coco_retrieval": {"content": 1, "name": 1, "text": 1}}
+    assert sum(counts.dropped.values()) == 3
+    assert counts.checked == ["coco_retrieval", "spot_the_difference"]
+    assert "coco_retrieval: 1 by content, 1 by name, 1 by text" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_file_name_that_anybody_may_use_is_no_leak(project: Any, tmp_path: Path) -> None:
+    """`clean_0.png` is also what a test set calls one of its pictures."""
+    found = _prepared(project([]), tmp_path)
+    assert sum(map(len, found.values())) == len(CLEAN)
+    counts = read_counts(tmp_path / "leaks")
+    assert counts is not None
+    assert counts.found == counts.dropped == {}
+    assert counts.summary.startswith("no pairs dropped")
+
+
+def test_a_leak_can_be_refused(project: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is in the test set coco_retrieval by (name|content|text): remove it, or"):
+        _prepared(project(LEAKS, leaks="refuse"), tmp_path)
+    assert not (tmp_path / "pairs").exists()
+    with pytest.raises(InputError, match="does not exist: put the published test sets there"):
+        _prepared(project([], benchmarks=str(tmp_path / "gone")), tmp_path)
+
+
+def test_without_a_folder_nothing_is_looked_for_and_that_is_said(project: Any, tmp_path: Path) -> None:
+    found = _prepared(project(LEAKS, benchmarks=None), tmp_path)
+    assert sum(map(len, found.values())) == len(CLEAN) + len(LEAKS)
+    counts = read_counts(tmp_path / "leaks")
+    assert counts is not None
+    assert "pairs were not compared with published test sets" in counts.summary
+    assert counts.tags() == {"leaks": counts.summary}
+    assert read_texts(tmp_path / "leaks") == {}
+
+
+def test_a_test_set_that_cannot_be_read_is_told(project: Any, tmp_path: Path) -> None:
+    settings = project([])
+    (tmp_path / "benchmarks/coco/dataset_coco.json").write_text("{")
+    _prepared(settings, tmp_path)
+    counts = read_counts(tmp_path / "leaks")
+    assert counts is not None
+    assert list(counts.unread) == ["coco_retrieval", "eccv_caption"]
+    assert "not compared: coco_retrieval (" in counts.summary
+    assert "captions_val2014.json is missing: fetch it" in counts.summary
+
+
+def test_pairs_to_test_with_stay_and_one_pair_may_be_in_several_sets() -> None:
+    known = [KnownSet(name, pictures=frozenset({picture_key(b"x")})) for name in ("one", "other")]
+    guard = Guard(Path("sets"), False, known)
+    pairs = [Pair("test", b"x", "a"), Pair("train", b"x", "b"), Pair("train", b"y", "c")]
+    assert [pair.caption for pair in guard.clean(pairs)] == ["a", "c"]
+    assert guard.counts().found == {"one": {"content": 1}, "other": {"content": 1}}
+    assert guard.counts().dropped == {"train": 1}
+    assert guard.counts().tags() == {
+        "leaks": guard.counts().summary,
+        "leaks.dropped.train": "1",
+        "leaks.one.content": "1",
+        "leaks.other.content": "1",
+    }
+
+
+def test_a_split_that_loses_every_pair_is_refused() -> None:
+    pair = Pair("val", b"x", "a leak", name="val2017/000000000007.jpg")
+    guard = Guard(Path("sets"), False, [KnownSet("one", pictures=frozenset({picture_key(b"x")}))])
+    with pytest.raises(InputError, match="every pair of split val is in a published test set"):
+        list(guard.clean([Pair("train", b"y", "clean"), pair]))
+
+
+def test_damaged_counts_are_named(tmp_path: Path) -> None:
+    (tmp_path / "counts.json").write_text("{}")
+    with pytest.raises(InputError, match=r"counts\.json is damaged .*: run `dvc repro -f prepare`"):
+        read_counts(tmp_path)

