@@ -3,7 +3,8 @@
 The data are judged; the encoder has no influence. `differences.parquet` is a table `differences` of
 components/core/tables/records.py; `pairs.parquet`, a table `pairs` with the images of these ids, is optional. With it
 the judge sees both images and gets the paper's prompt, and metrics are in the group `with_images`; without it they are
-in `captions_only`. The judge is the option `judge`, see components/experiments/parts/judge.py; the paper's is GPT-4o-mini.
+in `captions_only`. The judge is the option `judge`, see components/experiments/parts/judge.py; the paper's is
+GPT-4o-mini.
 """
 
 from __future__ import annotations
