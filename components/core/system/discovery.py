@@ -22,7 +22,7 @@ _FEW, _SOME = 40, 8
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
     """Names of the modules in a package's `__path__`, sorted, without those in `skip`.
 
-    >>> from components.captions import engines
+    >>> from components.captions.generating import engines
     >>> file_names(engines.__path__, skip=["vllm"])
     ['embedded', 'server']
     """

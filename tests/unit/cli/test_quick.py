@@ -31,7 +31,7 @@ COMMANDS = (
     ("evaluate --list", 0, "coco_p"),
     ("evaluate", 1, "give --encoder and --benchmark"),
     ("evaluate --encoder nobody --benchmark coco_p", 1, "--encoder 'nobody' is unknown: give"),
-    ("evaluate --encoder paraclip --benchmark coco_p", 1, "models/paraclip is not there"),
+    ("evaluate --encoder paraclip --benchmark coco_p", 1, "models/paraclip does not exist"),
     ("evaluate --encoder ViT-B-23:openai --benchmark coco_p", 1, "did you mean 'ViT-B-32'"),
     ("evaluate --encoder text-encoder@champion --benchmark cocop", 1, "did you mean 'coco_p'"),
     ("table", 1, "has no results"),

@@ -88,8 +88,8 @@ def test_an_unknown_task_is_not_pruned_in_silence(filled: GenerationStore) -> No
     [
         (["prune"], "error: prune needs a condition: give --task, --model, --older-than or --failed"),
         (["prune", "--dry-run"], "error: prune needs a condition"),
-        (["prune", "--older-than", "soon"], "error: --older-than soon is no age: give for example 12h, 30d"),
-        (["prune", "--older-than", "99999999999w"], "error: --older-than 99999999999w is no age"),
+        (["prune", "--older-than", "soon"], "error: --older-than soon is not an age: give for example 12h, 30d"),
+        (["prune", "--older-than", "99999999999w"], "error: --older-than 99999999999w is not an age"),
         (["stats"], "error: generation store state/generations.db is missing"),
         (["export", "x.parquet"], "error: generation store state/generations.db is missing"),
         (["import", "gone.parquet"], "error: gone.parquet is missing: name a file that `cliptune store export` wrote"),

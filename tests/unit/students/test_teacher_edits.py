@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from components.validation.rules.tables.absences import find_denial_fault
+from components.validation.rules.tables.negations import find_denial_fault
 
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import (

@@ -25,7 +25,7 @@ from components.validation.rules.checks.general import (
 from components.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each
 from components.validation.rules.world.checks import FactChecks
 
-_CUES = re.compile(
+CUES = re.compile(
     r"\b(?:no|not|cannot|without|none|nothing|never|neither|nor|nobody|nowhere|hardly|barely|lack(?:s|ed|ing)?|"
     r"absent|missing|gone|devoid|instead of|rather than|far from|free of|empty of|anything but|no longer|fails? to)\b"
     r"|n['’]t\b",
@@ -44,7 +44,7 @@ def _affirmed(view: View) -> list[Any]:
     facts = view.probes.facts
 
     def affirmed(text: str, scene: str, stranger: str | None, verdict: str | None) -> str | None:
-        if _CUES.search(text):
+        if CUES.search(text):
             return "stranger" if stranger else None
         if verdict == "yes" and (facts is None or facts.find_fault(text, scene) is not None):
             return None
@@ -84,10 +84,10 @@ def find_denial_fault(text: str, source: str, name: str) -> str | None:
     The text must deny one thing more than its source, else `none` or `many`. This must be the object, else `another`;
     at most three words and no punctuation may be between the object and the word of negation.
     """
-    added = len(_CUES.findall(text)) - len(_CUES.findall(source))
+    added = len(CUES.findall(text)) - len(CUES.findall(source))
     if added != 1:
         return "many" if added > 1 else "none"
-    cue, named, gap = _CUES.pattern, _named(name).pattern, r"(?:[ -][^\W_]+){0,3}[ -]"
+    cue, named, gap = CUES.pattern, _named(name).pattern, r"(?:[ -][^\W_]+){0,3}[ -]"
     near = rf"(?:{cue}){gap}(?:{named})|(?:{named}){gap}(?:{cue})"
     return None if re.search(near, text, re.IGNORECASE) else "another"
 

@@ -22,7 +22,7 @@ REPO = Path(__file__).parents[4]
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from components.core import files
+from components.core.tables import files
 with getattr(files, sys.argv[1])(Path("out[1]")) as temporary:
     (temporary / "half" if temporary.is_dir() else temporary).write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
