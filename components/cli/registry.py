@@ -212,8 +212,7 @@ def serve(
 
     def command() -> None:
         from components.registry.encoder_names import check_name, name_from_root
-        from components.serving.address import bind, read_tokens
-        from components.serving.messages import ServingLimits
+        from components.serving.address import ServingLimits, bind, read_tokens
 
         tokens = read_tokens(host, os.environ)
         limits = ServingLimits(batch=batch, texts=texts, queue=queue, cache=cache)

@@ -45,7 +45,7 @@ def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | N
         InputError: there is no response, or it refuses the credentials.
     """
     try:
-        headers = {"Authorization": authorization}
+        headers = {"Authorization": authorization} if authorization else {}
         with httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True) as client:
             response = client.get(url) if body is None else client.post(url, json=body)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -63,7 +63,7 @@ def _prefect_url(environment: Mapping[str, str]) -> str:
 def _prefect(environment: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
     url = _prefect_url(environment) + path
     login, token = environment.get("PREFECT_API_AUTH_STRING", ""), environment.get("PREFECT_API_KEY", "")
-    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else f"Bearer {token}"
+    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else token and f"Bearer {token}"
     response = _request(url, "start it with `make stack`, or correct PREFECT_API_URL", secret, body)
     if response.status_code != 200 or "json" not in response.headers.get("content-type", "json"):
         # Without /api every path is one of Prefect's pages.
@@ -186,7 +186,7 @@ def check_language_models(installation: Installation) -> CheckResult:
 def _endpoint(installation: Installation, name: str, url: str, model: Mapping[str, Any]) -> CheckResult:
     key = installation.environment.get(str(model.get("api_key_env", "OPENAI_API_KEY")), "")
     fix = "start the server, or correct its URL under synthesize.models in params.yaml"
-    response = _request(f"{url.rstrip('/')}/models", fix, f"Bearer {key}")
+    response = _request(f"{url.rstrip('/')}/models", fix, key and f"Bearer {key}")
     if response.status_code != 200:
         return fail(f"{name}: {url} answers {response.status_code}", "its URL must end with /v1")
     try:

@@ -1,4 +1,4 @@
-"""The socket that the server listens on, and the tokens of its clients."""
+"""The socket that the server listens on, the tokens of its clients, and the limits of their requests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,48 @@ import ipaddress
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from components.core.system.errors import InputError
 
 TOKEN = "CLIPTUNE_SERVE_TOKEN"
 _SHORTEST = 16
+
+
+@dataclass(frozen=True)
+class ServingLimits:
+    """Limits of a request and of the server.
+
+    Attributes:
+        text: characters of a text; far more than a text tower reads.
+        word: characters without white space between them; the time of CLIP's tokenizer grows with their square.
+        texts: texts of a request.
+        body: bytes of a request.
+        queue: waiting texts; further requests are refused.
+        requests: requests that are read or answered at the same time.
+        batch: texts that are embedded together; a single request may have more.
+        cache: texts whose vectors are cached, least recently used first out; 0 for no cache.
+        headers_s: seconds for the client to send the head of a request, and to receive a response.
+        body_s: seconds for the client to send the body of a request.
+        stop_s: seconds to answer accepted requests after a SIGTERM.
+    """
+
+    text: int = 1000
+    word: int = 100
+    texts: int = 256
+    body: int = 256 * 1024
+    queue: int = 1024
+    requests: int = 1024
+    batch: int = 64
+    cache: int = 4096
+    headers_s: float = 10.0
+    body_s: float = 10.0
+    stop_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, least in {"texts": 1, "queue": self.texts, "batch": 1, "cache": 0}.items():
+            if getattr(self, name) < least:
+                raise InputError(f"--{name} {getattr(self, name)} is too small: give at least {least}")
 
 
 def read_tokens(host: str, environment: Mapping[str, str]) -> list[str]:

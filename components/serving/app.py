@@ -16,9 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
 from components.serving.guard import RequestGuard
-from components.serving.messages import ApiError, ServingLimits, read_request
+from components.serving.messages import ApiError, read_request
 from components.serving.metrics import Metrics
 
 _OPEN = ("/health", "/health/live", "/health/ready")

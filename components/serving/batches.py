@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse, ServingLimits
+from components.serving.address import ServingLimits
+from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
 from components.serving.metrics import Metrics
 from components.serving.served import Served
 

@@ -13,7 +13,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.serving.messages import ApiError, ServingLimits
+from components.serving.address import ServingLimits
+from components.serving.messages import ApiError
 from components.serving.metrics import Metrics
 
 _CLIENT_LEFT = 499

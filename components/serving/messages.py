@@ -1,4 +1,4 @@
-"""Requests, responses and errors of the server, in the format of OpenAI's embeddings API, and the limits on them."""
+"""Requests, responses and errors of the server, in the format of OpenAI's embeddings API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from starlette.responses import Response
 
-from components.core.system.errors import InputError
+from components.serving.address import ServingLimits
 
 MODEL_HEADER = "x-cliptune-model"
 _ERROR_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
@@ -25,42 +25,6 @@ _EXPECTED = {
     "dimensions": "give a whole number, or leave it out",
     "user": "give a text, or leave it out",
 }
-
-
-@dataclass(frozen=True)
-class ServingLimits:
-    """Limits of a request and of the server.
-
-    Attributes:
-        text: characters of a text; far more than a text tower reads.
-        word: characters without white space between them; the time of CLIP's tokenizer grows with their square.
-        texts: texts of a request.
-        body: bytes of a request.
-        queue: waiting texts; further requests are refused.
-        requests: requests that are read or answered at the same time.
-        batch: texts that are embedded together; a single request may have more.
-        cache: texts whose vectors are cached, least recently used first out; 0 for no cache.
-        headers_s: seconds for the client to send the head of a request, and to receive a response.
-        body_s: seconds for the client to send the body of a request.
-        stop_s: seconds to answer accepted requests after a SIGTERM.
-    """
-
-    text: int = 1000
-    word: int = 100
-    texts: int = 256
-    body: int = 256 * 1024
-    queue: int = 1024
-    requests: int = 1024
-    batch: int = 64
-    cache: int = 4096
-    headers_s: float = 10.0
-    body_s: float = 10.0
-    stop_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        for name, least in {"texts": 1, "queue": self.texts, "batch": 1, "cache": 0}.items():
-            if getattr(self, name) < least:
-                raise InputError(f"--{name} {getattr(self, name)} is too small: give at least {least}")
 
 
 class ApiError(Exception):

@@ -14,9 +14,9 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from components.serving.address import ServingLimits
 from components.serving.app import make_app
 from components.serving.batches import Batcher
-from components.serving.messages import ServingLimits
 from components.serving.metrics import Metrics
 from components.serving.served import Alias, load_first, load_version
 from components.serving.watch import Watch

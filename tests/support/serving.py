@@ -13,8 +13,7 @@ import numpy.typing as npt
 import uvicorn
 from starlette.applications import Starlette
 
-from components.serving.address import bind
-from components.serving.messages import ServingLimits
+from components.serving.address import ServingLimits, bind
 from components.serving.served import Served
 from components.serving.server import uvicorn_config
 

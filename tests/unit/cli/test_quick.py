@@ -51,7 +51,7 @@ COMMANDS = (
     ("serve --queue 8", 1, "--queue 8 is too small"),
     ("profile list", 0, "toy"),
     ("profile use tory", 1, "did you mean 'toy'"),
-    ("store prune", 1, "prune needs to know what"),
+    ("store prune", 1, "prune needs a condition"),
     ("store import nothing.parquet", 1, "nothing.parquet is missing"),
 )
 """Commands with their exit codes and a part of their output."""

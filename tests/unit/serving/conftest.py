@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from starlette.applications import Starlette
 
+from components.serving.address import ServingLimits
 from components.serving.app import make_app
 from components.serving.batches import Batcher
-from components.serving.messages import ServingLimits
 from components.serving.metrics import Metrics
 from tests.support.serving import Stub, stub_served
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
-from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse, ServingLimits
+from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
 from components.serving.metrics import Metrics
 from tests.support.serving import Stub, stub_served, vector_of, wait_until
 

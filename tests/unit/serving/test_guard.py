@@ -16,7 +16,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from components.serving.messages import ServingLimits
+from components.serving.address import ServingLimits
 from tests.support.serving import Stub, live, wait_until
 
 TOKEN, OTHER = "one-token-of-many", "another-good-token"

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from components.core.system.errors import InputError
-from components.serving.messages import ApiError, EncodeResponse, ServingLimits, read_request
+from components.serving.address import ServingLimits
+from components.serving.messages import ApiError, EncodeResponse, read_request
 
 LIMITS = ServingLimits(text=50, word=20, texts=3)
 VECTORS = [np.array([0.6, -0.8], np.float32), np.array([1 / 3, 2 / 3], np.float32)]

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from starlette.applications import Starlette
 
-from components.serving.messages import ServingLimits
+from components.serving.address import ServingLimits
 from components.serving.server import uvicorn_config
 from tests.support.serving import Stub, live
 

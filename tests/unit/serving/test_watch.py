@@ -12,8 +12,9 @@ import torch
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
-from components.serving.messages import EmbeddingRequest, ServingLimits
+from components.serving.messages import EmbeddingRequest
 from components.serving.metrics import Metrics
 from components.serving.served import Alias, Served, load_first, load_version
 from components.serving.watch import Watch

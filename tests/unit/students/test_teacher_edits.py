@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from components.validation.rules.tables.negations import find_denial_fault
 
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import (
@@ -23,6 +22,7 @@ from components.data.world.description.scenes import (
     pair_is_held_out,
 )
 from components.validation.rules.checks.general import says_name
+from components.validation.rules.tables.negations import find_denial_fault
 from components.validation.rules.world.checks import find_leak
 from components.validation.rules.world.facts import find_fault, find_part_fault
 
