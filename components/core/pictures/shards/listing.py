@@ -23,14 +23,21 @@ _BUFFER = 1 << 20
 
 
 class ShardFiles:
-    """Reads paths and `s3://` URLs; the S3 client is created for the first URL."""
+    """Reads paths and `s3://` URLs; the S3 client is created for the first URL.
+
+    Args:
+        hurry: see `S3`.
+    """
+
+    def __init__(self, hurry: bool = False) -> None:
+        self._hurry = hurry
 
     @cached_property
     def _s3(self) -> S3:
         # Stages with files on disk must not wait for the import of boto3.
         from components.core.pictures.storage import S3
 
-        return S3()
+        return S3(hurry=self._hurry)
 
     def open(self, url: str) -> BinaryIO:
         """A stream of a file's bytes.
