@@ -180,11 +180,11 @@ def train_ours(setup: Setup, *, compiled: bool) -> Figures:
     )
     stepper, meter = Stepper(run, make_optimiser(trained, plan), per_epoch=1), Meter(setup.device)
     _forget_peak(setup.device)
-    losses = [stepper.step([batch], meter).outcome.losses["infonce"] for _ in range(setup.warmup)]
+    losses = [stepper.step([batch], meter).last.losses["infonce"] for _ in range(setup.warmup)]
     meter.pace()
     started, steps = time.monotonic(), 0
     while steps < setup.steps and time.monotonic() < started + _AT_MOST_S:
-        losses.append(stepper.step([batch], meter).outcome.losses["infonce"])
+        losses.append(stepper.step([batch], meter).last.losses["infonce"])
         steps += 1
     pace = meter.pace()
     # The peaks that are known are those of 16-bit arithmetic.

@@ -31,7 +31,7 @@ from components.encoders import embed
 from components.evaluation import evaluate
 from components.evaluation.results import Folders
 from components.methods.registry import find_entry
-from components.study.results import Found, Results, read_results
+from components.study.results import ClaimValue, Results, read_results
 from components.training import train
 from components.training.data import TrainingFiles
 
@@ -119,7 +119,7 @@ def _shown(found: Interval, form: str) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def rounded(found: Found) -> dict[str, list[float]]:
+def rounded(found: ClaimValue) -> dict[str, list[float]]:
     """The mean with its interval, and each seed's value."""
     mean = [round(value, 4) for value in (found.mean.value, found.mean.low, found.mean.high)]
     return {"mean": mean, "seeds": [round(value, 4) for value in found.each]}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from components.cli import (
@@ -25,6 +28,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Promote encoders, show results, switch params.yaml between profiles. `dvc repro` runs the pipeline.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cliptune {version('cliptune')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("import")(import_folder.import_folder)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)

@@ -45,7 +45,7 @@ def main(name: str) -> dict[str, float]:
     for metric in found.metrics:
         print(f"  {metric.name}: {'higher' if metric.higher_is_better else 'lower'} is better; {metric.ties}")
     if name in papers:
-        print(*(f"reads {found.folder}/{need.told}" for need in found.needs), sep="\n")
+        print(*(f"reads {found.folder}/{need.description}" for need in found.needs), sep="\n")
         return {}
     settings = load_settings()
     few = settings.prepare.model_copy(update={"counts": Counts(train=1, val=1, test=SCENES)})

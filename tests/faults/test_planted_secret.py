@@ -186,7 +186,7 @@ def test_nothing_that_is_printed_holds_a_secret(done: Done) -> None:
         ("train, tracking refuses", "MLFLOW_TRACKING_URI"),
         ("train, tracking server away", "MLFLOW_TRACKING_URI"),
         ("login in a URL", "api_key_env"),
-        ("store away", "me:***@"),
+        ("store away", "://***@"),
     ],
 )
 def test_failures_are_one_line_that_names_the_place(name: str, says: str, done: Done) -> None:

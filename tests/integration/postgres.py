@@ -81,7 +81,7 @@ class PostgresServer:
 
 
 @contextmanager
-def _running_postgres() -> Iterator[PostgresServer]:
+def running_postgres() -> Iterator[PostgresServer]:
     """A new server; its data is deleted when the block ends."""
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as name:
         folder, (port,) = Path(name), free_ports(1)
@@ -102,13 +102,13 @@ def _running_postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for all tests."""
-    with _running_postgres() as server:
+    with running_postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def _own_postgres_server() -> Iterator[PostgresServer]:
-    with _running_postgres() as server:
+    with running_postgres() as server:
         yield server
 
 

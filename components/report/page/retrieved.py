@@ -237,8 +237,10 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[G
 
 def spread(queries: int, count: int) -> list[int]:
     """`count` evenly spaced places in the order of `queries` queries, among them the first, the median and the last."""
-    places = np.linspace(0, queries - 1, min(count, queries)).round().astype(int).tolist()
-    return sorted({*places, (queries - 1) // 2} if count > 2 else {*places})
+    places: list[int] = np.linspace(0, queries - 1, min(count, queries)).round().astype(int).tolist()
+    if len(places) > 2:
+        places[(len(places) - 1) // 2] = (queries - 1) // 2
+    return places
 
 
 def place_name(place: int, queries: int) -> str:

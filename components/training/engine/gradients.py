@@ -25,9 +25,9 @@ from components.core.tables.column_names import NEIGHBOUR
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.losses import Feature, Features
-from components.methods.contract.method import Perturb
 
 if TYPE_CHECKING:
+    from components.methods.contract.method import Perturb
     from components.training.rows.batches import Batch
     from components.training.rows.tables import Rows
 

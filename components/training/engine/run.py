@@ -15,11 +15,11 @@ from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_ten
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
-from components.methods.contract.method import Perturb
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
 
 if TYPE_CHECKING:
+    from components.methods.contract.method import Perturb
     from components.methods.contract.optimisation import Optimisation
     from components.training.rows.batches import BatchSource
 

@@ -27,6 +27,7 @@ for command in commands:
 """
 COMMANDS = (
     ("--help", 0, "Usage"),
+    ("--version", 0, "cliptune 0."),
     ("evaluate --help", 0, "Usage"),
     ("evaluate --list", 0, "coco_p"),
     ("evaluate", 1, "give --encoder and --benchmark"),

@@ -76,7 +76,8 @@ def test_the_spread_has_the_best_the_median_and_the_worst() -> None:
     assert spread(5, 2) == [0, 4]
     assert spread(5, 3) == [0, 2, 4]
     assert spread(5, 99) == [0, 1, 2, 3, 4]
-    assert spread(1000, 4) == [0, 333, 499, 666, 999]
+    assert spread(1000, 4) == [0, 499, 666, 999]
+    assert spread(4, 4) == [0, 1, 2, 3]
     names = [place_name(place, 1000) for place in (0, 333, 499, 999)]
     assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
 
