@@ -19,8 +19,8 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@echo "next:     . .venv/bin/activate                                  # once, for the commands below"
 	@echo "          export MLFLOW_TRACKING_URI=sqlite:///mlruns/mlflow.db"
 	@echo "          python -c \"import mlflow; print(mlflow.pyfunc.load_model('models:/text-encoder@champion').predict(['a child on a couch']))\""
-	@echo "          cliptune profile use methods && dvc repro             # all methods"
-	@echo "          cliptune import <folder>                              # your own pictures"
+	@echo "          cliptune profile apply methods && dvc repro             # all methods"
+	@echo "          cliptune init <folder>                              # your own pictures"
 
 # Tests wait more than they compute, so there are more workers than cores, and one thread in each; the tests of a file share
 # their servers.
@@ -49,7 +49,7 @@ docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere f
 	@NO_COLOR=1 .venv/bin/zensical build --strict --clean
 
 claims: .venv/.ready ## every method with three seeds, and which claims of the papers hold; hours, goes on where it was stopped
-	@cliptune profile use claims
+	@cliptune profile apply claims
 	@.venv/bin/dvc repro
 	@echo "look:     reports/claims/papers.html; undo the profile: git checkout params.yaml"
 

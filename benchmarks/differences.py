@@ -1,4 +1,4 @@
-"""How many differences does PC-CLIP's arithmetic need in the embedded world, and does the writer matter?
+"""How many differences does PC-CLIP's arithmetic need in the synthetic dataset, and does the writer matter?
 
 Trains entry `pc_clip` of profile `methods` on differences that are written by rule from the facts of training scenes,
 in sentence frames of their own: nothing but their number and their truth differs from those of the language model.
@@ -132,7 +132,7 @@ def _with_entries(settings: Settings, names: list[str], root: Path, hyper: dict[
     return settings.model_copy(
         update={
             "methods": settings.methods | dict.fromkeys(names, entry),
-            "train": settings.train.model_copy(update={"state": root / "state"}),
+            "train": settings.train.model_copy(update={"checkpoint_dir": root / "state"}),
             "evaluate": settings.evaluate.model_copy(update={"benchmarks": ("differences",)}),
         }
     )

@@ -28,7 +28,7 @@ def run_ours(prepared: Prepared, model: str, folder: Path) -> tuple[Timed, Timed
     """`cliptune evaluate` twice: with nothing cached, and for another encoder of the same image tower."""
     command = [sys.executable, "-m", "components.cli", "evaluate", "--encoder", f"{model}:{prepared.weights}"]
     command += ["--benchmark", "flickr30k_retrieval", "--benchmark", "zero_shot_cifar100", "--allow-partial"]
-    command += ["--data", str(prepared.data), "--results", str(folder / "results"), "--again"]
+    command += ["--data-dir", str(prepared.data), "--results", str(folder / "results"), "--overwrite"]
     seconds = [_timed(command, folder) for _ in range(2)]
     # The other folders hold class names and pairs for prompt tasks.
     own = next((folder / "results").rglob("zero_shot_cifar100.json")).parent

@@ -2,7 +2,7 @@
 
 Reads the answers that a student wrote to Flickr8k's captions and a reader labelled, see
 `benchmarks.paraphrase_labels`, and puts them to the checks of their tables with the limits of a profile. Nobody
-knows of photographs what the embedded world knows of its scenes, so the check of facts is off. The last line is one
+knows of photographs what the synthetic dataset knows of its scenes, so the check of facts is off. The last line is one
 JSON object.
 
     python -m benchmarks.paraphrase_checks

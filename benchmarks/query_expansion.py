@@ -92,7 +92,9 @@ def main(
     order = [*first, *sorted(set(range(len(ids))) - set(first))]
     gallery = [images[row] for row in order]
     store = GenerationStore("sqlite:///state/query_expansion.db")
-    found = expansions([*texts, *others], make_engine(settings, settings.tasks[TASK].model or settings.model), store)
+    found = expansions(
+        [*texts, *others], make_engine(settings, settings.tasks[TASK].llm or settings.default_llm), store
+    )
     store.close()
     base = Encoder.load(models / "base")
     plain = agreement(base, gallery, texts, others, {})

@@ -1,6 +1,6 @@
 """What the benchmark of scale reads: captions made of words, embeddings at random, and answers to every question.
 
-All of it follows from a seed. The files are laid out as clip-retrieval's inference and `cliptune store export` write
+All of it follows from a seed. The files are laid out as clip-retrieval's inference and `cliptune answers export` write
 them, in blocks, so that memory does not grow with the rows.
 """
 
@@ -202,22 +202,25 @@ def write_project(folder: Path, size: Size) -> None:
     """The settings of a project that reads these inputs, and the encoder that it begins with."""
     raw: dict[str, Any] = yaml.safe_load((_REPO / "params.yaml").read_text("utf-8"))
     inputs = folder.resolve() / "inputs"
-    raw["world"] = {"name": "scale"}
+    raw["dataset"] = {"name": "scale"}
     counts = {"train": size.rows, "val": VALIDATION_PAIRS, "test": size.images}
     raw["prepare"] = {"source": "embeddings", "folder": str(inputs), "counts": counts}
     raw["base"] = {"source": "file", "model": "scale", "file": str(inputs / "encoder")}
     server = {"engine": "server", "urls": ["http://127.0.0.1:9/v1"], "model": MODEL}
-    raw["synthesize"] |= {"models": {MODEL: server}, "model": MODEL, "captions": size.rows}
-    raw["synthesize"]["replay"] = str(folder.resolve() / _REPLAY)
+    raw["synthesize"] |= {"llms": {MODEL: server}, "default_llm": MODEL, "max_captions": size.rows}
+    raw["synthesize"]["cached_answers"] = str(folder.resolve() / _REPLAY)
     for task in raw["synthesize"]["tasks"].values():
-        task |= {"samples": 1, "live": 0}
-    raw["validate"] |= {"check_facts": False, "measure_similarity": False}
+        task |= {"samples": 1, "always_ask_first": 0}
+    raw["validate"] |= {"check_scene_facts": False, "measure_similarity": False}
     raw["train"] |= {"checkpoint_every": size.steps, "validate_every": size.steps}
     # The run is ended after so many steps, long before so many epochs.
     epochs = 2 + size.steps * size.batch // size.rows
     raw["methods"]["paraclip"] |= {"batch_size": size.batch, "epochs": epochs}
     raw["evaluate"] |= {"benchmarks": ["paraphrased_retrieval", "retrieval"]}
-    raw["promote"] |= {"guards": {"retrieval/t2i_recall_at_5": 0.01}, "benchmarks": raw["evaluate"]["benchmarks"]}
+    raw["promote"] |= {
+        "guards": {"retrieval/t2i_recall_at_5": 0.01},
+        "require_benchmarks": raw["evaluate"]["benchmarks"],
+    }
     (folder / "params.yaml").write_text(yaml.safe_dump(raw, sort_keys=False), "utf-8")
     Encoder.create("base", "scale", _ARCHITECTURE, "random").save(inputs / "encoder")
     write_json(folder / "size.json", vars(size))

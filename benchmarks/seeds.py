@@ -91,7 +91,7 @@ def _folders(home: Path) -> Folders:
 
 
 def _seeded(settings: Settings, seed: int, home: Path) -> Settings:
-    train = settings.train.model_copy(update={"seed": seed, "state": home / "state"})
+    train = settings.train.model_copy(update={"seed": seed, "checkpoint_dir": home / "state"})
     # The shipped base is of one seed.
     own = {"source": "scratch"} if settings.base.source == "shipped" else {}
     return settings.model_copy(update={"train": train, "base": settings.base.model_copy(update=own)})
@@ -160,7 +160,7 @@ def main(
         if fresh:
             shutil.rmtree(root)
             root.mkdir()
-        encoders = encoder or list(settings.encoders)
+        encoders = encoder or list(settings.compare_encoders)
         if precision is not None:
             settings = _in(settings, "fp32")
         plain = [run_seed(settings, seed, root, encoders) for seed in range(seeds)]

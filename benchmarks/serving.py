@@ -3,7 +3,7 @@
 Both run at the same time on this machine and are asked in turn, one text a request, by clients in a process of their
 own. Vectors are not kept between requests (`--cache 0`), although a search's queries repeat. Then ten times as many
 clients ask a server that lets few texts wait: each answer must be right or status 429. The champion is this checkout's
-if there is one, else a model of the embedded world's size with random weights. The last line is one JSON object.
+if there is one, else a model of the synthetic dataset's size with random weights. The last line is one JSON object.
 
     python -m benchmarks.serving
 """
@@ -129,7 +129,7 @@ def servers(folder: Path) -> Iterator[Servers]:
     command += ["--cache", "0", "--port"]
     mlflow = ["mlflow", "models", "serve", "-m", f"models:/{CHAMPION_NAME}", "--env-manager", "local"]
     mlflow += ["--host", "127.0.0.1", "--port", str(ports.mlflow)]
-    small_queue = [*command, str(ports.small_queue), "--queue", str(OVERLOAD_QUEUE)]
+    small_queue = [*command, str(ports.small_queue), "--max-queue", str(OVERLOAD_QUEUE)]
     with ExitStack() as stack:
         for name, line, health in (
             ("ours", [*command, str(ports.ours)], f"http://127.0.0.1:{ports.ours}/health"),

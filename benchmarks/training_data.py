@@ -52,7 +52,7 @@ class Prepared:
 
 
 def prepare(folder: Path, model: str, rows: int, seed: int) -> Prepared:
-    """Draw `rows` pairs of the embedded world at the model's image size; save a model with random weights.
+    """Draw `rows` pairs of the synthetic dataset at the model's image size; save a model with random weights.
 
     Raises:
         InputError: the model is unknown.
@@ -80,7 +80,7 @@ def prepare(folder: Path, model: str, rows: int, seed: int) -> Prepared:
 
 
 def captions(rows: int, seed: int) -> list[str]:
-    """Alt-texts of the embedded world."""
+    """Alt-texts of the synthetic dataset."""
     drawn = draw_scenes(seed, {"train": rows, "val": 0, "test": 0})
     return [alt_text(scene, random.Random(f"{seed}-{row}"), _RARE_WORD_SHARE) for row, (_, scene) in enumerate(drawn)]
 

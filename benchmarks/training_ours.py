@@ -80,7 +80,9 @@ def embed_images(data: Prepared) -> float:
 def run_ours(data: Prepared, hyper: Any, device: str, precision: str, micro_batch: int | None) -> Ours:
     """Train for `hyper.epochs` steps on embedded images, then as many more to see where the time goes."""
     settings = load_settings()
-    train = settings.train.model_copy(update={"state": data.folder / "state", "held_out": 0, "shards": None})
+    train = settings.train.model_copy(
+        update={"checkpoint_dir": data.folder / "state", "validation_images": 0, "shards": None}
+    )
     settings = settings.model_copy(update={"train": train})
     encoder, method = Encoder.load(data.files.base), find_method("caption_ft")
     source = load_data(settings, method, hyper, encoder, data.files, World(), device).source

@@ -132,7 +132,7 @@ def measure(files: ValidationFiles) -> Point:
 
 def _settings() -> Settings:
     settings = load_settings()
-    limits = {"check_facts": False, "min_accepted_share": 0.0, "max_echo_share": 1.0}
+    limits = {"check_scene_facts": False, "min_accepted_share": 0.0, "max_echo_share": 1.0}
     return settings.model_copy(update={"validation": settings.validation.model_copy(update=limits)})
 
 

@@ -124,7 +124,7 @@ def show_decision(decision: Decision, note: str = "") -> None:
 
 @task(cache_policy=NO_CACHE)
 def record_state(encoders: list[str]) -> None:
-    """Store dvc.lock with the flow run (artifact `dvc-lock`) and with the MLflow runs that trained `encoders`.
+    """Store dvc.lock with the flow run (artifact `dvc-lock`) and with the MLflow runs that trained `compare_encoders`.
 
     Each of those runs gets a link (artifact `mlflow-<encoder>`). If the checkout has uncommitted changes, all of them
     are tagged: `git-dirty` in Prefect, `flow_git_dirty` in MLflow.

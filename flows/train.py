@@ -28,7 +28,7 @@ def train(
     """Run the stages that a method needs, one task each, then put the best encoder through the gate.
 
     Args:
-        method: an entry of `methods` in params.yaml that `encoders` lists.
+        method: an entry of `methods` in params.yaml that `compare_encoders` lists.
         parallel: maximum number of stages that run at once.
         stage_hours: time limit of a stage.
         approval: pause for a person's consent before a promotion.
@@ -36,7 +36,7 @@ def train(
     train_and_promote([method], parallel, stage_hours, approval)
 
 
-# Any other entry of `methods` runs as one of these flows with `-p method=<entry>`, once `encoders` lists it.
+# Any other entry of `methods` runs as one of these flows with `-p method=<entry>`, once `compare_encoders` lists it.
 train_paraclip = train.with_options(name="train-paraclip")
 train_pc_clip = train.with_options(name="train-pc-clip")
 train_semclip = train.with_options(name="train-semclip")
@@ -56,7 +56,7 @@ def compare_methods(
     A method that fails stops no other. The next run of the flow resumes where this one stopped.
 
     Args:
-        methods: entries of `methods` in params.yaml; by default all that `encoders` lists.
+        methods: entries of `methods` in params.yaml; by default all that `compare_encoders` lists.
         parallel: maximum number of stages that run at once.
         stage_hours: time limit of a stage.
         approval: pause for a person's consent before a promotion.
@@ -94,23 +94,23 @@ def chosen_methods(settings: Settings, methods: list[str] | None) -> list[str]:
     """The entries of `methods` that a run trains.
 
     Raises:
-        InputError: one is unknown, or `encoders` does not list it, so that no stage would score it.
+        InputError: one is unknown, or `compare_encoders` does not list it, so that no stage would score it.
     """
-    scored = [name for name in settings.encoders if name != BASE]
+    scored = [name for name in settings.compare_encoders if name != BASE]
     for name in methods or []:
         if name not in settings.methods:
             raise InputError(f"params.yaml has no block methods.{name}: choose from {', '.join(settings.methods)}")
         if name not in scored:
             raise InputError(
-                f"params.yaml: encoders does not list {name}, so no stage would score it: add it there, "
-                "or run `cliptune profile use methods`"
+                f"params.yaml: compare_encoders does not list {name}, so no stage would score it: add it there, "
+                "or run `cliptune profile apply methods`"
             )
     if not methods and not scored:
-        raise InputError("params.yaml: encoders lists no encoder but base: add one of the methods")
+        raise InputError("params.yaml: compare_encoders lists no encoder but base: add one of the methods")
     return list(dict.fromkeys(methods)) if methods else scored
 
 
 def unscored(settings: Settings, chosen: list[str]) -> list[str]:
     """Encoders of params.yaml without results that this run does not score either."""
-    others = [name for name in settings.encoders if name not in (BASE, *chosen)]
+    others = [name for name in settings.compare_encoders if name not in (BASE, *chosen)]
     return [name for name in others if not (DEFAULT.metrics / f"{name}.json").is_file()]

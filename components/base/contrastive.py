@@ -59,15 +59,15 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     torch.manual_seed(settings.train.seed)
     encoder = Encoder.create("base", plain_name(base.model), config, "clip")
     refuse_batch_statistics(encoder.model.visual, base.model)
-    rows, weight = train_rows(train_pairs), base.scratch.naming
+    rows, weight = train_rows(train_pairs), base.scratch.attribute_loss_weight
     labels = scene_labels(train_pairs) if weight else {}
     naming = Naming(encoder.sidecar.embed_dim, weight) if labels else None
     images = TableImages(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
-    own = base.scratch.model_dump(exclude={"naming"})
+    own = base.scratch.model_dump(exclude={"attribute_loss_weight"})
     # The logit scale decays too: if it grows freely, a batch is told apart before relations are needed.
     plan = Optimisation(**own, decay_all=True, clip_gradient=1.0, image_tower="random")
     batches = BatchPlan(frozenset({"image", "caption"}), plan.batch_size, settings.train.seed, visits="pairs")
-    source = table_source(rows, images, batches, encoder.tokenizer, settings.train.state / "tokens", labels)
+    source = table_source(rows, images, batches, encoder.tokenizer, settings.train.checkpoint_dir / "tokens", labels)
     depends_on = [file_hash(train_pairs), repr(sorted(config.items()))]
     return encoder, contrast(encoder.model, source, plan, settings, tracked, depends_on, naming=naming)
 
@@ -99,7 +99,7 @@ def contrast(
     base, train = settings.base, settings.train
     device = pick_device(train.device)
     fingerprint = content_hash(base.model_dump_json(), str(train.seed), train.precision, *depends_on)
-    checkpoints = Checkpoints(train.state / f"base-{fingerprint[:16]}", code=code_hash("base"))
+    checkpoints = Checkpoints(train.checkpoint_dir / f"base-{fingerprint[:16]}", code=code_hash("base"))
     model.to(device)
     extra = nn.Module() if naming is None else naming.to(device)
     extra_weights = {f"extra.{name}": weights for name, weights in extra.named_parameters()}

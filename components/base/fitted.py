@@ -1,7 +1,7 @@
 """Fits a language model as text tower to a frozen image tower of timm's, with CLIP's loss.
 
-The features of the image tower's trunk are computed once and kept in `train.state` in blocks, so that a killed stage
-resumes after the last whole block. The projection of these features, the language model and its projection train.
+The features of the image tower's trunk are computed once and kept in `train.checkpoint_dir` in blocks, so that a killed
+stage resumes after the last whole block. The projection of these features, the language model and its projection train.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tu
             f"model '{base.model}' has no projection to fit: set timm_proj in its vision_cfg to linear or mlp"
         )
     tower.head = nn.Identity()
-    features = trunk_features(encoder, tower.trunk.num_features, train_pairs, settings.train.state / "trunk")
+    features = trunk_features(encoder, tower.trunk.num_features, train_pairs, settings.train.checkpoint_dir / "trunk")
     tower.head = projection
     own = base.fit.model_dump(exclude={"projection_lr", "language_model"})
     plan = Optimisation(**own, clip_gradient=1.0, image_tower="trained")
@@ -78,7 +78,7 @@ def _source(
     images = TableImages(ids, image_ids, train_pairs, encoder.sidecar.image_size, CachedFeatures(distinct))
     # An epoch visits an image once, with one of its captions: others of the same image would be false negatives.
     batches = BatchPlan(frozenset({"image", "caption"}), plan.batch_size, settings.train.seed)
-    source = table_source(rows, images, batches, encoder.tokenizer, settings.train.state / "tokens")
+    source = table_source(rows, images, batches, encoder.tokenizer, settings.train.checkpoint_dir / "tokens")
     place = {image: row for row, image in enumerate(features)}
     shown = np.array([place[image] for image in image_ids], dtype=np.int64)
     return replace(source, shown=DecodedImages(torch.from_numpy(distinct)), images={"image": shown})

@@ -40,7 +40,7 @@ def run(
         settings: all settings.
         name: the task, a key of `synthesize.tasks`.
         output: folder of the tables' folders.
-        fresh: do not import `synthesize.replay` into the store first.
+        fresh: do not import `synthesize.cached_answers` into the store first.
         shard: answer and store only this shard's questions, and write no table; a later run without a shard writes it.
 
     Raises:
@@ -65,7 +65,7 @@ def run(
     most, total = settings.synthesize.max_failed_share, counts.replayed + counts.generated + counts.failed
     if shard is None and counts.failed > most * total:
         raise InputError(
-            f"{name}: {counts.failed:,} of {total:,} questions failed (reasons: `cliptune store stats`): run "
+            f"{name}: {counts.failed:,} of {total:,} questions failed (reasons: `cliptune answers stats`): run "
             f"the command again, which repeats only these, or raise synthesize.max_failed_share ({most:g})"
         )
     return counts
@@ -106,7 +106,7 @@ def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None
 
 def main(
     task: Annotated[str | None, typer.Option(help="A key of synthesize.tasks; all of them when not given.")] = None,
-    fresh: Annotated[bool, typer.Option(help="Do not import synthesize.replay first.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Do not import synthesize.cached_answers first.")] = False,
     shard: Annotated[
         str | None, typer.Option(help="Only this share of the rows, such as 0/4; answers go only to the store.")
     ] = None,

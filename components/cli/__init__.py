@@ -18,10 +18,12 @@ from components.cli import (
     s3,
     store,
 )
+from components.cli.renamed import Commands
 
 # Commands import their packages when they run: `cliptune --help` must not wait for torch and MLflow.
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -45,21 +47,22 @@ def _options(
     pass
 
 
-app.command("import")(import_folder.import_folder)
+app.command("init")(import_folder.import_folder)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("table")(evaluate.table)
-app.command("search")(params.search)
 app.command("explore")(explore.explore)
 app.command("votes")(explore.votes)
 app.command("promote")(registry.promote)
 app.command("history")(registry.history)
+app.command("lineage")(registry.lineage)
 app.command("rollback")(registry.rollback)
 app.command("export")(registry.export)
 app.command("serve")(registry.serve)
 app.command("doctor")(overview.doctor)
 app.add_typer(index.index, name="index")
+app.add_typer(params.mix, name="mix")
 app.add_typer(params.profile, name="profile")
-app.add_typer(store.store, name="store")
+app.add_typer(store.store, name="answers")
 app.add_typer(s3.s3, name="s3")

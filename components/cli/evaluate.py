@@ -32,16 +32,16 @@ def evaluate(
         list[str] | None,
         typer.Option(help="A benchmark, a family such as sts, or a collection. May be given several times."),
     ] = None,
-    data: Annotated[Path, typer.Option(help="Root folder of the benchmarks' data sets.")] = _DATA,
+    data_dir: Annotated[Path, typer.Option(help="Root folder of the benchmarks' data sets.")] = _DATA,
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = _RESULTS,
-    option: Annotated[
+    benchmark_option: Annotated[
         list[str] | None, typer.Option(help="Option of a benchmark, such as judge=llm; see --list.")
     ] = None,
     allow_partial: Annotated[
         bool,
         typer.Option("--allow-partial", help="Accept data that differs from the published data; results are marked."),
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Recompute existing results.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Recompute existing results.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the benchmarks that would be scored and the missing data.")
     ] = False,
@@ -56,13 +56,13 @@ def evaluate(
 
     Examples: cliptune evaluate --list
 
-    cliptune evaluate --encoder paraclip --encoder base --benchmark coco_p --data /data/benchmarks
+    cliptune evaluate --encoder paraclip --encoder base --benchmark coco_p --data-dir /data/benchmarks
 
     cliptune evaluate --encoder base --benchmark sts --json
 
-    cliptune evaluate --encoder ViT-B-32-quickgelu:openai --benchmark paraclip --data /data/benchmarks --dry-run
+    cliptune evaluate --encoder ViT-B-32-quickgelu:openai --benchmark paraclip --data-dir /data/benchmarks --dry-run
 
-    cliptune evaluate --encoder base --benchmark coco_p --data /data/benchmarks --precision bf16
+    cliptune evaluate --encoder base --benchmark coco_p --data-dir /data/benchmarks --precision bf16
     """
 
     def command() -> None:
@@ -76,13 +76,13 @@ def evaluate(
         names = [name_from_root(name) for name in encoder]
         for name in names:
             check_name(name)
-        options = _options(option or [])
+        options = _options(benchmark_option or [])
         chosen = _chosen(benchmark)
         from components.evaluation.published import Plan, run_all
         from components.registry.encoder_lookup import find_encoder
 
-        places = from_root(data, _DATA), from_root(results, _RESULTS)
-        plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
+        places = from_root(data_dir, _DATA), from_root(results, _RESULTS)
+        plan = Plan(*places, overwrite, allow_partial, options=options, dry_run=dry_run)
         outcomes: dict[str, list[BenchmarkRun]] = {}
         for name in names:
             outcomes[name] = run_all(find_encoder(name, precision=precision), chosen, plan)
@@ -107,7 +107,7 @@ def table(
     ] = "markdown",
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = _RESULTS,
     output: Annotated[Path | None, typer.Option(help="A new file; by default the terminal.")] = None,
-    against: Annotated[
+    baseline: Annotated[
         str | None, typer.Option(help="Baseline: compare every encoder with this one on the same queries.")
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Also print values by group of queries.")] = False,
@@ -126,7 +126,7 @@ def table(
 
     Examples: cliptune table
 
-    cliptune table --against base
+    cliptune table --baseline base
 
     cliptune table --collection paraclip --format html --output paraclip.html
 
@@ -150,8 +150,8 @@ def table(
             sections = paper_sections(find_collection(collection), reports)
         elif not reports:
             raise InputError(f"{place} has no results: run `cliptune evaluate` first")
-        elif against is not None:
-            sections = paired_sections(paired(reports, against, place, groups=groups))
+        elif baseline is not None:
+            sections = paired_sections(paired(reports, baseline, place, groups=groups))
         else:
             sections = metric_sections(reports, groups=groups)
         _give(FORMATS[form](sections), written)
@@ -177,7 +177,7 @@ def _options(given: list[str]) -> dict[str, Any]:
     for entry in given:
         name, equals, value = entry.partition("=")
         if not equals or not name:
-            raise InputError(f"--option '{entry}' is not name=value, such as judge=llm")
+            raise InputError(f"--benchmark-option '{entry}' is not name=value, such as judge=llm")
         file = from_root(Path(value))
         options[name] = str(file) if file.is_file() else name_from_root(value)
     return options

@@ -1,4 +1,4 @@
-"""The command `cliptune import`: inspects a folder of captioned images, and writes a profile that trains on it."""
+"""The command `cliptune init`: inspects a folder of captioned images, and writes a profile that trains on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def import_folder(
     name: Annotated[
         str | None, typer.Option(help="Name of the profile and the world; by default the folder's name.")
     ] = None,
-    over: Annotated[
+    extends: Annotated[
         str | None, typer.Option(help="Profile to extend; one of the same source keeps all but its folder.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the contents of the folder; write nothing.")] = False,
@@ -37,8 +37,8 @@ def import_folder(
 ) -> None:
     """Inspect a folder of captioned images, print its contents, and write a profile that trains on them.
 
-    Examples: cliptune import data/shop --dry-run; cliptune import ~/flickr30k --name flickr;
-    cliptune import ~/flickr8k --name photographs --over flickr8k
+    Examples: cliptune init data/shop --dry-run; cliptune init ~/flickr30k --name flickr;
+    cliptune init ~/flickr8k --name photographs --extends flickr8k
     """
 
     def command() -> None:
@@ -56,8 +56,8 @@ def import_folder(
         path = PROFILES / f"{chosen}.yaml"
         if path.exists() and not dry_run:
             raise InputError(f"{path} exists: give another --name, or delete it")
-        under = settings_with(over or _OVER)
-        source = under.prepare.source if over else None
+        under = settings_with(extends or _OVER)
+        source = under.prepare.source if extends else None
         contents = survey(place)
         if as_json:
             print_json(_facts(contents))
@@ -70,12 +70,12 @@ def import_folder(
             content = _content(chosen, place, contents, under) | _fitting_batches(contents, under)
         if (place / contents.file).suffix in _LISTS:
             content["depends"] = {"prepare": str(place / contents.file)}
-        with told_of(f"over profile '{over or _OVER}'"):
-            check_settings(settings_with(over or _OVER, content))
+        with told_of(f"over profile '{extends or _OVER}'"):
+            check_settings(settings_with(extends or _OVER, content))
         with atomic_file(path) as temporary:
-            temporary.write_text(_profile(place, contents, over or _OVER, content), encoding="utf-8")
+            temporary.write_text(_profile(place, contents, extends or _OVER, content), encoding="utf-8")
         if not as_json:
-            typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")
+            typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan")
 
     run_in_project(command)
 
@@ -123,7 +123,7 @@ def _profile(folder: Path, contents: Survey, over: str, content: dict[str, Any])
     images = sum(contents.described.images.values())
     comment = f"# {images:,} captioned images of {folder.name}, by source {contents.source}.\n"
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)
-    return f"{comment}# Written by `cliptune import`.\nover: {over}\n{text}"
+    return f"{comment}# Written by `cliptune init`.\nover: {over}\n{text}"
 
 
 def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> dict[str, Any]:
@@ -132,24 +132,24 @@ def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> d
     Without human paraphrases, paraphrased retrieval cannot be scored, and recall is the primary metric.
     """
     content: dict[str, Any] = {
-        "world": {"name": name},
+        "dataset": {"name": name},
         "prepare": {"source": contents.source, "folder": str(folder), "counts": contents.counts.model_dump()},
-        "synthesize": {"captions": contents.counts.train},
-        "encoders": ["base", "paraclip"],
+        "synthesize": {"max_captions": contents.counts.train},
+        "compare_encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
-        "promote": {"card": {"worlds": [name]}},
+        "promote": {"card": {"datasets": [name]}},
     }
     if settings.prepare.source != contents.source:
         # The profile's card and facts are of other pictures.
         content["promote"]["card"] |= {"data": "", "licences": [], "weaknesses": []}
-        content["validate"] = {"check_facts": False}
+        content["validate"] = {"check_scene_facts": False}
     if not contents.described.paraphrases:
         content["evaluate"] = {"benchmarks": ["retrieval"]}
         content["promote"] |= {
-            "primary": "retrieval/t2i_recall_at_5",
+            "metric": "retrieval/t2i_recall_at_5",
             # Guards of the profile are about benchmarks that are not scored here.
             "guards": dict.fromkeys(settings.promote.guards) | {"retrieval/i2t_recall_at_5": 0.01},
-            "benchmarks": ["retrieval"],
+            "require_benchmarks": ["retrieval"],
         }
     return content
 

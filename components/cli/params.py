@@ -1,4 +1,4 @@
-"""The commands `cliptune profile ...` and `cliptune search`, which change params.yaml."""
+"""The commands `cliptune profile ...` and `cliptune mix tune`, which change params.yaml."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def show_profile(name: _Name) -> None:
     run_in_project(command)
 
 
-@profile.command("use")
+@profile.command("apply")
 def use_profile(
     name: _Name,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")] = False,
 ) -> None:
     """Lay a profile over params.yaml; comments stay, and a result with unknown keys is refused.
 
-    Examples: cliptune profile use toy; cliptune profile use toy --dry-run; git checkout params.yaml (to undo)
+    Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run; git checkout params.yaml (to undo)
     """
 
     def command() -> None:
@@ -86,6 +86,10 @@ def use_profile(
     run_in_project(command)
 
 
+mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Encoders mixed of the weights of others.")
+
+
+@mix.command("tune")
 def search(
     members: Annotated[list[str], typer.Option("--from", help="An encoder to mix; give two or more.")],
     name: Annotated[str, typer.Option(help="Name of the entry of mixes that --write makes.")] = "all_needs",
@@ -103,7 +107,7 @@ def search(
     A mix is as bad as its largest shortfall from the best encoder of a family. Each mix is an MLflow run below one
     parent.
 
-    Examples: cliptune search --from paraclip --from semclip --from laclip_ft; ... --trials 200 --write
+    Examples: cliptune mix tune --from paraclip --from semclip --from laclip_ft; ... --trials 200 --write
     """
 
     def command() -> None:
@@ -120,9 +124,9 @@ def search(
         if write:
             _write_mix(name, outcome)
         else:
-            mix, shares = outcome.mix, ", ".join(map(str, outcome.mix.shares))
+            mix, shares = outcome.mix, ", ".join(map(str, outcome.mix.weights))
             typer.echo(f"for params.yaml, and {name} under encoders (or use --write):")
-            typer.echo(f"mixes:\n  {name}: {{first: {mix.first}, second: {mix.second}, shares: [{shares}]}}")
+            typer.echo(f"mixes:\n  {name}: {{first: {mix.a}, second: {mix.b}, shares: [{shares}]}}")
 
     run_in_project(command)
 
@@ -136,7 +140,7 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
     if len(members) < 2 or len(set(members)) < len(members):
         raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")
     for first, second in pairwise(members):
-        mix = Mix(first=first, second=second, shares=(0.5, 0.5))
+        mix = Mix(a=first, b=second, weights=(0.5, 0.5))
         check_names(settings.model_copy(update={"mixes": settings.mixes | {name: mix}}))
 
 
@@ -153,9 +157,9 @@ def _write_mix(name: str, outcome: MixSearchResult) -> None:
     from components.core.settings import load_settings
     from components.core.system import profiles
 
-    encoders = list(load_settings().encoders)
+    encoders = list(load_settings().compare_encoders)
     mix = outcome.mix.model_dump(mode="json")
-    text = profiles.laid_over({"mixes": {name: mix}, "encoders": [*encoders, *({name} - set(encoders))]}, name)
+    text = profiles.laid_over({"mixes": {name: mix}, "compare_encoders": [*encoders, *({name} - set(encoders))]}, name)
     typer.echo(profiles.difference(text), nl=False)
     profiles.write(text)
     typer.echo(f"params.yaml now has {name}; `dvc repro compare` makes it and scores it on the test split")

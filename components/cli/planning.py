@@ -68,17 +68,17 @@ def _check_gate(settings: Settings) -> None:
     """Check the metrics of `promote` that are over all queries.
 
     Raises:
-        InputError: the benchmark does not have the metric, or `evaluate.ks` not the depth.
+        InputError: the benchmark does not have the metric, or `evaluate.top_k` not the depth.
     """
     from components.benchmarks.embedded import find_benchmark
 
     promote = settings.promote
     guards = [name for name, loss in promote.guards.items() if loss is not None]
-    for key, name in (("primary", promote.primary), *(("guards", name) for name in guards)):
+    for key, name in (("primary", promote.metric), *(("guards", name) for name in guards)):
         benchmark, *rest = name.split("/")
         if len(rest) == 1:
             families = [metric.name for metric in find_benchmark(benchmark).metrics]
-            ks = settings.evaluate.ks if any(family.endswith("_at_k") for family in families) else ()
+            ks = settings.evaluate.top_k if any(family.endswith("_at_k") for family in families) else ()
             known = [family.replace("_at_k", f"_at_{k}") for family in families for k in ks or ("",)]
             choose([f"{benchmark}/{one}" for one in dict.fromkeys(known)], name, f"params.yaml: promote.{key}")
 

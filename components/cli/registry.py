@@ -33,18 +33,23 @@ def promote(
     run_in_project(lambda: _promote(dry_run, challenger, as_json))
 
 
-def history(
-    of: Annotated[
-        str | None,
-        typer.Option(help="Instead: versions tied to this version, run id, commit or hash of weights, data, dvc.lock."),
-    ] = None,
+def history(as_json: AsJson = False) -> None:
+    """List all decisions, oldest first.
+
+    Example: cliptune history
+    """
+    run_in_project(lambda: _history(as_json))
+
+
+def lineage(
+    of: Annotated[str, typer.Argument(help="A version, run id, commit, or hash of weights, data or dvc.lock.")],
     as_json: AsJson = False,
 ) -> None:
-    """List all decisions, oldest first; or what one run, commit, dvc.lock or data file became.
+    """List the versions, runs, commits and data that are tied to one of them.
 
-    Examples: cliptune history; cliptune history --of 3; cliptune history --of 4f2a9c1
+    Examples: cliptune lineage 3; cliptune lineage 4f2a9c1
     """
-    run_in_project(lambda: _history(as_json) if of is None else _links(of, as_json))
+    run_in_project(lambda: _links(of, as_json))
 
 
 def rollback(as_json: AsJson = False) -> None:
@@ -189,15 +194,15 @@ def serve(
         str, typer.Option(help="Address to listen on; other addresses than this machine's need CLIPTUNE_SERVE_TOKEN.")
     ] = _HOST,
     port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = _PORT,
-    poll: Annotated[
+    poll_seconds: Annotated[
         float, typer.Option(help="Seconds between two checks of the alias for a new version.", min=0.1)
     ] = 5,
-    any_tower: Annotated[
-        bool, typer.Option("--any-tower", help="Also load versions with another image tower.")
+    allow_tower_change: Annotated[
+        bool, typer.Option("--allow-tower-change", help="Also load versions with another image tower.")
     ] = False,
-    batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 64,
-    texts: Annotated[int, typer.Option(help="Maximum number of texts in a request.")] = 256,
-    queue: Annotated[
+    batch_size: Annotated[int, typer.Option(help="Texts in a batch.")] = 64,
+    max_texts: Annotated[int, typer.Option(help="Maximum number of texts in a request.")] = 256,
+    max_queue: Annotated[
         int, typer.Option(help="Maximum number of waiting texts; further requests get status 429.")
     ] = 1024,
     cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.")] = 4096,
@@ -215,13 +220,13 @@ def serve(
         from components.serving.address import ServingLimits, bind, read_tokens
 
         tokens = read_tokens(host, os.environ)
-        limits = ServingLimits(batch=batch, texts=texts, queue=queue, cache=cache)
+        limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue, cache=cache)
         name = name_from_root(encoder)
         check_name(name)
         with bind(host, port) as place:
             quiet_mlflow()
             from components.serving.server import serve as run
 
-            run(name, place, tokens, limits, any_tower=any_tower, every=poll)
+            run(name, place, tokens, limits, any_tower=allow_tower_change, every=poll_seconds)
 
     run_in_project(command)

@@ -1,4 +1,4 @@
-"""The commands `cliptune store ...`: inspect, export, import and prune the generation store."""
+"""The commands `cliptune answers ...`: inspect, export, import and prune the generation store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stats(
 ) -> None:
     """Count answers by task and model, and failures by reason.
 
-    Examples: cliptune store stats; cliptune store stats --json; cliptune store stats --store postgresql://me@host/cliptune
+    Examples: cliptune answers stats; cliptune answers stats --json; cliptune answers stats --store postgresql://me@host/cliptune
     """
 
     def command() -> None:
@@ -58,7 +58,7 @@ def export_file(
 ) -> None:
     """Write all answers to one Parquet file, sorted by task and key; another store can import it.
 
-    Example: cliptune store export generations.parquet
+    Example: cliptune answers export generations.parquet
     """
 
     def command() -> None:
@@ -73,18 +73,18 @@ def export_file(
 
 @store.command("import")
 def import_files(
-    paths: Annotated[list[Path], typer.Argument(help="Parquet files that `cliptune store export` wrote.")],
+    paths: Annotated[list[Path], typer.Argument(help="Parquet files that `cliptune answers export` wrote.")],
     url: StoreUrl = None,
 ) -> None:
     """Merge exports into the store; existing answers stay unchanged.
 
-    Examples: cliptune store import generations.parquet; cliptune store import night/*.parquet
+    Examples: cliptune answers import generations.parquet; cliptune answers import night/*.parquet
     """
 
     def command() -> None:
         files = [from_root(path) for path in paths]
         if missing := [path for path in files if not path.is_file()]:
-            raise InputError(f"{missing[0]} is missing: name a file that `cliptune store export` wrote")
+            raise InputError(f"{missing[0]} is missing: name a file that `cliptune answers export` wrote")
         opened = _open(url, must_exist=False)
         for path in files:
             typer.echo(f"{path}: {opened.import_parquet(path):,} new answers")
@@ -108,10 +108,11 @@ def prune(
 ) -> None:
     """Delete the answers that match all filters, without confirmation; a later run generates them again.
 
-    A later run does not import `synthesize.replay` again, which would restore them; `cliptune store import` does.
+    A later run does not import `synthesize.cached_answers` again, which would restore them; `cliptune answers import`
+    does.
 
-    Examples: cliptune store prune --task rewrite --dry-run; cliptune store prune --model old-model --older-than 30d;
-    cliptune store prune --failed
+    Examples: cliptune answers prune --task rewrite --dry-run; cliptune answers prune --model old-model --older-than
+    30d; cliptune answers prune --failed
     """
 
     def command() -> None:

@@ -1,4 +1,4 @@
-"""Inspects a folder of captioned images for `cliptune import`: its source, its size, its problems."""
+"""Inspects a folder of captioned images for `cliptune init`: its source, its size, its problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKED_AT = 200
 """Number of images to open, evenly spaced."""
 _FEWEST = 10
 _DEPTH = 10
-"""The largest k of profiles' `evaluate.ks`."""
+"""The largest k of profiles' `evaluate.top_k`."""
 _ROW_BYTES = 150
 """Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
 _HELD_OUT = 5000
@@ -119,7 +119,7 @@ def problems(contents: Survey) -> Sequence[str]:
         )
     if contents.counts.test < _DEPTH:
         texts.append(
-            f"{contents.counts.test} images to test with, where evaluate.ks asks for {_DEPTH}: add some, or lower it"
+            f"{contents.counts.test} test images, fewer than {_DEPTH} in evaluate.top_k: add images, or lower it"
         )
     if contents.bad:
         texts.append(f"{len(contents.bad)} of {contents.opened} opened images cannot be used: {contents.bad[0]}")

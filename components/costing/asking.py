@@ -36,7 +36,7 @@ class TaskQuestions:
 
     Attributes:
         all: their number, at most if the input table does not exist yet.
-        open: the number of those that neither the store nor `synthesize.replay` answers.
+        open: the number of those that neither the store nor `synthesize.cached_answers` answers.
         tokens_in: of the open questions.
         tokens_out: of their answers, at most.
         sure: whether the input table exists, so that the numbers are those of its rows.
@@ -66,7 +66,7 @@ class _KnownAnswers:
     """Answers in the store, and in the replay file, which is merged into it first."""
 
     def __init__(self, settings: Settings) -> None:
-        replay = settings.synthesize.replay
+        replay = settings.synthesize.cached_answers
         exists = replay is not None and replay.is_file()
         table = pq.read_table(replay, columns=list(_COLUMNS)) if exists else pa.table({name: [] for name in _COLUMNS})
         keys, *of = (table[name].to_pylist() for name in _COLUMNS)
@@ -107,7 +107,7 @@ def _count(settings: Settings, name: str, answers: _KnownAnswers) -> TaskQuestio
     else:
         answered = min(1.0, answers.replayed_of[name, questions.model] / rows)
     # The first questions are sent to the model although the replay has their answers.
-    live = 0 if answers.stored(sample[:1]) else min(task.live, rows)
+    live = 0 if answers.stored(sample[:1]) else min(task.always_ask_first, rows)
     unanswered = max(live, round(rows * (1 - answered)))
     characters = sum(len(content) for question in sample for _, content in question.chat) / len(sample)
     tokens = round(unanswered * characters / _CHARACTERS_PER_TOKEN)

@@ -130,8 +130,8 @@ class Costing:
 
     def _synthesize(self, name: str) -> Cost:
         block, questions = self._settings.synthesize, self._questions[name]
-        engine = block.models[block.model_of(block.tasks[name])]["engine"]
-        rate = self._rates.embedded if engine == "embedded" else self._rates.server
+        engine = block.llms[block.model_of(block.tasks[name])]["engine"]
+        rate = self._rates.embedded if engine == "local" else self._rates.server
         seconds = 0.0 if questions.open == 0 else None
         if rate is not None:
             seconds = rate.seconds(questions.tokens_in, questions.tokens_out)
@@ -166,11 +166,11 @@ class Costing:
         seconds = self._text_seconds(samples * texts) + self._image_seconds(_WITH_BACKWARD * samples * images)
         cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
         notes, trained = [], _count(model)
-        if method.tower is Method.tower:
+        if method.build_encoder is Method.build_encoder:
             trained = sum(weights.numel() for weights in method.freeze(model, hyper).values())
         else:
             notes.append("a guess: its own text tower counts like the base's")
-        if method.perturbs is not None:
+        if method.augment is not None:
             notes.append("a lower bound: without the texts that it tries for each batch")
         memory = cost.memory + 4 * _count(model) + _OPTIMISER * trained
         return replace(cost, disk=cost.disk + 4 * _count(model), memory=memory, notes=tuple(notes))

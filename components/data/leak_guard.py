@@ -54,7 +54,7 @@ class KnownSet:
 
 
 def known_sets(data: Path) -> list[KnownSet]:
-    """The test sets in the folder of `cliptune evaluate --data`; each set reads its pictures once.
+    """The test sets in the folder of `cliptune evaluate --data-dir`; each set reads its pictures once.
 
     Raises:
         InputError: the folder does not exist.
@@ -100,13 +100,13 @@ class Guard:
 
     @staticmethod
     def of(prepare: Prepare) -> Guard:
-        """The guard of the settings; without `prepare.benchmarks` it has no test sets.
+        """The guard of the settings; without `prepare.heldout_testsets_dir` it has no test sets.
 
         Raises:
             InputError: the folder does not exist.
         """
-        known = known_sets(prepare.benchmarks) if prepare.benchmarks else []
-        return Guard(prepare.benchmarks, prepare.leaks == "refuse", known)
+        known = known_sets(prepare.heldout_testsets_dir) if prepare.heldout_testsets_dir else []
+        return Guard(prepare.heldout_testsets_dir, prepare.on_test_leak == "refuse", known)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The test pairs, and the others that are in no test set.
@@ -121,7 +121,7 @@ class Guard:
                 name, way = hits[0]
                 raise InputError(
                     f"pair {pair.id} ('{pair.caption[:60]}', {pair.name or 'no name'}) of split {pair.split} is in the "
-                    f"test set {name} by {way}: remove it, or set prepare.leaks to drop"
+                    f"test set {name} by {way}: remove it, or set prepare.on_test_leak to drop"
                 )
             if hits:
                 self.found.update(hits)

@@ -281,7 +281,7 @@ def _describe(listing: Listing) -> Described:
 def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
     samples, unusable = _checked_images(listing, settings.prepare)
     yield from unusable
-    splits = share(listing, samples, settings.prepare.counts, settings.world.seed)
+    splits = share(listing, samples, settings.prepare.counts, settings.dataset.seed)
     for split in ("test", "val"):
         yield from _captioned(split, [lines[:1] for lines in splits[split]], listing, samples)
     yield from islice(_captioned("train", splits["train"], listing, samples), settings.prepare.counts.train)

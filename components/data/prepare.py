@@ -51,8 +51,8 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     pairs = track(source.usable(settings, unusable), "prepare", settings.prepare.counts.total, "pair")
     with atomic_folder(pairs_folder) as folder:
         clean = guard.clean(pairs)
-        # With `keep_out: rows`, splits may share images.
-        separate = clean if settings.prepare.keep_out == "rows" else _in_one_split(clean, unusable)
+        # With `exclude_test_by: rows`, splits may share images.
+        separate = clean if settings.prepare.exclude_test_by == "rows" else _in_one_split(clean, unusable)
         kept = _write_splits(separate, folder)
         if source.people:
             _write_people(folder)
@@ -79,7 +79,7 @@ def run_tracked(settings: Settings) -> None:
         InputError: see `run`; the MLflow run ends as failed.
     """
     source = settings.prepare.source
-    params = settings.prepare.model_dump(mode="json", exclude={"state"}) | {"world": settings.world.model_dump()}
+    params = settings.prepare.model_dump(mode="json", exclude={"state"}) | {"world": settings.dataset.model_dump()}
     with tracked_run("prepare", source, settings, params, {}) as tracked:
         begun = time.monotonic()
         run(settings)

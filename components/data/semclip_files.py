@@ -2,8 +2,8 @@
 
 The released code (src/dataset.py) shuffles the rows by seed 42; the last tenth tests, the tenth before it validates. It
 splits rows, not images: most test rows of SugarCrepe++ show an image that also trains. Therefore
-`prepare.keep_out: images`, the default, keeps all rows of a test image out of training. `rows` is the released split;
-the test and validation pairs, which the pipeline scores, are then those whose image does not train.
+`prepare.exclude_test_by: images`, the default, keeps all rows of a test image out of training. `rows` is the released
+split; the test and validation pairs, which the pipeline scores, are then those whose image does not train.
 
 The files have no description. Assumption: a row's three texts are about its image, in the columns that the released
 code reads.
@@ -70,7 +70,7 @@ def _pairs(settings: Settings, file: SemclipFile) -> Iterator[Pair]:
         raise InputError(f"params.yaml: prepare.folder is missing: set it to the folder of {file.csv}")
     rows = _rows(folder / file.csv, file)
     counts = settings.prepare.counts.model_dump()
-    for split, shared in _splits(rows, file, settings.prepare.keep_out).items():
+    for split, shared in _splits(rows, file, settings.prepare.exclude_test_by).items():
         rows_of = shared[: counts[split]]
         paths = [folder / file.images / file.image(row) for row in rows_of]
         samples = checked_files(paths, settings.prepare, f"put all images that {file.csv} names there")
@@ -121,5 +121,7 @@ def _splits(rows: Sequence[dict[str, Any]], file: SemclipFile, keep_out: str) ->
         print(f"{file.csv}: {left_out:,} rows left out that lack a caption, a paraphrase or a negation")
     for split, kept in full.items():
         if not kept:
-            raise InputError(f"{file.csv}: every image of split {split} is in another: set prepare.keep_out to images")
+            raise InputError(
+                f"{file.csv}: every image of split {split} is in another: set prepare.exclude_test_by to images"
+            )
     return {split: full[split] for split in ("test", "val", "train")}

@@ -187,7 +187,7 @@ class Source:
         evaluation: builds the benchmark tables from the test pairs; may return none.
         file: the file in `prepare.folder` that lists the pairs; None for a source that reads no folder.
         how: how a user gets this file.
-        describe: the content of `prepare.folder`, for sources that `cliptune import` supports.
+        describe: the content of `prepare.folder`, for sources that `cliptune init` supports.
         find: the file by which a folder of this source is recognised, if that is not always `file`.
         people: whether several people wrote the captions of an image, which makes them paraphrases of each other.
         parts: all pictures that `pairs` may read, for sources that several machines can check; the same everywhere.

@@ -32,7 +32,7 @@ from components.data.source import (
 
 TRAIN = "train"
 _OPENED = 8
-"""Images per chunk that `cliptune import` opens."""
+"""Images per chunk that `cliptune init` opens."""
 
 Splits = Mapping[str, Sequence[PictureChunk]]
 """Published split -> its chunks. `train` also has those without a split, whose samples may name their own."""
@@ -147,7 +147,7 @@ def _draw(
         elif sample.split in named:
             if len(named[sample.split]) < most:
                 named[sample.split].setdefault(sample.image_id, sample)
-        elif (key := drawing_order(settings.world.seed, sample.image_id)) < last and key not in first:
+        elif (key := drawing_order(settings.dataset.seed, sample.image_id)) < last and key not in first:
             if sample.split in ("", TRAIN) and sample.image_id not in held_out and _is_captioned(sample, prepare):
                 first[key] = sample
             if len(first) == 2 * most:

@@ -28,7 +28,9 @@ def check_params(installation: Installation) -> CheckResult:
     """All keys and names of params.yaml are known."""
     settings = installation.settings
     check_settings(settings)
-    return ok(f"world '{settings.world.name}', {len(settings.methods)} methods, {len(settings.encoders)} encoders")
+    return ok(
+        f"world '{settings.dataset.name}', {len(settings.methods)} methods, {len(settings.compare_encoders)} encoders"
+    )
 
 
 def check_versions(_installation: Installation) -> CheckResult:
@@ -125,7 +127,7 @@ def check_data(installation: Installation) -> CheckResult:
             faults.append((f"train.shards: {detail}", fix))
     if faults:
         return fail("; ".join(detail for detail, _ in faults), "; ".join(fix for _, fix in faults))
-    if settings.prepare.source == "embedded":
+    if settings.prepare.source == "synthetic":
         return not_used("the demo draws its images itself")
     return ok(f"{settings.prepare.folder} and all other files of params.yaml exist")
 
@@ -152,10 +154,10 @@ def _folder_faults(root: Path, settings: Settings) -> list[tuple[str, str]]:
 
 def _file_faults(root: Path, settings: Settings) -> list[tuple[str, str]]:
     faults = []
-    benchmarks, source, file = settings.prepare.benchmarks, settings.base.source, settings.base.file
+    benchmarks, source, file = settings.prepare.heldout_testsets_dir, settings.base.source, settings.base.file
     if benchmarks is not None and not (root / benchmarks).is_dir():
         fix = "put the published test sets there, or set it to null"
-        faults.append((f"prepare.benchmarks {benchmarks} is missing", fix))
+        faults.append((f"prepare.heldout_testsets_dir {benchmarks} is missing", fix))
     is_needed = source == "file" or (source == "timm" and file is not None)
     if is_needed and (file is None or not (root / file).exists()):
         faults.append((f"base.file {file} is missing", "put the weights there, or correct base.file"))

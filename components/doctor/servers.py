@@ -169,7 +169,7 @@ def check_language_models(installation: Installation) -> CheckResult:
     """The HTTP endpoints of language models answer and serve the models of params.yaml."""
     synthesize = installation.settings.synthesize
     names = sorted({synthesize.model_of(task) for task in synthesize.tasks.values()})
-    models = {name: synthesize.models.get(name, {}) for name in names}
+    models = {name: synthesize.llms.get(name, {}) for name in names}
     endpoints = [
         (name, url, model)
         for name, model in models.items()
@@ -185,7 +185,7 @@ def check_language_models(installation: Installation) -> CheckResult:
 
 def _endpoint(installation: Installation, name: str, url: str, model: Mapping[str, Any]) -> CheckResult:
     key = installation.environment.get(str(model.get("api_key_env", "OPENAI_API_KEY")), "")
-    fix = "start the server, or correct its URL under synthesize.models in params.yaml"
+    fix = "start the server, or correct its URL under synthesize.llms in params.yaml"
     response = _request(f"{url.rstrip('/')}/models", fix, key and f"Bearer {key}")
     if response.status_code != 200:
         return fail(f"{name}: {url} answers {response.status_code}", "its URL must end with /v1")

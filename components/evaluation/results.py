@@ -155,7 +155,7 @@ class PublishedReport(Report):
     @property
     def fix(self) -> str:
         """The command that writes the report and its values."""
-        return "run `cliptune evaluate --again`"
+        return "run `cliptune evaluate --overwrite`"
 
     def is_of(self, encoder_sha256: str, version: int, data_hash: str, options: dict[str, Any]) -> bool:
         """Whether scoring again would return the same results."""

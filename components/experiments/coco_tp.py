@@ -114,7 +114,7 @@ def _same_images(perturbed: CaptionedImages, clean: CaptionedImages, path: str) 
 def _severities(context: PublishedContext) -> list[int]:
     chosen = str(context.options.get(SEVERITIES, "1,2,3,4,5,6,7")).split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in chosen):
-        raise InputError(f"--option {SEVERITIES}={','.join(chosen)}: give numbers from 1 with commas between")
+        raise InputError(f"--benchmark-option {SEVERITIES}={','.join(chosen)}: give numbers from 1 with commas between")
     return [int(part) for part in chosen]
 
 

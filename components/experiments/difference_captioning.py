@@ -42,7 +42,7 @@ def score(context: PublishedContext, name: str, read: Callable[[PublishedContext
     # Checked before minutes of training.
     require_scorers()
     if not has_java():
-        print(f"{name}: METEOR is skipped, because it needs Java: install a JRE and add --again", file=sys.stderr)
+        print(f"{name}: METEOR is skipped, because it needs Java: install a JRE and add --overwrite", file=sys.stderr)
     from components.experiments.parts.clip4idc_training import run
 
     result = run(context, read(context))

@@ -101,11 +101,11 @@ def _sources(context: PublishedContext, texts: Sequence[str]) -> dict[str, Expan
         expansions = read_expansions(path)
         sources["paraphrases"] = lambda text: expansions.get(_key(text), [])[:count]
     else:
-        context.left_out.append(f"paraphrases: no {PARAPHRASES} and no --option {OTHER_FILE}=<path>")
+        context.left_out.append(f"paraphrases: no {PARAPHRASES} and no --benchmark-option {OTHER_FILE}=<path>")
     if not sources:
         raise InputError(
             f"{context.folder} has neither {WORDNET}/ nor {PARAPHRASES}: put one there, or name a file of paraphrases "
-            f"by --option {OTHER_FILE}=<path>; `dvc repro validate@query_paraphrases` writes one"
+            f"by --benchmark-option {OTHER_FILE}=<path>; `dvc repro validate@query_paraphrases` writes one"
         )
     if "wordnet" not in sources:
         context.left_out.append(f"wordnet: no folder {WORDNET}/")
@@ -115,7 +115,7 @@ def _sources(context: PublishedContext, texts: Sequence[str]) -> dict[str, Expan
 def _count(context: PublishedContext) -> int:
     chosen = context.options.get(COUNT, 3)
     if not str(chosen).isdecimal() or int(chosen) < 1:
-        raise InputError(f"--option {COUNT}={chosen}: give a number of expansions from 1")
+        raise InputError(f"--benchmark-option {COUNT}={chosen}: give a number of expansions from 1")
     return int(chosen)
 
 

@@ -77,10 +77,10 @@ METHOD = Method(
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=_losses,
     weighted=lambda _hyper: True,
-    visits=lambda _hyper: "pairs",
-    trains=_trains,
+    epoch_unit=lambda _hyper: "pairs",
+    trainable=_trains,
     # All that the other strategies train is new.
-    new=lambda hyper: (r"^text\.projection\." if hyper.strategy == "finetuned" else TEXT_TOWER,),
-    tower=_tower,
+    fresh_params=lambda hyper: (r"^text\.projection\." if hyper.strategy == "finetuned" else TEXT_TOWER,),
+    build_encoder=_tower,
     files=_files,
 )

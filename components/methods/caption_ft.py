@@ -55,5 +55,5 @@ METHOD = Method(
     losses=_losses,
     weighted=lambda _hyper: True,
     rows=lambda hyper: frozenset(hyper.rows),
-    trains=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
+    trainable=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
 )

@@ -46,7 +46,7 @@ METHOD = Method(
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=_losses,
     weighted=lambda _hyper: True,
-    visits=lambda _hyper: "pairs",
-    new=lambda _hyper: (TEXT_TOWER,),
-    tower=_tower,
+    epoch_unit=lambda _hyper: "pairs",
+    fresh_params=lambda _hyper: (TEXT_TOWER,),
+    build_encoder=_tower,
 )

@@ -26,7 +26,7 @@ class HalfTruthsSettings(Optimisation):
 
     Their learning rate warms up for three of the five epochs from a tenth and ends at a hundredth; here it starts and
     ends at zero, and `warmup_steps` is the length. They hold out a fifth of the images and keep the best epoch: set
-    `train.held_out`, `train.validate_every` and `train.export` for that.
+    `train.validation_images`, `train.validate_every` and `train.select_checkpoint` for that.
 
     Attributes:
         unit_weight: of the parts' loss, relative to that of whole captions.

@@ -65,7 +65,7 @@ class JointSettings(Optimisation):
     @property
     def builder(self) -> _Member | None:
         """The part that builds the text tower; None if all train the base's."""
-        own = (part for part in self.members.values() if part.method.tower is not Method.tower)
+        own = (part for part in self.members.values() if part.method.build_encoder is not Method.build_encoder)
         return next(own, None)
 
 
@@ -87,12 +87,12 @@ def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
             method = find_method(name)
         except InputError as error:
             raise InputError(f"params.yaml: key '{where}': {error}") from None
-        own_towers += [name] if method.tower is not Method.tower else []
+        own_towers += [name] if method.build_encoder is not Method.build_encoder else []
         if len(own_towers) > 1:
             raise InputError(
                 f"params.yaml: key '{where}.{name}': '{own_towers[0]}' builds the text tower already: remove one"
             )
-        if method.perturbs is not None:
+        if method.augment is not None:
             raise InputError(f"params.yaml: key '{where}.{name}': it perturbs the shared captions: remove it")
         given: dict[str, Any] = dict(part)
         weight = given.pop("weight", 1.0)
@@ -120,8 +120,8 @@ def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
 
 def _trains(hyper: JointSettings) -> tuple[str, ...]:
     if (builder := hyper.builder) is not None:
-        return builder.method.trains(builder.hyper)
-    return tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values())))
+        return builder.method.trainable(builder.hyper)
+    return tuple(sorted(_union(part.method.trainable(part.hyper) for part in hyper.members.values())))
 
 
 def _extra(encoder: Encoder, hyper: JointSettings) -> nn.Module:
@@ -145,7 +145,7 @@ def _visits(hyper: JointSettings) -> Visits:
     A row has a caption's texts and one comparison of its image, so visiting every comparison would repeat captions and
     put several of one image into a batch.
     """
-    parts: set[Visits] = {part.method.visits(part.hyper) for part in hyper.members.values()}
+    parts: set[Visits] = {part.method.epoch_unit(part.hyper) for part in hyper.members.values()}
     return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
 
 
@@ -182,13 +182,17 @@ METHOD = Joint(
     losses=_losses,
     weighted=lambda hyper: all(part.method.weighted(part.hyper) for part in hyper.members.values()),
     rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
-    visits=_visits,
+    epoch_unit=_visits,
     neighbours=_neighbours,
     files=_files,
-    draws=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.draws(part.hyper).items()},
-    trains=_trains,
-    new=lambda hyper: hyper.builder.method.new(hyper.builder.hyper) if hyper.builder else (),
-    tower=lambda base, hyper: hyper.builder.method.tower(base, hyper.builder.hyper) if hyper.builder else base,
+    column_mixture=lambda hyper: {
+        k: v for part in hyper.members.values() for k, v in part.method.column_mixture(part.hyper).items()
+    },
+    trainable=_trains,
+    fresh_params=lambda hyper: hyper.builder.method.fresh_params(hyper.builder.hyper) if hyper.builder else (),
+    build_encoder=lambda base, hyper: (
+        hyper.builder.method.build_encoder(base, hyper.builder.hyper) if hyper.builder else base
+    ),
     extra=_extra,
     warnings=lambda hyper: [text for part in hyper.members.values() for text in part.method.warnings(part.hyper)],
 )

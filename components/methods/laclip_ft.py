@@ -54,5 +54,5 @@ METHOD = Method(
     columns=lambda _hyper: frozenset({"image", DRAWN}),
     losses=_losses,
     weighted=lambda _hyper: True,
-    draws=_draws,
+    column_mixture=_draws,
 )

@@ -183,6 +183,6 @@ METHOD = Method(
     hyper=LeafSettings,
     columns=lambda _hyper: frozenset({"caption"}),
     losses=_losses,
-    visits=lambda _hyper: "pairs",
-    perturbs=Search,
+    epoch_unit=lambda _hyper: "pairs",
+    augment=Search,
 )

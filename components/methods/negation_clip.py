@@ -18,8 +18,8 @@ _TRAINED = r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)"
 class NegationClipSettings(Optimisation):
     """The defaults of the released code (its `src/clip_finetune.py`), else those of PyTorch's AdamW.
 
-    It holds out a fifth of the rows and keeps the epoch with the lowest loss on them: set `train.held_out`,
-    `train.validate_every` and `train.export` for that. An epoch visits every caption.
+    It holds out a fifth of the rows and keeps the epoch with the lowest loss on them: set `train.validation_images`,
+    `train.validate_every` and `train.select_checkpoint` for that. An epoch visits every caption.
     """
 
     lr: Positive = 1e-6
@@ -43,6 +43,6 @@ METHOD = Method(
     columns=lambda _hyper: frozenset({"image", "absence"}),
     losses=_losses,
     weighted=lambda _hyper: True,
-    visits=lambda _hyper: "pairs",
-    trains=lambda _hyper: (_TRAINED,),
+    epoch_unit=lambda _hyper: "pairs",
+    trainable=lambda _hyper: (_TRAINED,),
 )

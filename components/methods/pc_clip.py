@@ -87,6 +87,6 @@ METHOD = Method(
     hyper=PcClipSettings,
     columns=lambda _hyper: frozenset({"image", "other_image", "difference"}),
     losses=_losses,
-    visits=lambda _hyper: "pairs",
-    trains=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
+    epoch_unit=lambda _hyper: "pairs",
+    trainable=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
 )

@@ -60,12 +60,12 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
     given = dict(entries[name])
     with told_of(f"params.yaml: methods.{name}"):
         method = find_method(str(given.pop("method", name)))
-    reads = Path(str(given.pop("reads", VALIDATED)))
+    reads = Path(str(given.pop("train_data", VALIDATED)))
     return Entry(name, method, method.settings(given, name), reads)
 
 
 def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check the keys of each entry, and that its `reads` covers the tables that its method needs.
+    """Check the keys of each entry, and that its `train_data` covers the tables that its method needs.
 
     Args:
         entries: the block `methods` of params.yaml.
@@ -76,21 +76,21 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
 
     Raises:
         InputError: a method is unknown, has another key or value, or needs a column that no table has or a table that
-            `reads` does not cover.
+            `train_data` does not cover.
     """
     unweighted = []
     for name, given in entries.items():
         entry = find_entry(entries, name)
         with told_of(f"params.yaml: methods.{name}"):
             needed = holders_of(entry.method.needs(entry.hyper))
-        _check_reads(name, given.get("reads"), needed, tables)
+        _check_reads(name, given.get("train_data"), needed, tables)
         if not entry.method.weighted(entry.hyper):
             unweighted.append(name)
     return unweighted
 
 
 def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, Path]) -> None:
-    key = f"params.yaml: methods.{entry}.reads"
+    key = f"params.yaml: methods.{entry}.train_data"
     for name in needed:
         if name not in tables:
             raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
@@ -105,7 +105,7 @@ def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[
 
 
 def _file(name: str, reads: Any, tables: Mapping[str, Path]) -> Path:
-    """The file of a table, or a table of the same columns that `reads` names instead."""
+    """The file of a table, or a table of the same columns that `train_data` names instead."""
     alternatives = {str(tables[other]) for other in ALIKE.get(name, ()) if other in tables}
     return Path(reads) if reads in alternatives else tables[name]
 

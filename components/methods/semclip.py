@@ -199,7 +199,7 @@ METHOD = Method(
     columns=_columns,
     losses=_losses,
     rows=lambda hyper: frozenset(hyper.rows),
-    visits=_visits,
+    epoch_unit=_visits,
     extra=_extra,
     warnings=_warnings,
 )

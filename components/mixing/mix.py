@@ -43,10 +43,10 @@ def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path 
         raise InputError(f"params.yaml has no block mixes.{name}: add one, or use {', '.join(settings.mixes)}")
     mix = settings.mixes[name]
     inputs = {role: models / member / "encoder.safetensors" for role, member in
-              (("base", BASE.name), ("first", mix.first), ("second", mix.second))}  # fmt: skip
+              (("base", BASE.name), ("first", mix.a), ("second", mix.b))}  # fmt: skip
     encoder, first, second = (Encoder.load(path.parent) for path in inputs.values())
-    check_members({mix.first: first, mix.second: second})
-    weights = mixed(weights_of(encoder), {mix.first: weights_of(first), mix.second: weights_of(second)}, mix.shares)
+    check_members({mix.a: first, mix.b: second})
+    weights = mixed(weights_of(encoder), {mix.a: weights_of(first), mix.b: weights_of(second)}, mix.weights)
     encoder.model.load_state_dict(weights)
     params = mix.model_dump(mode="json")
     origin = _origin(name, data_hashes(inputs.values()), [first.sidecar, second.sidecar])

@@ -42,7 +42,7 @@ def model_card(subject: CardSubject, settings: Settings, folders: PromotionFolde
     parts = [
         f"# {decision.model}: {sidecar.name}",
         f"Text and image encoder {sidecar.model}, {sidecar.embed_dim} dimensions, up to {sidecar.context_length} "
-        f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.world.name}', {decision.time[:10]}.",
+        f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
         "## Known weaknesses\n\n" + _weaknesses(subject, settings, folders),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
         "## Metrics\n\n" + _metrics(subject.candidate, subject.incumbent),
@@ -64,8 +64,8 @@ def _method(sidecar: Sidecar) -> str:
 
 def _stated(settings: Settings, lines: tuple[str, ...]) -> str:
     """The statements of `promote.card` about this world's encoders, as a list."""
-    if settings.world.name not in settings.promote.card.worlds or not lines:
-        return _NOT_STATED.format(world=settings.world.name)
+    if settings.dataset.name not in settings.promote.card.datasets or not lines:
+        return _NOT_STATED.format(world=settings.dataset.name)
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -89,7 +89,7 @@ def _weaknesses(subject: CardSubject, settings: Settings, folders: PromotionFold
             sure = "" if _overlap(new, old) else ", beyond both intervals"
             lines.append(f"- Worse than {against} at {name}: {old.value:.4f} -> {new.value:.4f}{sure}.")
     groups = {name: result for name, result in subject.candidate.metrics.items() if name not in overall}
-    primary = {name: result for name, result in groups.items() if name.startswith(f"{settings.promote.primary}/")}
+    primary = {name: result for name, result in groups.items() if name.startswith(f"{settings.promote.metric}/")}
     if primary:
         worst = min(primary, key=lambda name: primary[name].value * (1 if primary[name].higher_is_better else -1))
         lines.append(f"- Weakest group of the primary metric: {worst} = {primary[worst].value:.4f}.")

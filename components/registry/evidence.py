@@ -37,15 +37,15 @@ def gather(
     """Evidence about the candidate of `report`."""
     policy = settings.promote
     registered = find_weights(client, policy.model, report.encoder_sha256)
-    faults = [*_dirt(sidecar)] if policy.clean else []
+    faults = [*_dirt(sidecar)] if policy.require_clean_git else []
     # The results of a champion come from the registry and need no check.
     for judged in (report, incumbent) if incumbent.encoder == BASE else (report,):
         faults += _result_faults(judged, folders)
     return Evidence(
-        validation_faults=tuple(_validation_faults(policy.validation, sidecar, folders)),
+        validation_faults=tuple(_validation_faults(policy.require_valid_tables, sidecar, folders)),
         provenance_faults=(*faults, *_provenance_faults(client, sidecar, folders)),
         rolled_back=str(registered.version) if registered is not None and ROLLED_BACK in registered.tags else "",
-        wins=None if policy.least_wins is None else _wins(settings.synthesize.store, report, incumbent),
+        wins=None if policy.min_vote_win_rate is None else _wins(settings.synthesize.store, report, incumbent),
     )
 
 
@@ -58,7 +58,7 @@ def _wins(store: str, report: Report, incumbent: Report) -> Wins:
 
 
 def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: PromotionFolders) -> list[str]:
-    """Faults of the tables in `promote.validation` and of those that the candidate was trained on."""
+    """Faults of the tables in `promote.require_valid_tables` and of those that the candidate was trained on."""
     tables = dict.fromkeys([*required, *tables_trained_on(sidecar.data_hashes)])
     faults = [fault for table in tables for fault in _table_faults(table, folders)]
     return faults + _input_faults(sidecar, VALIDATED)

@@ -34,7 +34,7 @@ LEAST_COSINE = 0.9
 _TEXTS = 1000
 _IMAGES = 4
 _DEPTH = 10
-"""The depth of AO@k; the nearest depth in `evaluate.ks` is used."""
+"""The depth of AO@k; the nearest depth in `evaluate.top_k` is used."""
 _AWKWARD = (
     "a child on a couch",
     "Two cats, one asleep -- the other isn't.",
@@ -178,7 +178,7 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     if not all(path.is_file() for path in (table, folders.test_pairs, folders.embeddings / MANIFEST)):
         return None
     settings = load_settings()
-    depth = min(settings.evaluate.ks, key=lambda k: abs(k - _DEPTH))
+    depth = min(settings.evaluate.top_k, key=lambda k: abs(k - _DEPTH))
     metric = f"{paraphrased_retrieval.NAME}/ao_at_{depth}"
     ids, images = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
     exact, rounded = (

@@ -22,7 +22,7 @@ class Evidence:
     rolled_back: str = ""
     """The version with these weights that was rolled back, or empty."""
     wins: Wins | None = None
-    """Blind votes for the candidate against the incumbent, if `promote.least_wins` is set."""
+    """Blind votes for the candidate against the incumbent, if `promote.min_vote_win_rate` is set."""
 
 
 def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evidence) -> tuple[RuleVerdict, ...]:
@@ -39,13 +39,13 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
     """
     return (
         _same_data(candidate, incumbent),
-        *(_scored(candidate, benchmark) for benchmark in policy.benchmarks),
-        _primary(candidate, incumbent, policy.primary, policy.margin),
+        *(_scored(candidate, benchmark) for benchmark in policy.require_benchmarks),
+        _primary(candidate, incumbent, policy.metric, policy.margin),
         *(_guard(candidate, incumbent, name, loss) for name, loss in policy.guards.items() if loss is not None),
         _faultless("validation", evidence.validation_faults, "the training captions passed validation"),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_rolled_back(evidence.rolled_back),
-        *([] if policy.least_wins is None else [_voted(evidence.wins, policy.least_wins)]),
+        *([] if policy.min_vote_win_rate is None else [_voted(evidence.wins, policy.min_vote_win_rate)]),
     )
 
 
@@ -113,11 +113,11 @@ def _scored(candidate: Report, benchmark: str) -> RuleVerdict:
 
 
 def _primary(candidate: Report, incumbent: Report, name: str, margin: Margin) -> RuleVerdict:
-    new, old = (metric(report, name, "promote.primary") for report in (candidate, incumbent))
+    new, old = (metric(report, name, "promote.metric") for report in (candidate, incumbent))
     required_gain, called = _MARGINS[margin.rule]
     won, needed = gain(new, old), required_gain(new, old)
-    if needed < margin.least:
-        needed, called = margin.least, "the least gain"
+    if needed < margin.min_gain:
+        needed, called = margin.min_gain, "the least gain"
     relation = "more" if won > needed else "not more"
     reason = f"{old.value:.4f} -> {new.value:.4f}: gain {won:+.4f} is {relation} than {called} {needed:.4f}"
     return RuleVerdict(name=name, passed=won > needed, reason=reason)

@@ -84,9 +84,9 @@ def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Rep
     Raises:
         InputError: no other encoder is listed, none has results, or a results file is damaged.
     """
-    names = [name for name in settings.encoders if name != BASE]
+    names = [name for name in settings.compare_encoders if name != BASE]
     if not names:
-        raise InputError("params.yaml: encoders lists no encoder but base: add one to have a candidate")
+        raise InputError("params.yaml: compare_encoders lists no encoder but base: add one to have a candidate")
     scored = [name for name in names if (folders.metrics / f"{name}.json").exists()]
     reports = [read_report(name, folders.metrics) for name in scored or names]
     missing = tuple(
@@ -96,7 +96,7 @@ def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Rep
     )
 
     def merit(report: Report) -> float:
-        result = metric(report, settings.promote.primary, "promote.primary")
+        result = metric(report, settings.promote.metric, "promote.metric")
         value = result.value if result.higher_is_better else -result.value
         return -math.inf if math.isnan(value) else value
 
@@ -140,8 +140,8 @@ def _why_refused(decision: Decision) -> RuleVerdict:
 
 
 def _why_behind(candidate: Report, better: Report, settings: Settings) -> RuleVerdict:
-    primary = settings.promote.primary
-    own, other = (metric(report, primary, "promote.primary").value for report in (candidate, better))
+    primary = settings.promote.metric
+    own, other = (metric(report, primary, "promote.metric").value for report in (candidate, better))
     return RuleVerdict(
         name=candidate.encoder, passed=False, reason=f"{primary} {own:.4f}, {better.encoder} has {other:.4f}"
     )
@@ -263,7 +263,7 @@ def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: 
         **origin,
         versions.SHA_TAG: decision.encoder_sha256,
         "encoder": decision.encoder,
-        "world": settings.world.name,
+        "world": settings.dataset.name,
         "run_id": decision.run_id,
         "data_hash": decision.data_hash,
     }

@@ -35,14 +35,14 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     """
     from components.report.page import page as rendering
 
-    reports = [read_report(name, folders.metrics) for name in settings.encoders]
+    reports = [read_report(name, folders.metrics) for name in settings.compare_encoders]
     scores = [read_scores(report, folders.per_query) for report in reports]
     sidecars = [sidecar for report in reports if (sidecar := _sidecar(report, folders.models)) is not None]
     comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
     rankings = {report.encoder: scored.rankings for report, scored in zip(reports, scores, strict=True)}
     content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
     write_csv(comparison, folders.csv)
-    _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.primary))
+    _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.metric))
     _write(folders.reports / "comparison.html", rendering.page(settings, comparison, content))
     if track:
         _track(settings, comparison, content, folders)
@@ -85,7 +85,7 @@ def main() -> None:
 
     def command() -> None:
         settings = load_checked()
-        print(headline(run(settings, track=True), settings.promote.primary))
+        print(headline(run(settings, track=True), settings.promote.metric))
         print(f"table: cliptune report; page: {DEFAULT.reports / 'comparison.html'}")
 
     run_in_project(command)

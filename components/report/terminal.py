@@ -32,7 +32,7 @@ def show(comparison: Comparison, settings: Settings, every: bool = False, groups
     benchmarks = [find_benchmark(name) for name in settings.evaluate.benchmarks]
     key = key_metrics(benchmarks, list(comparison.cells))
     shown = (overall if every or groups or not key else key) + (grouped if groups else [])
-    print_comparison(comparison, settings.promote.primary, shown)
+    print_comparison(comparison, settings.promote.metric, shown)
     if hidden := len(comparison.cells) - len(shown):
         print(f"{hidden} more metrics: cliptune report --all, cliptune report --groups")
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from components.core.system.errors import InputError
 
+_OPTIONS = {"texts": "max-texts", "queue": "max-queue", "batch": "batch-size"}
+"""Field -> its option, where that has another name."""
+
 TOKEN = "CLIPTUNE_SERVE_TOKEN"
 _SHORTEST = 16
 
@@ -47,7 +50,9 @@ class ServingLimits:
     def __post_init__(self) -> None:
         for name, least in {"texts": 1, "queue": self.texts, "batch": 1, "cache": 0}.items():
             if getattr(self, name) < least:
-                raise InputError(f"--{name} {getattr(self, name)} is too small: give at least {least}")
+                raise InputError(
+                    f"--{_OPTIONS.get(name, name)} {getattr(self, name)} is too small: give at least {least}"
+                )
 
 
 def read_tokens(host: str, environment: Mapping[str, str]) -> list[str]:

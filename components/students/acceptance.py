@@ -96,7 +96,7 @@ def prepare_examination(
     pairs, facts = folder / "pairs.parquet", {}
     if by_caption:
         taught = {lesson.inputs["caption"] for lesson in lessons if "caption" in lesson.inputs}
-        facts = _draw_captions(pairs, taught, student.acceptance, settings.world.seed)
+        facts = _draw_captions(pairs, taught, student.acceptance, settings.dataset.seed)
     others = {
         task: [lesson for lesson in held_out if lesson.task.name == task][: student.acceptance]
         for task in student.tasks

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from components.captions.generating.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from components.captions.generating.engines.local import EmbeddedOptions, LocalEngine
 from components.captions.language_models.language_model import LanguageModel, load_language_model
 from components.core.compute.distributed import World
 from components.core.compute.hardware import bf16_is_native
@@ -105,7 +105,7 @@ def _acceptance(
 
     examination = prepare_examination(settings, job.student, job.lessons, held_out, job.state)
     alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
-    engine = EmbeddedEngine(EmbeddedOptions(batch_size=_ANSWERS_AT_ONCE), alike)
+    engine = LocalEngine(EmbeddedOptions(batch_size=_ANSWERS_AT_ONCE), alike)
     with model.disable_adapter():
         before = examination.rates(engine)
     after = examination.rates(engine)

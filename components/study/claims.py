@@ -46,7 +46,7 @@ def run(
     comparison = comparison_over_seeds(results, rules.metrics)
     content = page.ClaimsPage(
         title=name,
-        world=settings.world.name,
+        world=settings.dataset.name,
         seeds=tuple(seeds),
         commit=git_commit(),
         judged=[judge(short, claim, results) for short, claim in rules.claims.items()],

@@ -41,7 +41,7 @@ class ClaimsPage:
 
     Attributes:
         title: name of the file of claims.
-        world: `world.name`.
+        world: `dataset.name`.
         seeds: training seeds of all encoders.
         commit: of the code.
         judged: the claims.

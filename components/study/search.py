@@ -71,7 +71,7 @@ class MixEvaluator:
         """Need -> value, higher being better."""
         under_test = EncoderUnderTest(encoder.sidecar.name, _Quiet(encoder), "")
         evaluate = self.settings.evaluate.model_copy(update={"bootstrap": _ONE_RESAMPLE})
-        places = EVALUATION / VALIDATION, evaluate.ks, self.image_ids, self.image_features
+        places = EVALUATION / VALIDATION, evaluate.top_k, self.image_ids, self.image_features
         _, results = score(self.benchmarks, EmbeddedContext(under_test, *places), evaluate)
         by_need = {need: results[metric] for need, metric in self.families.items()}
         return {need: one.value if one.higher_is_better else -one.value for need, one in by_need.items()}
@@ -133,8 +133,8 @@ class Members:
 
     def become(self, mix: Mix) -> Encoder:
         """The encoder of a mix."""
-        members = {name: self.weights[name] for name in (mix.first, mix.second)}
-        self.encoder.model.load_state_dict(mixed(self.base, members, mix.shares))
+        members = {name: self.weights[name] for name in (mix.a, mix.b)}
+        self.encoder.model.load_state_dict(mixed(self.base, members, mix.weights))
         return self.encoder
 
     def best_single(self, evaluator: MixEvaluator) -> dict[str, tuple[float, str]]:
@@ -205,7 +205,7 @@ def _suggested(trial: Any, names: Sequence[str]) -> Mix:
         chosen = trial.suggest_categorical("pair", pairs)
         shares = (trial.suggest_float("first_share", 0, 1), trial.suggest_float("second_share", 0, 1))
     first, second = next(pair for pair in combinations(names, 2) if "+".join(pair) == chosen)
-    return Mix(first=first, second=second, shares=(round(shares[0], 4), round(shares[1], 4)))
+    return Mix(a=first, b=second, weights=(round(shares[0], 4), round(shares[1], 4)))
 
 
 def _study(store: str, names: Sequence[str], seed: int, inputs: str) -> optuna.Study:

@@ -22,6 +22,8 @@ def seeded(settings: Settings, seed: int) -> Settings:
 
     Its MLflow runs are in the experiment `<world>-study`, separate from those that may be promoted.
     """
-    train = settings.train.model_copy(update={"seed": seed, "state": settings.train.state / "study" / str(seed)})
-    world = settings.world.model_copy(update={"name": f"{settings.world.name}-study"})
-    return settings.model_copy(update={"train": train, "world": world})
+    train = settings.train.model_copy(
+        update={"seed": seed, "checkpoint_dir": settings.train.checkpoint_dir / "study" / str(seed)}
+    )
+    world = settings.dataset.model_copy(update={"name": f"{settings.dataset.name}-study"})
+    return settings.model_copy(update={"train": train, "dataset": world})

@@ -105,7 +105,7 @@ def log_comparison(
     Returns:
         The run's id; None if MLflow failed, which is printed in one line, because the report on disk is complete.
     """
-    params = settings.model_dump(mode="json", include={"encoders", "evaluate", "compare", "promote"})
+    params = settings.model_dump(mode="json", include={"compare_encoders", "evaluate", "compare", "promote"})
     try:
         with fail_fast(SOON_S), tracked_run("compare", "comparison", settings, params, inputs) as run:
             run.set_tags({f"trained_by.{encoder}": run_id for encoder, run_id in runs.items()})

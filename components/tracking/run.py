@@ -171,7 +171,7 @@ def tracked_run(
     Args:
         stage: the pipeline's stage, a tag.
         name: the run's name: the encoder or method.
-        settings: `world.name` is the experiment.
+        settings: `dataset.name` is the experiment.
         params: parameters of the run.
         inputs: name -> file or folder; their hashes become tags.
 
@@ -181,7 +181,7 @@ def tracked_run(
     """
     tags = run_tags(stage, name) | input_tags(inputs)
     with _full_disk_as_os_error():
-        tracked = _begin(settings.world.name, name, tags)
+        tracked = _begin(settings.dataset.name, name, tags)
         status = "FAILED"
         # Calls are retried here; with MLflow's own retries each would block the stage for minutes.
         with fail_fast(), _killed_by_sigterm() as ignore_sigterm:

@@ -88,8 +88,8 @@ def load_data(
         columns=method.columns(hyper),
         batch_size=hyper.batch_size,
         seed=train.seed,
-        draws=method.draws(hyper),
-        visits=method.visits(hyper),
+        draws=method.column_mixture(hyper),
+        visits=method.epoch_unit(hyper),
         near=method.neighbours(hyper).count,
         weighted=method.weighted(hyper),
         least_crop=hyper.least_crop,
@@ -104,11 +104,11 @@ def load_data(
         source = ShardSource(train.shards, plan, tokenizer, images.size, held, published)
         streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
     else:
-        source = table_source(free, images, plan, tokenizer, train.state / "tokens")
+        source = table_source(free, images, plan, tokenizer, train.checkpoint_dir / "tokens")
     held_rows = None
     if len(own) >= _FEWEST:
         whole = replace(plan, batch_size=min(len(own), hyper.batch_size), least_crop=1.0, world=World())
-        held_rows = table_source(own, images, whole, tokenizer, train.state / "tokens")
+        held_rows = table_source(own, images, whole, tokenizer, train.checkpoint_dir / "tokens")
     return Data(source, inputs, _held_out(queries, encoder, files, embeddings, hyper, device), held_rows, streamed)
 
 
@@ -149,7 +149,7 @@ def _rows(
         held, queries = _paraphrases_held_out(watched, embeddings, train)
     rows = with_image_ids(join_rows(columns, files.validated, files.train), embeddings.ids, embeddings.image_ids)
     if not watched.is_file():
-        held = choose_held_out(rows, train.held_out, train.seed)
+        held = choose_held_out(rows, train.validation_images, train.seed)
         queries = rows[rows["image_id"].isin(held)]
     return inputs, held, queries, rows
 
@@ -181,7 +181,7 @@ def _paraphrases_held_out(watched: Path, pairs: ImageEmbeddings, train: Train) -
     So all methods that read this table have the same held-out images.
     """
     named = with_image_ids(PARAPHRASES.read(watched, ["id"]).to_pandas(), pairs.ids, pairs.image_ids)
-    held = choose_held_out(named, train.held_out, train.seed)
+    held = choose_held_out(named, train.validation_images, train.seed)
     chosen = named["image_id"].isin(held)
     rows: pd.DataFrame = PARAPHRASES.take(
         watched, np.flatnonzero(chosen), ["id", "caption", "paraphrase_1"], _BLOCK

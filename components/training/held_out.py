@@ -108,12 +108,13 @@ DIRECTIONS = {"validation/loss": False, "validation/r_at_5": True, "validation/a
 
 
 def check_export(train: Train, data: Data) -> None:
-    """Raise `InputError` when `train.export` names a metric that this run will not have."""
-    if train.export == "last":
+    """Raise `InputError` when `train.select_checkpoint` names a metric that this run will not have."""
+    if train.select_checkpoint == "last":
         return
     if train.validate_every is None:
         raise InputError(
-            f"params.yaml: train.export '{train.export}' needs train.validate_every: give it, or use 'last'"
+            f"params.yaml: train.select_checkpoint '{train.select_checkpoint}' needs train.validate_every: give "
+            f"it, or use 'last'"
         )
     known = set()
     if data.held_rows is not None:
@@ -122,9 +123,10 @@ def check_export(train: Train, data: Data) -> None:
         known.add("validation/r_at_5")
         if data.held_out.paraphrases is not None:
             known.add("validation/ao_at_10")
-    if train.export not in known:
+    if train.select_checkpoint not in known:
         raise InputError(
-            f"params.yaml: train.export '{train.export}' has too few held-out rows: raise train.held_out, or use 'last'"
+            f"params.yaml: train.select_checkpoint '{train.select_checkpoint}' has too few held-out rows: raise "
+            f"train.validation_images, or use 'last'"
         )
 
 

@@ -60,8 +60,8 @@ class TrainingJob:
     def fingerprint(self) -> str:
         train = self.settings.train
         method, hyper = self.entry.method, self.entry.hyper
-        parts = self.entry.name, method.name, repr(hyper), method.visits(hyper)
-        chosen = str(train.seed), str(train.held_out), train.export, train.precision
+        parts = self.entry.name, method.name, repr(hyper), method.epoch_unit(hyper)
+        chosen = str(train.seed), str(train.validation_images), train.select_checkpoint, train.precision
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 
 
@@ -109,10 +109,12 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
     check_export(train, job.data)
     learnt = in_model
     if hyper.lora_rank:
-        new = method.new(hyper)
+        new = method.fresh_params(hyper)
         learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
     trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep, code_hash("train"))
+    checkpoints = Checkpoints(
+        train.checkpoint_dir / f"{job.entry.name}-{job.fingerprint}", train.keep_checkpoints, code_hash("train")
+    )
     run = Run(
         title=job.entry.name,
         model=model,
@@ -121,12 +123,14 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         source=job.data.source,
         optimisation=hyper,
         extra=extra,
-        perturb=method.perturbs and method.perturbs(job.encoder, hyper),
+        perturb=method.augment and method.augment(job.encoder, hyper),
         options=_engine(train, world, device),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
-        select=None if train.export == "last" else (train.export, DIRECTIONS[train.export]),
+        select=None
+        if train.select_checkpoint == "last"
+        else (train.select_checkpoint, DIRECTIONS[train.select_checkpoint]),
     )
     with _note_bad_batch(checkpoints.folder, tracked):
         fit(run)
@@ -170,7 +174,7 @@ def _take_best(trained: dict[str, nn.Parameter], checkpoints: Checkpoints) -> No
     best = checkpoints.best()
     if best is None:
         raise InputError(
-            f"{checkpoints.folder} has no best weights: set train.validate_every, or train.export to 'last'"
+            f"{checkpoints.folder} has no best weights: set train.validate_every, or train.select_checkpoint to 'last'"
         )
     for key, weights in trained.items():
         weights.copy_(best[key])

@@ -116,7 +116,9 @@ class JoinedAnswers:
             where facts is null or (other_id is not null and other_facts is null) order by row limit 1
         """
         for pair, *_ in _run(self._connection, query):
-            raise InputError(f"{pairs}: pair {pair} has no facts: set validate.check_facts to false in params.yaml")
+            raise InputError(
+                f"{pairs}: pair {pair} has no facts: set validate.check_scene_facts to false in params.yaml"
+            )
 
     def _frame(self, start: int, end: int) -> pd.DataFrame:
         columns = shown_columns(self._table)
@@ -154,7 +156,7 @@ def _join(connection: DuckDBPyConnection, table: Synthesised, folder: Path, pair
         """
         _refuse(connection, twice, f"{path} has two answers for one row")
         if number == 0 and not _run(connection, "select 1 from answers_0 limit 1"):
-            raise InputError(f"{path} has no rows: raise synthesize.captions and run `dvc repro`")
+            raise InputError(f"{path} has no rows: raise synthesize.max_captions and run `dvc repro`")
     if table.about == "captions":
         _check(PAIRS, pairs, _PAIR_COLUMNS)
         _run(connection, _pair_table(pairs))

@@ -119,10 +119,10 @@ def run_tracked(
 def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, probes: Probes) -> TableReport:
     """TextCheck the table and write its accepted and its rejected rows."""
     limits = settings.validation.limits(table.name)
-    table = table if limits.judged else table.unjudged()
+    table = table if limits.apply_judge else table.unjudged()
     answers, quarantine = files.captions / table.name, files.quarantine / table.name
     with join_answers(table, answers, files.pairs, quarantine) as joined:
-        if settings.validation.check_facts and table.about == "captions":
+        if settings.validation.check_scene_facts and table.about == "captions":
             joined.require_facts(files.pairs)
         rules = row_rules(table, limits, read_sidecar(files.encoder).context_length)
         checker = _Checker(table, limits, rules, probes, Suites())

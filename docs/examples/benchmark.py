@@ -1,4 +1,4 @@
-"""Score an encoder by any benchmark: those of the embedded world on 40 drawn scenes, those of papers on their files.
+"""Score an encoder by any benchmark: those of the synthetic dataset on 40 drawn scenes, those of papers on their files.
 
     python docs/examples/benchmark.py swaps               # without a name: which benchmarks there are
     python docs/examples/benchmark.py sugar_crepe         # which files it needs, and how it scores
@@ -26,7 +26,7 @@ SCENES = 40
 
 def context(settings: Settings, folder: Path) -> EmbeddedContext:
     """A small encoder of random weights before 40 scenes, whose questions are written into `folder`."""
-    source = find_source("embedded")
+    source = find_source("synthetic")
     scenes = [pair for pair in source.pairs(settings) if pair.split == "test"]
     for name, (table, rows) in source.evaluation(settings, scenes).items():
         table.write(folder / f"{name}.parquet", rows)
@@ -34,7 +34,7 @@ def context(settings: Settings, folder: Path) -> EmbeddedContext:
     encoder = Encoder.create("small", "cliptune-tiny", model_config("cliptune-tiny"), "clip")
     features = encoder.embed_images([scene.image for scene in scenes])
     under_test = EncoderUnderTest("small", encoder, "random weights")
-    return EmbeddedContext(under_test, folder, settings.evaluate.ks, [scene.image_id for scene in scenes], features)
+    return EmbeddedContext(under_test, folder, settings.evaluate.top_k, [scene.image_id for scene in scenes], features)
 
 
 def main(name: str) -> dict[str, float]:
@@ -52,7 +52,7 @@ def main(name: str) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         before = context(settings.model_copy(update={"prepare": few}), Path(folder))
         if missing := found.missing(Path(folder)):
-            print(*(f"the embedded world has no {need.path}" for need in missing), sep="\n")
+            print(*(f"the synthetic dataset has no {need.path}" for need in missing), sep="\n")
             return {}
         results = summarise(found, found.score(before), settings.evaluate.bootstrap, settings.evaluate.seed)
     for metric, result in results.items():

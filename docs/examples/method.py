@@ -74,7 +74,7 @@ def main(name: str) -> list[float]:
         source=Rows(encoder, method.columns(hyper)),
         optimisation=hyper,
         extra=extra,
-        perturb=method.perturbs and method.perturbs(encoder, hyper),
+        perturb=method.augment and method.augment(encoder, hyper),
         options=LoopOptions(log_every=1),
         report=lambda step: losses.append(sum(step.losses.values())),
     )

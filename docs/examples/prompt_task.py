@@ -54,6 +54,6 @@ if __name__ == "__main__":
         print(*names_in("components.captions.prompting.tasks"), sep="\n")
     elif "--ask" in sys.argv:
         block = load_settings().synthesize
-        main(sys.argv[1], make_engine(block, block.model))
+        main(sys.argv[1], make_engine(block, block.default_llm))
     else:
         main(sys.argv[1])

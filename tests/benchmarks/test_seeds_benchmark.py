@@ -35,7 +35,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     def train(settings: Settings, name: str, files: Any) -> None:
         chosen, run = settings.train, files.models / name / "run.json"
-        places = chosen.state.parent.name, files.base.parts[-3], files.embeddings.parts[-2]
+        places = chosen.checkpoint_dir.parent.name, files.base.parts[-3], files.embeddings.parts[-2]
         leave(run, "train", chosen.seed, chosen.precision, *places, str(files.validated))
 
     def evaluate(_settings: Settings, encoder: str, folders: Any) -> None:

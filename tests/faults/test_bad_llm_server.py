@@ -30,7 +30,7 @@ def test_every_row_is_accepted_or_rejected_with_a_reason(tmp_path: Path, raw_par
         project = ServerProject.make(tmp_path, raw_params, ROWS, server.url, timeout_s=1.0, attempts=2)
         first = project.run()
         assert first.returncode == 1, first.stdout
-        assert "questions failed (reasons: `cliptune store stats`): run the command again" in first.stderr
+        assert "questions failed (reasons: `cliptune answers stats`): run the command again" in first.stderr
         rows = project.table().to_pylist()
         server.control("set", errors={})
         second = project.run()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 TRAIN, PREPARE = "components.training.train", "components.data.prepare"
 ENTRY = {
     "method": "paraclip",
-    "reads": "data/validated",
+    "train_data": "data/validated",
     "batch_size": 16,
     "epochs": 8,
     "lr": 0.001,
@@ -66,7 +66,12 @@ def _ended_on_a_full_disk(stage: WarmStage, disk: SmallDisk) -> Ended:
 
 def _trainable(folder: Path, raw: dict[str, Any], state: Path, checkpoint_every: int) -> None:
     make_trainable(folder)
-    raw["train"] = {"state": str(state), "validate_every": None, "held_out": 12, "checkpoint_every": checkpoint_every}
+    raw["train"] = {
+        "checkpoint_dir": str(state),
+        "validate_every": None,
+        "validation_images": 12,
+        "checkpoint_every": checkpoint_every,
+    }
     raw["methods"] = {"paraclip": ENTRY}
     write_params(folder, raw)
 

@@ -74,7 +74,7 @@ def test_a_checkpoint_that_is_a_pickle(name: str, mark: Path, tmp_path: Path, ra
 def test_an_encoder_whose_weights_are_a_pickle(mark: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     project = tmp_path / "project"
     make_trainable(project)
-    raw_params["train"] = {"state": "state/train"}
+    raw_params["train"] = {"checkpoint_dir": "state/train"}
     write_params(project, raw_params)
     file = _pickled(project / "models" / "base" / "encoder.safetensors", mark)
     ended = run_stage(project, TRAIN, "--method", "paraclip")
@@ -87,7 +87,7 @@ def test_a_language_model_that_is_a_pickle(mark: Path, tmp_path: Path, raw_param
     shutil.copytree(embedded_model(), model)
     (model / "model.safetensors").unlink()
     _pickled(model / "pytorch_model.bin", mark)
-    raw_params["train"] = {"state": "state/train", "held_out": 12}
+    raw_params["train"] = {"checkpoint_dir": "state/train", "validation_images": 12}
     raw_params["methods"]["lm_finetuned"] |= {"language_model": str(model), "batch_size": 16}
     write_params(project, raw_params)
     _assert_refused(run_stage(project, TRAIN, "--method", "lm_finetuned"), str(model), "safetensors")
@@ -99,8 +99,13 @@ def test_an_adapter_that_is_a_pickle(mark: Path, tmp_path: Path, raw_params: dic
     file = _pickled(adapter / "adapter_model.safetensors", mark)
     task = {"table": "rewrites", "input": "data/pairs/train.parquet"}
     base = save_tiny_language_model(tmp_path / "base")
-    models = {"hostile": {"engine": "embedded", "adapter": str(adapter), "base": str(base)}}
-    raw_params["synthesize"] |= {"models": models, "model": "hostile", "replay": None, "tasks": {"rewrite": task}}
+    models = {"hostile": {"engine": "local", "adapter": str(adapter), "base": str(base)}}
+    raw_params["synthesize"] |= {
+        "llms": models,
+        "default_llm": "hostile",
+        "cached_answers": None,
+        "tasks": {"rewrite": task},
+    }
     write_params(project, raw_params)
     rows = {"id": ["a", "b"], "image_id": ["i", "j"], "image": [b"i"] * 2, "caption": ["a dog", "a cat"]}
     rows["facts"] = [None] * 2
@@ -187,11 +192,16 @@ def test_shards_with_hostile_members(tmp_path: Path, raw_params: dict[str, Any])
     write_tar(tmp_path / "shards" / "000.tar", [*good, *hostile])
     make_trainable(project)
     shards = {"urls": f"{tmp_path}/shards/000.tar", "columns": {"caption": "txt"}, "samples_per_epoch": 48}
-    raw_params["train"] = {"state": "state/train", "held_out": 0, "validate_every": None, "shards": shards}
-    raw_params["methods"] = {
-        "scratch": {"method": "clip_scratch", "reads": "data", "batch_size": 8, "epochs": 1, "warmup_steps": 1}
+    raw_params["train"] = {
+        "checkpoint_dir": "state/train",
+        "validation_images": 0,
+        "validate_every": None,
+        "shards": shards,
     }
-    raw_params["encoders"] = ["base"]
+    raw_params["methods"] = {
+        "scratch": {"method": "clip_scratch", "train_data": "data", "batch_size": 8, "epochs": 1, "warmup_steps": 1}
+    }
+    raw_params["compare_encoders"] = ["base"]
     write_params(project, raw_params)
     before = {path for path in tmp_path.rglob("*") if project not in path.parents}
     ended = run_stage(project, TRAIN, "--method", "scratch")

@@ -38,9 +38,15 @@ def project(tmp_path: Path, raw_params: dict[str, Any]) -> Path:
     ids = [f"p{n}" for n in range(ROWS)]
     pairs = {"id": ids, "image_id": ids, "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
-    models = {"raw": {"engine": "embedded", "batch_size": BATCH}}
+    models = {"raw": {"engine": "local", "batch_size": BATCH}}
     task = raw_params["synthesize"]["tasks"]["paraphrase_1"] | {"samples": 1, "max_tokens": 6}
-    changes = {"models": models, "model": "raw", "replay": None, "captions": ROWS, "tasks": {"paraphrase_1": task}}
+    changes = {
+        "llms": models,
+        "default_llm": "raw",
+        "cached_answers": None,
+        "max_captions": ROWS,
+        "tasks": {"paraphrase_1": task},
+    }
     # Answers of six tokens are cut, which many do not survive.
     changes |= {"max_failed_share": 1.0}
     raw_params["synthesize"] |= changes

@@ -36,13 +36,13 @@ _TIME, _ID = rb"20\d\d-?\d\d-?\d\d[T ]\d\d:?\d\d:?\d\d(\.\d+)?Z?", rb"[0-9a-f]{8
 CHANGING = re.compile(_TIME + rb"|" + _ID)
 """Times and random ids, which Great Expectations writes into its pages and their names."""
 SETTINGS: dict[str, dict[str, Any]] = {
-    "world": {"name": "killed"},
+    "dataset": {"name": "killed"},
     "prepare": {"counts": {"train": 60, "val": 8, "test": 24}},
-    "train": {"state": "state/train", "checkpoint_every": 2, "device": "cpu"},
-    "validate": {"check_facts": False, "min_similarity": -1, "min_accepted_share": 0, "max_echo_share": 1},
-    "evaluate": {"benchmarks": ["paraphrased_retrieval", "retrieval"], "ks": [1, 5, 10], "bootstrap": 20},
+    "train": {"checkpoint_dir": "state/train", "checkpoint_every": 2, "device": "cpu"},
+    "validate": {"check_scene_facts": False, "min_similarity": -1, "min_accepted_share": 0, "max_echo_share": 1},
+    "evaluate": {"benchmarks": ["paraphrased_retrieval", "retrieval"], "top_k": [1, 5, 10], "bootstrap": 20},
     "compare": {"gallery_queries": 2},
-    "promote": {"guards": {}, "benchmarks": ["paraphrased_retrieval", "retrieval"]},
+    "promote": {"guards": {}, "require_benchmarks": ["paraphrased_retrieval", "retrieval"]},
 }
 
 
@@ -51,7 +51,7 @@ def _write_params(folder: Path, raw: dict[str, Any]) -> None:
         raw[block] |= changes
     raw["base"]["source"] = "scratch"
     raw["base"]["scratch"] |= {"epochs": 2, "batch_size": 16, "warmup_steps": 1}
-    raw["encoders"] = ["base"]
+    raw["compare_encoders"] = ["base"]
     (folder / "params.yaml").write_text(yaml.safe_dump(raw), "utf-8")
 
 

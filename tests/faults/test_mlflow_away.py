@@ -61,13 +61,13 @@ def _start(folder: Path, epochs: int, server: Server, **environment: str) -> War
     ).model_dump(mode="json", by_alias=True)
     entry = {
         "method": "semclip",
-        "reads": "data/validated",
+        "train_data": "data/validated",
         "batch_size": 4,
         "epochs": epochs,
         "accumulate": 1,
         "lr": 1e-4,
     }
-    write_params(folder, settings | {"methods": {NAME: entry}, "encoders": ["base", NAME]})
+    write_params(folder, settings | {"methods": {NAME: entry}, "compare_encoders": ["base", NAME]})
     environment["MLFLOW_TRACKING_URI"] = server.address
     return WarmStage(folder, "components.training.train", "--method", NAME, environment=environment)
 
@@ -83,7 +83,7 @@ def _wait(stage: WarmStage, until: Callable[[], bool]) -> None:
 def _is_tracked(server: Server) -> bool:
     """Whether metrics of a run have reached the server."""
     client = MlflowClient(server.address)
-    experiment = client.get_experiment_by_name("embedded")
+    experiment = client.get_experiment_by_name("synthetic")
     runs = client.search_runs([experiment.experiment_id], order_by=["attributes.start_time DESC"]) if experiment else []
     return bool(runs) and runs[0].info.status == "RUNNING" and "loss/total" in runs[0].data.metrics
 

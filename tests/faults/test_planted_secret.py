@@ -110,7 +110,7 @@ def _synthesize(done: Done, raw: dict[str, Any], environment: Mapping[str, str])
         llm.control("set", key=KEY)
         ServerProject.make(folder, raw, ROWS, llm.url)
         done.ended["dvc repro"] = _dvc_repro(folder, environment)
-        done.run("store stats", folder, CLI, "store", "stats", environment=environment)
+        done.run("answers stats", folder, CLI, "store", "stats", environment=environment)
         s3 = {**environment, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{llm.port}"}
         done.run("s3 put", folder, CLI, "s3", "put", "dvc.yaml", "s3://bucket/dvc.yaml", environment=s3)
         # New revisions, so that the answers so far do not count.
@@ -119,7 +119,7 @@ def _synthesize(done: Done, raw: dict[str, Any], environment: Mapping[str, str])
             ("key refused", {"key": "another"}),
         ):
             llm.control("set", **options)
-            raw["synthesize"]["models"]["fake"]["revision"] = name.replace(" ", "-")
+            raw["synthesize"]["llms"]["fake"]["revision"] = name.replace(" ", "-")
             write_params(folder, raw)
             done.run(name, folder, SYNTHESIZE, "--task", "paraphrase_1", environment=environment)
 
@@ -130,13 +130,13 @@ def _train(done: Done, raw: dict[str, Any], tracking: str) -> None:
     make_trainable(folder)
     small = {
         "method": "paraclip",
-        "reads": "data/validated",
+        "train_data": "data/validated",
         "batch_size": 16,
         "epochs": 1,
         "lr": 0.001,
         "warmup_steps": 1,
     }
-    train = {"state": "state/train", "held_out": 12, "validate_every": None}
+    train = {"checkpoint_dir": "state/train", "validation_images": 12, "validate_every": None}
     write_params(folder, raw | {"train": train, "methods": {"paraclip": small, "again": small}})
     password = done.secrets["password"]
     addresses = {
@@ -157,7 +157,7 @@ def _look(done: Done, raw: dict[str, Any], away: str, login: str) -> None:
     """Nothing answers, and every address that users give holds the password."""
     folder = done.root / "away"
     models = {"fake": {"engine": "server", "urls": [f"{login}/v1"], "model": "fake"}}
-    synthesize = raw["synthesize"] | {"store": away, "models": models, "model": "fake", "replay": None}
+    synthesize = raw["synthesize"] | {"store": away, "llms": models, "default_llm": "fake", "cached_answers": None}
     tasks = {"paraphrase_1": {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
     for name, uri in (("server", login), ("database", away), ("option", f"{away}?password={done.secrets['password']}")):
@@ -169,7 +169,7 @@ def _look(done: Done, raw: dict[str, Any], away: str, login: str) -> None:
     done.run("store away", folder, SYNTHESIZE, environment=_environment(tracking))
 
 
-WELL = {"dvc repro", "store stats", "train", "train, password as an option"}
+WELL = {"dvc repro", "answers stats", "train", "train, password as an option"}
 
 
 def test_nothing_that_is_printed_holds_a_secret(done: Done) -> None:

@@ -131,8 +131,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[st
     """A project folder, the current one; its params.yaml scores `paraclip` and `other`."""
     import flows.stages
 
-    raw_params["methods"]["other"] = {"method": "paraclip", "reads": "data/validated/paraclip"}
-    raw_params["encoders"] = ["base", "paraclip", "other"]
+    raw_params["methods"]["other"] = {"method": "paraclip", "train_data": "data/validated/paraclip"}
+    raw_params["compare_encoders"] = ["base", "paraclip", "other"]
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
 
     (tmp_path / "stages.txt").write_text(STAGES)

@@ -76,7 +76,7 @@ def project(
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
     models = {"fake": {"engine": "server", "urls": [server[0].url], "model": "fake"}}
     tasks = {TASK: {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
-    changes = {"models": models, "model": "fake", "replay": None, "captions": ROWS, "tasks": tasks}
+    changes = {"llms": models, "default_llm": "fake", "cached_answers": None, "max_captions": ROWS, "tasks": tasks}
     raw_params["synthesize"] |= changes
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     (tmp_path / "dvc.yaml").write_text(PIPELINE)

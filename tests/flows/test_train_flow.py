@@ -158,9 +158,9 @@ def test_methods_that_nothing_would_score_are_named_with_the_fix(settings: Setti
     assert chosen_methods(settings, ["paraclip", "paraclip"]) == ["paraclip"]
     with pytest.raises(InputError, match=r"params\.yaml has no block methods\.nothing: choose from paraclip,"):
         chosen_methods(settings, ["nothing"])
-    with pytest.raises(InputError, match=r"encoders does not list joint.*cliptune profile use methods"):
+    with pytest.raises(InputError, match=r"encoders does not list joint.*cliptune profile apply methods"):
         chosen_methods(settings, ["joint"])
-    bare = settings.model_copy(update={"encoders": ("base",)})
+    bare = settings.model_copy(update={"compare_encoders": ("base",)})
     with pytest.raises(InputError, match="encoders lists no encoder but base"):
         chosen_methods(bare, None)
 

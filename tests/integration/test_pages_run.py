@@ -35,8 +35,8 @@ ELSEWHERE = {
     "cliptune evaluate --encoder": "tests/unit/cli/test_evaluate.py",
     "cliptune table": "tests/unit/cli/test_evaluate.py",
     "cliptune votes --export": "tests/unit/cli/test_explore.py",
-    "cliptune search": "tests/unit/study/test_search.py",
-    "cliptune profile use flickr8k": "tests/integration/test_photographs.py",
+    "cliptune mix tune": "tests/unit/study/test_search.py",
+    "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
     "python docs/examples": "tests/pipeline/test_examples.py",
     "make stack": "tests/faults/test_loopback_only.py",
     "prefect deployment run": "tests/flows/test_train_flow.py",
@@ -114,15 +114,20 @@ def _make_small(checkout: Path, llm: str) -> None:
         "base": {
             "source": "scratch",
             "model": "cliptune-tiny",
-            "scratch": {"lr": 1e-9, "epochs": 1, "batch_size": 16, "warmup_steps": 1, "naming": 0},
+            "scratch": {"lr": 1e-9, "epochs": 1, "batch_size": 16, "warmup_steps": 1, "attribute_loss_weight": 0},
         },
-        "validate": {"check_facts": False, "measure_similarity": False, "min_new_words": 0, "min_accepted_share": 0},
+        "validate": {
+            "check_scene_facts": False,
+            "measure_similarity": False,
+            "min_new_words": 0,
+            "min_accepted_share": 0,
+        },
         "methods": {"paraclip": {"epochs": 12, "batch_size": 16, "warmup_steps": 0, "lr": 0.003}},
     }
     profile["promote"]["guards"]["zero_shot/top1"] = None
-    profile["promote"]["margin"] = {"rule": "least"}
+    profile["promote"]["margin"] = {"rule": "min_gain"}
     models = {"fake": {"engine": "server", "urls": [llm], "model": "fake"}}
-    profile["synthesize"] |= {"captions": 254, "models": models, "model": "fake", "replay": None}
+    profile["synthesize"] |= {"max_captions": 254, "llms": models, "default_llm": "fake", "cached_answers": None}
     path.write_text(yaml.safe_dump(profile))
 
 
@@ -174,5 +179,5 @@ def test_a_line_runs(line: str, checkout: Path, environment: dict[str, str], llm
         _serve(line, checkout, environment)
     else:
         _run(line, checkout, environment)
-    if line == "cliptune import data/shop":
+    if line == "cliptune init data/shop":
         _make_small(checkout, llm)

@@ -52,7 +52,7 @@ def test_photographs_from_files_to_scores(tmp_path: Path, track_in: Callable[[Pa
     raw: dict[str, Any] = yaml.safe_load(profile_text("flickr8k"))
     raw["prepare"]["counts"] = {"train": 5 * COUNTS["train"] - 5, "val": COUNTS["val"], "test": COUNTS["test"]}
     raw["base"]["fit"] |= {"epochs": 4, "batch_size": 8, "warmup_steps": 2}
-    raw["train"] |= {"held_out": 0, "validate_every": None}
+    raw["train"] |= {"validation_images": 0, "validate_every": None}
     raw["methods"]["paraclip_people"] |= {"batch_size": 8, "epochs": 1, "warmup_steps": 0}
     raw["evaluate"] |= {"bootstrap": 20}
     settings = Settings.model_validate(raw)

@@ -74,7 +74,7 @@ def _served(registry: Registry, folder: Path, token: str, *options: str) -> Iter
     """The champion's server; yields its address and its process."""
     port = free_ports(1)[0]
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "components.cli", "serve", "--port", str(port), "--poll", "0.2", *options]
+    command = [sys.executable, "-m", "components.cli", "serve", "--port", str(port), "--poll-seconds", "0.2", *options]
     environment = {"MLFLOW_TRACKING_URI": registry.store, "CLIPTUNE_SERVE_TOKEN": token, "PYTHONPATH": str(REPO)}
     with running(command, f"{address}/health", folder, environment) as process:
         yield address, process
@@ -180,7 +180,7 @@ def _check_registry_without_alias(client: openai.OpenAI, address: str, registry:
 
 def test_overload_then_an_orderly_end(registry: Registry, tmp_path: Path) -> None:
     point("champion", "2")
-    options = ("--queue", "128", "--texts", "16", "--batch", "16", "--cache", "0")
+    options = ("--max-queue", "128", "--max-texts", "16", "--batch-size", "16", "--cache", "0")
     with _served(registry, tmp_path / "elsewhere", "", *options) as (address, process):
         _check_overload(address, registry, tmp_path)
         _check_sigterm(address, registry, process)

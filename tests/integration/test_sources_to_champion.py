@@ -87,13 +87,13 @@ def settings(
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
         subprocess.run([*git, *command], check=True)
     WRITERS[request.param](tmp_path / "shop", shown_squares(), tiny_encoder)
-    done = CliRunner().invoke(app, ["import", "shop"])
+    done = CliRunner().invoke(app, ["init", "shop"])
     assert done.exit_code == 0, done.output
     assert f"source '{request.param}'" in done.output
     raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
-    raw |= {"methods": {"captions": ENTRY}, "encoders": ["base", "captions"]}
-    raw["promote"] |= {"validation": []}
-    raw["train"] = {"state": "state/train", "held_out": 0}
+    raw |= {"methods": {"captions": ENTRY}, "compare_encoders": ["base", "captions"]}
+    raw["promote"] |= {"require_valid_tables": []}
+    raw["train"] = {"checkpoint_dir": "state/train", "validation_images": 0}
     Path("params.yaml").write_text(yaml.safe_dump(raw))
     return load_settings()
 

@@ -67,7 +67,7 @@ def project(
 def _checkout(candidate: str, folder: Path, raw: dict[str, Any]) -> Path:
     """A copy of the project that proposes `candidate`."""
     shutil.copytree(Path(), folder, ignore=shutil.ignore_patterns("mlruns"))
-    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"encoders": ["base", candidate]}))
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"compare_encoders": ["base", candidate]}))
     return folder
 
 

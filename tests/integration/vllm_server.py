@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from components.captions.generating.endpoints.vllm_process import serve
-from components.captions.generating.engines import embedded
+from components.captions.generating.engines import local
 from components.captions.prompting.request import Request, Sampling
 from components.captions.prompting.task import completion
 from components.captions.prompting.tasks import find_task
@@ -98,9 +98,9 @@ def greedy_requests(model: str) -> list[Request]:
 
 @pytest.fixture(scope="session")
 def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | None]:
-    """What the embedded engine answers to each chat of `greedy_requests`, in float32."""
+    """What the local engine answers to each chat of `greedy_requests`, in float32."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "bf16_is_native", lambda _device: False)
-        engine = embedded.EmbeddedEngine(embedded.EmbeddedOptions(base=str(smollm2)))
+        patch.setattr(local, "bf16_is_native", lambda _device: False)
+        engine = local.LocalEngine(local.EmbeddedOptions(base=str(smollm2)))
         replies = [reply for batch in engine.answer(greedy_requests(engine.model)) for reply in batch]
     return {reply.request.chat: reply.answer for reply in replies}

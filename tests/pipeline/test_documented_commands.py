@@ -20,7 +20,7 @@ _INLINE = re.compile(r"`((?:cliptune|dvc|make|prefect|python -m) [^`]+)`")
 _ELLIPSIS = {"...", "\N{HORIZONTAL ELLIPSIS}"}
 _END = {"&&", "||", "|", ";", "&", ">", ">>"}
 _OF_THE_READER = {"shop", "photographs", "profile"}
-"""Profiles that `cliptune import` writes, in the pages that use them, and the word for any."""
+"""Profiles that `cliptune init` writes, in the pages that use them, and the word for any."""
 
 
 def _commands(text: str) -> Iterator[list[str]]:

@@ -64,7 +64,7 @@ def test_every_published_benchmark_names_its_files(capsys: pytest.CaptureFixture
 
 def test_every_layout_of_a_source_is_read_back() -> None:
     example = _load("source")
-    assert set(example.LAYOUTS) | PUBLISHED_LAYOUTS | {"embedded"} == set(names_in("components.data.sources"))
+    assert set(example.LAYOUTS) | PUBLISHED_LAYOUTS | {"synthetic"} == set(names_in("components.data.sources"))
     for name in sorted(example.LAYOUTS):
         pairs = example.main(name)
         assert sorted(pair.split for pair in pairs) == ["test", *["train"] * 10, "val"], name

@@ -23,7 +23,7 @@ EACH = 20
 """Images of a colour."""
 ENTRY = {
     "method": "caption_ft",
-    "reads": "data/pairs/train.parquet",
+    "train_data": "data/pairs/train.parquet",
     "scope": "tower",
     "temperature": 0.1,
     "lr": 0.003,

@@ -218,29 +218,29 @@ def make_settings() -> Callable[..., Settings]:
 
     def make(**blocks: Any) -> Settings:
         content: dict[str, Any] = {
-            "world": {"name": "stub"},
-            "prepare": {"source": "embedded", "counts": {"train": 1, "val": 1, "test": 4}},
+            "dataset": {"name": "stub"},
+            "prepare": {"source": "synthetic", "counts": {"train": 1, "val": 1, "test": 4}},
             "base": {
                 "source": "scratch",
                 "model": "stub",
                 "scratch": {"epochs": 1, "batch_size": 1, "lr": 1, "warmup_steps": 0, "weight_decay": 0},
             },
             "embed": {"batch_size": 2},
-            "synthesize": {"models": {}, "model": "stub", "captions": 1, "store": "sqlite://", "tasks": {}},
+            "synthesize": {"llms": {}, "default_llm": "stub", "max_captions": 1, "store": "sqlite://", "tasks": {}},
             "validate": {
-                "min_words": 1, "max_words": 9, "min_similarity": 0, "min_new_words": 0, "check_facts": False,
+                "min_words": 1, "max_words": 9, "min_similarity": 0, "min_new_words": 0, "check_scene_facts": False,
                 "min_accepted_share": 0, "max_echo_share": 1, "max_leak_share": 1,
             },
-            "train": {"state": "state"},
+            "train": {"checkpoint_dir": "state"},
             "methods": {},
-            "encoders": ["base", "tuned"],
+            "compare_encoders": ["base", "tuned"],
             "evaluate": {
                 "benchmarks": ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps", "caption_ratings"],
-                "ks": [1, 2],
+                "top_k": [1, 2],
                 "bootstrap": 50,
             },
             "compare": {"gallery_queries": 3, "gallery_top": 2},
-            "promote": {"model": "stub", "primary": "paraphrased_retrieval/ao_at_2", "guards": {}},
+            "promote": {"model": "stub", "metric": "paraphrased_retrieval/ao_at_2", "guards": {}},
         }  # fmt: skip
         return Settings.model_validate(content | blocks)
 

@@ -22,4 +22,4 @@ def profile_text(name: str) -> str:
 def every_method() -> dict[str, Any]:
     """Profile `methods` as plain data, to be changed by a test; only base and ParaCLIP are scored, as by default."""
     raw: dict[str, Any] = yaml.safe_load(profile_text("methods"))
-    return raw | {"encoders": ["base", "paraclip"]}
+    return raw | {"compare_encoders": ["base", "paraclip"]}

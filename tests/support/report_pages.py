@@ -49,11 +49,11 @@ def write_project(root: Path, encoders: list[str]) -> Folders:
 def make_settings(settings: Settings, encoders: list[str]) -> Settings:
     """`settings` for the project that `write_project` wrote."""
     content: dict[str, Any] = settings.model_dump(mode="json", by_alias=True)
-    content["encoders"] = encoders
-    content["evaluate"] |= {"ks": [5, 10], "bootstrap": 50}
+    content["compare_encoders"] = encoders
+    content["evaluate"] |= {"top_k": [5, 10], "bootstrap": 50}
     content["evaluate"]["benchmarks"] = ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps"]
     content["compare"] |= {"gallery_queries": 4, "gallery_top": 5}
-    content["promote"]["primary"] = PRIMARY
+    content["promote"]["metric"] = PRIMARY
     return Settings.model_validate(content)
 
 

@@ -37,10 +37,10 @@ class ServerProject:
         models = {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}}
         task = {"table": "paraphrases", "input": "data/pairs/train.parquet"}
         settings = {
-            "models": models,
-            "model": "fake",
-            "replay": None,
-            "captions": rows,
+            "llms": models,
+            "default_llm": "fake",
+            "cached_answers": None,
+            "max_captions": rows,
             "tasks": {"paraphrase_1": task},
         }
         params["synthesize"] |= settings

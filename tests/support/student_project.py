@@ -52,9 +52,9 @@ def make_project(folder: Path, params: dict[str, Any], students: dict[str, dict[
     ids = [f"p{n}" for n in range(count)]
     columns = {"id": ids, "image_id": ids, "image": [b"i"] * count, "facts": [None] * count}
     PAIRS.write(folder / "data" / "pairs" / "train.parquet", columns | {"caption": CAPTIONS})
-    params["synthesize"]["replay"] = None
-    params["synthesize"]["models"]["teacher"] = {"engine": "embedded"}
-    params["validate"] |= {"check_facts": False}
+    params["synthesize"]["cached_answers"] = None
+    params["synthesize"]["llms"]["teacher"] = {"engine": "local"}
+    params["validate"] |= {"check_scene_facts": False}
     params["students"] = students
     (folder / "params.yaml").write_text(yaml.safe_dump(params), encoding="utf-8")
     return Settings.model_validate(params)

@@ -52,7 +52,7 @@ def find(name: str) -> tuple[Method, Any]:
     """The entry's method and hyper-parameters."""
     given = every_method()["methods"][name]
     method = find_method(given.pop("method", name))
-    given.pop("reads")
+    given.pop("train_data")
     return method, method.settings(given, name)
 
 
@@ -84,7 +84,7 @@ def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> S
     in_model = method.freeze(encoder.model, hyper)
     own = {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     frozen = {key: tensor for key, tensor in encoder.model.named_parameters() if key not in in_model}
-    perturb = method.perturbs and method.perturbs(encoder, hyper)
+    perturb = method.augment and method.augment(encoder, hyper)
     return Subject(name, method, hyper, encoder, extra, in_model | own, frozen, perturb)
 
 

@@ -50,8 +50,8 @@ class World:
 def world_settings(state: Path, **train: Any) -> Settings:
     """The repository's settings with small batches: six steps of sixteen rows."""
     raw = every_method()
-    small = {"log_every": 1, "validate_every": 2, "held_out": HELD_OUT}
-    raw["train"] = {"state": str(state), "precision": "fp32"} | small | train
+    small = {"log_every": 1, "validate_every": 2, "validation_images": HELD_OUT}
+    raw["train"] = {"checkpoint_dir": str(state), "precision": "fp32"} | small | train
     raw["embed"] = raw["embed"] | {"state": f"{state}-embed"}
     for entry in raw["methods"].values():
         entry |= {"batch_size": 16, "epochs": 1, "warmup_steps": 1, "accumulate": 1}

@@ -32,9 +32,9 @@ def make_waiting_project(folder: Path) -> None:
     (folder / "wait").touch()
     (folder / "flows").symlink_to(REPO / "flows")
     raw = yaml.safe_load((folder / "params.yaml").read_text())
-    raw["methods"]["other"] = {"method": "paraclip", "reads": "data/validated/paraclip"}
+    raw["methods"]["other"] = {"method": "paraclip", "train_data": "data/validated/paraclip"}
     # Nothing scores the third, so that the flow neither compares nor promotes.
-    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"encoders": ["base", "paraclip", "other"]}))
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"compare_encoders": ["base", "paraclip", "other"]}))
     Project(folder).score("base", "paraclip")
 
 

@@ -54,7 +54,7 @@ from components.test_sets.readers.image_sets import image_set_files
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
 DESCRIPTIONS, DIFFERENCES = "class_descriptions", "class_differences"
-NO_TABLE = f"any table: give --option {DIFFERENCES}=<table>"
+NO_TABLE = f"any table: give --benchmark-option {DIFFERENCES}=<table>"
 _DEEP = 5
 
 
@@ -114,7 +114,7 @@ def add_extended(
     path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
     if descriptions is None:
-        where = path or f"any table: give --option {DESCRIPTIONS}=<table>"
+        where = path or f"any table: give --benchmark-option {DESCRIPTIONS}=<table>"
         context.left_out.append(f"extended: no description of these classes in {where}")
     else:
         texts = [[worded(number, text) for text in some] for number, some in enumerate(descriptions)]

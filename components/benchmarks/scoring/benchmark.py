@@ -41,7 +41,7 @@ class Benchmark(Generic[Given]):
         citation: the paper that introduced it.
         folder: below the data folder; benchmarks that read the same files share one.
         text_only: whether encoders without an image tower can be scored.
-        options: `--option <key>=<value>` that it accepts, with their meanings.
+        options: `--benchmark-option <key>=<value>` that it accepts, with their meanings.
     """
 
     name: str

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from components.core.settings.block import Block, Scale
 from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
+from components.core.settings.renamed import refuse_renamed
 from components.core.settings.training import Card, Compare, Evaluate, Margin, Mix, Promote, Shards, Study, Train
 from components.core.settings.yaml_text import explain_fault, explain_yaml, read_yaml
 from components.core.system.errors import InputError
@@ -28,7 +29,7 @@ PARAMS = Path("params.yaml")
 class Settings(Block):
     """All of params.yaml."""
 
-    world: WorldSettings
+    dataset: WorldSettings
     depends: Depends = Depends()
     prepare: Prepare
     base: Base
@@ -40,7 +41,7 @@ class Settings(Block):
     train: Train
     methods: dict[str, dict[str, Any]]
     mixes: dict[str, Mix] = Field(default_factory=dict)
-    encoders: tuple[str, ...]
+    compare_encoders: tuple[str, ...]
     evaluate: Evaluate
     compare: Compare
     promote: Promote
@@ -66,6 +67,7 @@ def load_settings(path: Path = PARAMS) -> Settings:
     if not isinstance(raw, dict):
         fault = "is empty" if raw is None else "has no blocks"
         raise InputError(f"{path} {fault}: restore it, for example by `git checkout {path}`")
+    refuse_renamed(raw, str(path))
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:

@@ -17,23 +17,23 @@ class Task(Block):
     """The table of its answers, a key of `validate.tables`."""
     input: Path
     samples: PositiveInt = 1
-    live: NonNegativeInt = 0
-    """Number of first questions that are sent to the model although `synthesize.replay` has their answers. Not for a
-    task that reads another task's answers, which do not exist yet when the replay is imported."""
+    always_ask_first: NonNegativeInt = 0
+    """Number of first questions that are sent to the model although `synthesize.cached_answers` has their answers. Not
+    for a task that reads another task's answers, which do not exist yet when the replay is imported."""
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(0.1, gt=0, le=1)
     max_tokens: PositiveInt = 40
-    captions: PositiveInt | None = None
-    """Number of captions of this task; by default `synthesize.captions`."""
+    max_captions: PositiveInt | None = None
+    """Number of captions of this task; by default `synthesize.max_captions`."""
     pairs: PositiveInt | None = None
     """For a task about two captions: number of ordered pairs to draw; by default the number of captions."""
-    words: tuple[PositiveInt, PositiveInt] | None = None
+    caption_length: tuple[PositiveInt, PositiveInt] | None = None
     """Minimum and maximum number of words of its captions; by default the task's own limits."""
-    model: str | None = None
-    """A key of `synthesize.models`; by default `synthesize.model`."""
+    llm: str | None = None
+    """A key of `synthesize.llms`; by default `synthesize.default_llm`."""
     one_per_image: bool = False
-    """Use one caption of each image, drawn by `world.seed`, so that `captions` counts images. Tasks about two captions
-    always do, because two captions of one image have no difference."""
+    """Use one caption of each image, drawn by `dataset.seed`, so that `max_captions` counts images. Tasks about two
+    captions always do, because two captions of one image have no difference."""
     prompt: Literal["own", "published"] = "own"
     """The wording of the question: the task's own, or the exact one of its paper or released code."""
     pictures: bool = False
@@ -43,15 +43,15 @@ class Task(Block):
 class Synthesize(Block):
     """The captions that language models rewrite, the models, and the store of their answers."""
 
-    models: dict[str, dict[str, Any]]
+    llms: dict[str, dict[str, Any]]
     """Name of a model -> `engine` (a file of `components/captions/generating/engines/`) and the engine's settings."""
-    model: str
+    default_llm: str
     """Default model of tasks."""
-    captions: PositiveInt
+    max_captions: PositiveInt
     """Number of training captions to rewrite."""
     store: str
     """SQLAlchemy URL of the generation store, outside every stage's outputs."""
-    replay: Path | None = None
+    cached_answers: Path | None = None
     """A Parquet export of generations to import into the store first."""
     tasks: dict[str, Task]
     max_failed_share: float = Field(0.05, ge=0, le=1)
@@ -61,8 +61,8 @@ class Synthesize(Block):
     """How the flow `synthesize-captions` spreads a task's rows over workers."""
 
     def model_of(self, task: Task) -> str:
-        """The model of a task: a key of `models`."""
-        return task.model or self.model
+        """The model of a task: a key of `llms`."""
+        return task.llm or self.default_llm
 
     def answers(self, name: str) -> Path:
         """The file of a task's answers in `data/captions`."""
@@ -79,7 +79,7 @@ class Student(Block):
 
     tasks: tuple[str, ...] = Field(min_length=1)
     teacher: str | tuple[Path, ...] = Field(min_length=1)
-    """A key of `synthesize.models`, or files of hand-written lessons."""
+    """A key of `synthesize.llms`, or files of hand-written lessons."""
     captions: PositiveInt | None = None
     """Number of captions that a model as teacher rewrites for each task."""
     per_task: PositiveInt | None = None
@@ -140,7 +140,7 @@ class Limits(Block):
     """Reject answers by their measurements. `paper` uses only the criteria of the table's paper or its released code;
     false uses none (PC-CLIP's table 14). Both still measure all, and reject answers that are too long for the encoder
     or leak evaluation data."""
-    judged: bool = True
+    apply_judge: bool = True
     """Of a table with a judge, use the answers that the judge accepted or rewrote; false uses the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)
     max_echo_share: float = Field(1.0, ge=0, le=1)
@@ -151,13 +151,13 @@ class TableLimits(Limits):
     """A synthesised table: its folder, and the limits that differ from the common ones."""
 
     folder: str = Field(pattern=r"^data/(validated|untrained)(/[A-Za-z0-9_-]+)*$")
-    """Folder of its rows: methods name it, or a folder above it, in `reads`. No method reads `data/untrained`."""
+    """Folder of its rows: methods name it, or a folder above it, in `train_data`. No method reads `data/untrained`."""
 
 
 class Validate(Limits):
     """The common limits of all tables, and the tables."""
 
-    check_facts: bool
+    check_scene_facts: bool
     """Check sizes, objects, relation and colour against the drawn scene (demo only)."""
     shard_rows: PositiveInt = 50_000
     """Rows in memory at once; no result depends on it."""

@@ -1,4 +1,4 @@
-"""Settings of `world`, `prepare`, `base` and `embed`."""
+"""Settings of `dataset`, `prepare`, `base` and `embed`."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Prepare(Block):
     """Results of the checks of pictures; deleting them costs only the time to repeat the checks."""
     scale: Scale | None = None
     """How flows spread the source's pictures over workers, which must share `state`, before the stage; None: not."""
-    keep_out: Literal["images", "rows"] = "images"
+    exclude_test_by: Literal["images", "rows"] = "images"
     """For sources `semclip_...`: the rows to exclude from training because SemCLIP tests on them: all rows of their
     images or, as in its released code, only these rows."""
-    benchmarks: Path | None = None
-    """The folder of `cliptune evaluate --data`: pairs of its test sets are not trained on. Run `dvc repro -f prepare`
-    after a change in it."""
-    leaks: Literal["drop", "refuse"] = "drop"
+    heldout_testsets_dir: Path | None = None
+    """The folder of `cliptune evaluate --data-dir`: pairs of its test sets are not trained on. Run `dvc repro -f
+    prepare` after a change in it."""
+    on_test_leak: Literal["drop", "refuse"] = "drop"
     """The treatment of training and validation pairs that are in a test set of `benchmarks`."""
 
 
@@ -87,7 +87,7 @@ class Contrastive(Block):
 class Scratch(Contrastive):
     """Contrastive pre-training of a small encoder on the alt-texts."""
 
-    naming: float = Field(0.0, ge=0)
+    attribute_loss_weight: float = Field(0.0, ge=0)
     """Weight of a second loss, which predicts objects and their places from an image's features. Only drawn scenes have
     these labels; other pairs have no such loss."""
 

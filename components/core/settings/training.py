@@ -37,15 +37,15 @@ class Train(Block):
     compile: bool = False
     log_every: PositiveInt = 10
     checkpoint_every: PositiveInt = 50
-    keep: PositiveInt = 2
+    keep_checkpoints: PositiveInt = 2
     """Number of resume checkpoints to keep, the newest."""
-    held_out: int = Field(128, ge=0)
+    validation_images: int = Field(128, ge=0)
     """Pairs that no method trains on, for early metrics; at most a tenth of all pairs."""
     validate_every: PositiveInt | None = 50
-    export: Literal["last", "validation/loss", "validation/r_at_5", "validation/ao_at_10"] = "last"
+    select_checkpoint: Literal["last", "validation/loss", "validation/r_at_5", "validation/ao_at_10"] = "last"
     """Weights that become the encoder: the last, or those with the best value of an early metric."""
     shards: Shards | None = None
-    state: Path
+    checkpoint_dir: Path
     """Folder of resume checkpoints and token files, outside every stage's outputs."""
 
 
@@ -53,20 +53,20 @@ class Mix(Block):
     """An encoder made of two others' weights, which may be mixes themselves.
 
     Attributes:
-        first, second: entries of `methods` or `mixes`.
-        shares: coefficients of the differences of both to the base, which are added to the base's weights.
+        a, b: entries of `methods` or `mixes`.
+        weights: coefficients of the differences of both to the base, which are added to the base's weights.
     """
 
-    first: str
-    second: str
-    shares: tuple[float, float]
+    a: str
+    b: str
+    weights: tuple[float, float]
 
 
 class Evaluate(Block):
     """The benchmarks that score every encoder, and how intervals are drawn."""
 
     benchmarks: tuple[str, ...]
-    ks: tuple[PositiveInt, ...]
+    top_k: tuple[PositiveInt, ...]
     bootstrap: PositiveInt
     seed: Seed = 0
 
@@ -82,16 +82,16 @@ class Margin(Block):
     """The least gain over the champion on the primary metric."""
 
     rule: Literal["half_width", "disjoint", "least"] = "half_width"
-    """Larger than both half-widths of the 95% intervals; or intervals that do not overlap; or only `least`."""
-    least: float = Field(0.0, ge=0)
+    """Larger than both half-widths of the 95% intervals; or intervals that do not overlap; or only `min_gain`."""
+    min_gain: float = Field(0.0, ge=0)
     """The minimum gain under every rule."""
 
 
 class Card(Block):
     """Facts of the model card that only people know."""
 
-    worlds: tuple[str, ...] = ()
-    """The values of `world.name` for which the facts hold; for other worlds the card states none."""
+    datasets: tuple[str, ...] = ()
+    """The values of `dataset.name` for which the facts hold; for other worlds the card states none."""
     data: str = ""
     """Description of the images and captions."""
     licences: tuple[str, ...] = ()
@@ -104,17 +104,17 @@ class Promote(Block):
     """The gate of the registry."""
 
     model: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
-    primary: str
+    metric: str
     margin: Margin = Margin()
     guards: dict[str, Annotated[float, Field(ge=0)] | None]
     """Guard metric -> the largest tolerated loss against the champion; null removes a guard, for profiles."""
-    validation: tuple[str, ...] = ()
+    require_valid_tables: tuple[str, ...] = ()
     """Tables that must have passed validation with rows left, besides the training tables of the candidate."""
-    benchmarks: tuple[str, ...] = ()
+    require_benchmarks: tuple[str, ...] = ()
     """Benchmarks for which the candidate must have results."""
-    clean: bool = False
+    require_clean_git: bool = False
     """Refuse encoders that were trained from a checkout with uncommitted changes."""
-    least_wins: float | None = Field(None, ge=0, lt=1)
+    min_vote_win_rate: float | None = Field(None, ge=0, lt=1)
     """Minimum share of blind votes won against the champion; the lower end of its interval must reach it."""
     webhook: str | None = Field(
         None, pattern=r"^https://[^\s@]+$|^http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/[^\s@]*)?$"

@@ -49,17 +49,17 @@ def check_names(settings: Settings) -> None:
     Raises:
         InputError: one is unknown; the message names its key and the known names.
     """
-    if not settings.encoders:
-        raise InputError(f"params.yaml: encoders is empty: list '{BASE}' and the entries of methods to score")
+    if not settings.compare_encoders:
+        raise InputError(f"params.yaml: compare_encoders is empty: list '{BASE}' and the entries of methods to score")
     for entry in settings.methods:
         if not FOLDER_NAME.fullmatch(entry):
             raise InputError(
                 f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
             )
     _check_mixes(settings)
-    _check_once(settings.encoders, "encoders")
-    for encoder in settings.encoders:
-        choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: encoders:")
+    _check_once(settings.compare_encoders, "compare_encoders")
+    for encoder in settings.compare_encoders:
+        choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: compare_encoders:")
     benchmarks = names_in("components.benchmarks.embedded")
     _check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
     for benchmark in settings.evaluate.benchmarks:
@@ -80,12 +80,12 @@ def _check_promotion(settings: Settings) -> None:
     """Check that `promote` names benchmarks of `evaluate.benchmarks` and tables of `validate.tables`."""
     promote, scored = settings.promote, list(settings.evaluate.benchmarks)
     guards = [name for name, loss in promote.guards.items() if loss is not None]
-    metrics = (("primary", [promote.primary]), ("guards", guards), ("benchmarks", promote.benchmarks))
+    metrics = (("metric", [promote.metric]), ("guards", guards), ("require_benchmarks", promote.require_benchmarks))
     for key, names in metrics:
         for name in names:
             choose(scored, name.partition("/")[0], f"params.yaml: promote.{key}: evaluate.benchmarks:")
-    for table in promote.validation:
-        choose(list(settings.validation.tables), table, "params.yaml: promote.validation: validate.tables:")
+    for table in promote.require_valid_tables:
+        choose(list(settings.validation.tables), table, "params.yaml: promote.require_valid_tables: validate.tables:")
 
 
 def _check_mixes(settings: Settings) -> None:
@@ -96,7 +96,7 @@ def _check_mixes(settings: Settings) -> None:
             raise InputError(
                 f"params.yaml: mixes.{name} would replace another encoder, or is not a folder name: rename it"
             )
-        for member in (mix.first, mix.second):
+        for member in (mix.a, mix.b):
             choose(known, member, f"params.yaml: mixes.{name}:")
         known.append(name)
 
@@ -104,12 +104,12 @@ def _check_mixes(settings: Settings) -> None:
 def _check_study(settings: Settings) -> None:
     study = settings.study
     _check_once(study.encoders, "study.encoders")
-    scored = [encoder for encoder in settings.encoders if encoder in settings.methods]
+    scored = [encoder for encoder in settings.compare_encoders if encoder in settings.methods]
     for encoder in study.encoders:
         choose(scored, encoder, "params.yaml: study.encoders:")
     for name in study.mixes:
-        choose([mix for mix in settings.mixes if mix in settings.encoders], name, "params.yaml: study.mixes:")
-        for member in (settings.mixes[name].first, settings.mixes[name].second):
+        choose([mix for mix in settings.mixes if mix in settings.compare_encoders], name, "params.yaml: study.mixes:")
+        for member in (settings.mixes[name].a, settings.mixes[name].b):
             choose([*study.encoders], member, f"params.yaml: study.encoders lacks a member of study.mixes.{name}:")
     seeds = [settings.train.seed, *study.seeds]
     if len(set(seeds)) < len(seeds):
@@ -119,12 +119,12 @@ def _check_study(settings: Settings) -> None:
 def _check_captions(settings: Settings) -> None:
     wanted, tasks = settings.synthesize, names_in("components.captions.prompting.tasks")
     engines = names_in("components.captions.generating.engines")
-    for name, model in wanted.models.items():
-        choose(engines, str(model.get("engine")), f"params.yaml: synthesize.models.{name}.engine")
-    choose(list(wanted.models), wanted.model, "params.yaml: synthesize.model")
+    for name, model in wanted.llms.items():
+        choose(engines, str(model.get("engine")), f"params.yaml: synthesize.llms.{name}.engine")
+    choose(list(wanted.llms), wanted.default_llm, "params.yaml: synthesize.default_llm")
     for name, task in wanted.tasks.items():
         choose(tasks, name, "params.yaml: synthesize.tasks:")
-        choose(list(wanted.models), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.model")
+        choose(list(wanted.llms), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.llm")
         choose(list(settings.validation.tables), task.table, f"params.yaml: synthesize.tasks.{name}.table")
         before = wanted.before(name)
         if task.samples > 1 and before is not None and wanted.tasks[before].table == task.table:

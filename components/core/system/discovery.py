@@ -24,7 +24,7 @@ def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
 
     >>> from components.captions.generating import engines
     >>> file_names(engines.__path__, skip=["vllm"])
-    ['embedded', 'server']
+    ['local', 'server']
     """
     return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
 
@@ -57,7 +57,7 @@ def choose(known: list[str], name: str, what: str) -> str:
     Raises:
         InputError: it is unknown; the message lists the known names, and the closest first.
 
-    >>> choose(["folder", "embedded"], "foldr", "prepare.source")
+    >>> choose(["folder", "synthetic"], "foldr", "prepare.source")
     Traceback (most recent call last):
         ...
     components.core.system.errors.InputError: prepare.source 'foldr' is unknown: did you mean 'folder'? ...

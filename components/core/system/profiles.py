@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
 PROFILES = Path("infra/profiles")
-SHIPPED = "embedded"
-"""The world of the shipped params.yaml. A profile without a world has values for this one."""
+SHIPPED = "synthetic"
+"""The world of the shipped params.yaml. A profile without a dataset has values for this one."""
 
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
@@ -58,7 +58,7 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Ma
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
     The profile of its key `over` is laid over params.yaml first. If params.yaml is of another world than the shipped
-    one, a profile without a world adds keys and replaces no value.
+    one, a profile without a dataset adds keys and replaces no value.
 
     Args:
         name: the profile.
@@ -69,25 +69,25 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Ma
     Raises:
         InputError: the profile does not exist, or the result is not a valid params.yaml.
     """
-    world = load_settings(params).world.name
+    world = load_settings(params).dataset.name
     choose(profile_names(folder), name, "profile")
     overlays = _overlays(folder, name)
-    if world != SHIPPED and not any("world" in overlay for overlay in overlays):
+    if world != SHIPPED and not any("dataset" in overlay for overlay in overlays):
         overlays = [_added(overlays, params)]
     return _laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
 
 
 def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES) -> Iterator[str]:
     """Notices about the text of `overlaid`: values of the profile that it lacks, and values of other profiles in it."""
-    world, wanted = load_settings(params).world.name, dict[str, Any]()
+    world, wanted = load_settings(params).dataset.name, dict[str, Any]()
     for overlay in _overlays(folder, name):
         merge(wanted, overlay)
     if kept := list(_differing(safe_load(text), wanted)):
         yield f"profile '{name}' is for world '{SHIPPED}'; world '{world}' keeps its own values of {', '.join(kept)}"
-    if world not in (SHIPPED, wanted.get("world", {}).get("name", world)):
+    if world not in (SHIPPED, wanted.get("dataset", {}).get("name", world)):
         yield (
             f"params.yaml was of world '{world}', whose values that profile '{name}' does not set remain: "
-            "`git checkout params.yaml` before `cliptune profile use` removes them"
+            "`git checkout params.yaml` before `cliptune profile apply` removes them"
         )
 
 

@@ -1,6 +1,6 @@
 """The columns of each training table, and the file of each table in a folder.
 
-The columns that methods declare are matched with the tables that `reads` in params.yaml covers.
+The columns that methods declare are matched with the tables that `train_data` in params.yaml covers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PREPARED = ("semclip_rows", "people_paraphrases")
 """The tables that stage `prepare` writes for some sources; all others are validated."""
 
 ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrases",)}
-"""Tables of the same columns that a method reads instead of a table if its entry `reads` their file."""
+"""Tables of the same columns that a method reads instead of a table if the entry's `train_data` names their file."""
 
 
 def holders_of(wanted: Collection[str]) -> list[str]:

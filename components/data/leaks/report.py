@@ -41,7 +41,7 @@ class LeakCounts(BaseModel):
     def summary(self) -> str:
         """All counts in one line."""
         if self.benchmarks is None:
-            return "pairs were not compared with published test sets (prepare.benchmarks is not set)"
+            return "pairs were not compared with published test sets (prepare.heldout_testsets_dir is not set)"
         split = " and ".join(f"{count} {split}" for split, count in sorted(self.dropped.items())) or "no"
         sets = ", ".join(
             f"{name}: {', '.join(f'{count} by {way}' for way, count in ways.items())}"

@@ -42,7 +42,7 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
     files, named = TestSetFiles(folder), {cc_neg.picture_name(row): row for row in rows}
     tested = {path.name for path in cc_neg.tested_con_clip(files).files}
     held_out = {path.name for path in cc_neg.tested_semclip(files).files} if (folder / cc_neg.CSV).exists() else set()
-    rng, counts = random.Random(f"cc-neg-{settings.world.seed}"), settings.prepare.counts
+    rng, counts = random.Random(f"cc-neg-{settings.dataset.seed}"), settings.prepare.counts
     tests = _shuffled([named[name] for name in named if name in tested], rng)
     rest = _shuffled([named[name] for name in named if name not in tested | held_out], rng)
     if len(tests) < counts.test or len(rest) < counts.val + counts.train:

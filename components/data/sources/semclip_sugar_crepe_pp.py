@@ -1,8 +1,8 @@
 """SemCLIP's rows of SugarCrepe++: `prepare.folder` is the folder of benchmark `sugar_crepe_pp`; see `semclip_files`.
 
 After training on them, the benchmarks `sugar_crepe_pp` and `sugar_crepe_pp_semclip`, which score all rows, are not
-valid: use `sugar_crepe_pp_semclip_released`. `prepare.benchmarks` must not name a folder with SugarCrepe++, or no
-training pair is left.
+valid: use `sugar_crepe_pp_semclip_released`. `prepare.heldout_testsets_dir` must not name a folder with SugarCrepe++,
+or no training pair is left.
 """
 
 from __future__ import annotations

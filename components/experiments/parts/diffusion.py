@@ -121,7 +121,8 @@ class StableDiffusion:
                 )
             except (OSError, ValueError) as error:
                 raise InputError(
-                    f"--option diffusion={self.source} is not a pipeline ({' '.join(str(error).split())[:120]}): give "
+                    f"--benchmark-option diffusion={self.source} is not a pipeline "
+                    f"({' '.join(str(error).split())[:120]}): give "
                     "the folder of Stable Diffusion XL"
                 ) from None
             self._pipeline = loaded.to("cuda") if half else loaded
@@ -134,9 +135,11 @@ def pipeline_of(options: Mapping[str, Any]) -> StableDiffusion:
     if not chosen:
         raise InputError(
             "this benchmark generates 800 images: install the extra `diffusion` and give "
-            "--option diffusion=<folder or name of Stable Diffusion XL>"
+            "--benchmark-option diffusion=<folder or name of Stable Diffusion XL>"
         )
-    tower = choose(list(TOWERS), str(options.get("diffusion_tower", "second")), "--option diffusion_tower: tower")
+    tower = choose(
+        list(TOWERS), str(options.get("diffusion_tower", "second")), "--benchmark-option diffusion_tower: tower"
+    )
     return StableDiffusion(chosen, tower) if isinstance(chosen, str) else chosen  # type: ignore[no-any-return]
 
 

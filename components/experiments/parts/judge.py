@@ -1,6 +1,6 @@
 """Judges: a language model behind one of the project's engines, or an encoder that scores images (CLIPScore).
 
-The option `judge` names the language model: a key of `synthesize.models` in params.yaml, such as one with
+The option `judge` names the language model: a key of `synthesize.llms` in params.yaml, such as one with
 `engine: server` for any OpenAI-compatible endpoint. Answers are cached in `synthesize.store` with those of all tasks.
 The question about a generated image is the prompt of PC-CLIP, appendix B.4. CLIPScore (Hessel et al. 2021) uses the
 encoder that the option `scorer` names, not the one under test.
@@ -27,7 +27,7 @@ from components.captions.prompting.task import question_alone
 from components.core.compute.metrics import Features, Indices, Reals
 from components.core.system.errors import InputError, told_of
 
-OPTION = {"judge": "the judge: a key of synthesize.models in params.yaml"}
+OPTION = {"judge": "the judge: a key of synthesize.llms in params.yaml"}
 """For `Benchmark.options`."""
 _SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_tokens=512)
 
@@ -75,7 +75,7 @@ def judge_of(context: PublishedContext) -> Judge:
         return chosen
     if not chosen:
         raise InputError(
-            "this benchmark needs a judge: give --option judge=<a key of synthesize.models in params.yaml>"
+            "this benchmark needs a judge: give --benchmark-option judge=<a key of synthesize.llms in params.yaml>"
         )
     from components.captions.generating.engines import make_engine
     from components.core.settings import load_settings
@@ -101,7 +101,7 @@ def judged(
     usable = [row for row, value in enumerate(scores) if value is not None]
     if not usable:
         raise InputError(
-            f"judge {judge.engine.model} returned no usable score: choose a larger model with --option judge="
+            f"judge {judge.engine.model} returned no usable score: choose a larger model with --benchmark-option judge="
         )
     if len(usable) < len(scores):
         count = f"{len(scores) - len(usable):,} of {len(scores):,}"
@@ -184,10 +184,12 @@ def scorer_of(context: PublishedContext) -> EncoderUnderTest:
     name = str(chosen)
     model, colon, weights = name.partition(":")
     if not colon:
-        raise InputError(f"--option scorer={name} names no weights: give <name>:<tag> of open_clip, such as {SCORER}")
+        raise InputError(
+            f"--benchmark-option scorer={name} names no weights: give <name>:<tag> of open_clip, such as {SCORER}"
+        )
     from components.base.published import encoder_by_name
 
-    with told_of(f"--option scorer={name}"):
+    with told_of(f"--benchmark-option scorer={name}"):
         encoder = encoder_by_name(model, weights)
     tower = encoder.image_tower_hash()
     return EncoderUnderTest(name, encoder, tower, tower, encoder.sidecar.image_size)

@@ -94,18 +94,20 @@ class Method:
         columns: the columns whose features its losses read, see `components.training.rows.tables`.
         losses: named loss terms of a batch; the loop minimises their sum.
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
-        visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
-            one image would be each other's false negatives; `pairs` where the paper's own code visits every row.
+        epoch_unit: what an epoch visits once. `images` for losses that contrast images with captions, where two
+            captions of one image would be each other's false negatives; `pairs` where the paper's own code visits every
+            row.
         neighbours: where the similar row of the columns `neighbour.<column>` comes from.
         weighted: whether its losses use the weights of pairs (column `weight` of `PAIRS`), as sums of `contrast` do.
-        draws: for a made-up column, the columns that it is drawn from at each step, with their shares.
-        trains: patterns of the names of trained parameters of the text side; all others are frozen. The image tower and
-            the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
-        new: patterns of trained parameters that are randomly initialised; they are trained in full even with LoRA.
-        tower: builds the encoder to train from the base encoder; the base itself for most methods.
-        files: files and folders that it reads besides tables and base, by name; called after `tower`.
+        column_mixture: for a made-up column, the columns that it is drawn from at each step, with their shares.
+        trainable: patterns of the names of trained parameters of the text side; all others are frozen. The image tower
+            and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
+        fresh_params: patterns of trained parameters that are randomly initialised; they are trained in full even with
+            LoRA.
+        build_encoder: builds the encoder to train from the base encoder; the base itself for most methods.
+        files: files and folders that it reads besides tables and base, by name; called after `build_encoder`.
         extra: the method's own tensors, trained and saved with the encoder.
-        perturbs: builds the function that changes each batch's texts, from the encoder before training; None for none.
+        augment: builds the function that changes each batch's texts, from the encoder before training; None for none.
         warnings: warnings about these hyper-parameters, printed before the run.
     """
 
@@ -115,16 +117,16 @@ class Method:
     columns: Callable[[Any], frozenset[str]]
     losses: Callable[[Features, Any], Losses] = field(repr=False)
     rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
-    visits: Callable[[Any], Visits] = lambda _hyper: "images"
+    epoch_unit: Callable[[Any], Visits] = lambda _hyper: "images"
     neighbours: Callable[[Any], Neighbours] = lambda _hyper: Neighbours()
     weighted: Callable[[Any], bool] = lambda _hyper: False
-    draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
-    trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
-    new: Callable[[Any], tuple[str, ...]] = lambda _hyper: ()
-    tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
+    column_mixture: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
+    trainable: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
+    fresh_params: Callable[[Any], tuple[str, ...]] = lambda _hyper: ()
+    build_encoder: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
     files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
     extra: Callable[[Encoder, Any], nn.Module] = _no_tensors
-    perturbs: Callable[[Encoder, Any], Perturb] | None = None
+    augment: Callable[[Encoder, Any], Perturb] | None = None
     warnings: Callable[[Any], list[str]] = lambda _hyper: []
 
     def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:
@@ -158,7 +160,7 @@ class Method:
 
     def needs(self, hyper: Optimisation) -> frozenset[str]:
         """The columns that the tables must have, for the losses or so that variants train on the same rows."""
-        draws = self.draws(hyper)
+        draws = self.column_mixture(hyper)
         drawn = {column for shares in draws.values() for column in shares}
         return (self.columns(hyper) - set(draws)) | drawn | self.rows(hyper)
 
@@ -170,7 +172,7 @@ class Method:
         """
         from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
 
-        encoder = self.tower(base, hyper)
+        encoder = self.build_encoder(base, hyper)
         if hyper.image_tower == "random":
             encoder.model.visual = image_tower(encoder.sidecar.architecture).eval()
             refuse_batch_statistics(encoder.model.visual, encoder.sidecar.model)
@@ -182,7 +184,7 @@ class Method:
         Raises:
             InputError: a pattern matches no parameter of this model, so the method does not fit it.
         """
-        patterns = [*self.trains(hyper)]
+        patterns = [*self.trainable(hyper)]
         if hyper.image_tower != "frozen":
             patterns.append(_IMAGE_TOWER)
         if hyper.learn_logit_scale:

@@ -143,7 +143,7 @@ def collect(
     return PageContent(
         report=reports[0],
         sidecars=sidecars,
-        plots=all_plots(comparison, settings.promote.primary, curves),
+        plots=all_plots(comparison, settings.promote.metric, curves),
         gallery=build_gallery(settings, comparison, retrieved, folders),
         explorer=build_explorer(retrieved, folders),
         runs=curves.runs,
@@ -156,12 +156,12 @@ def page(settings: Settings, comparison: Comparison, content: PageContent) -> st
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    primary = settings.promote.primary
+    primary = settings.promote.metric
     return environment.get_template("report.html.j2").render(
         style=asset("report.css"),
         scripts=[asset(name) for name in _SCRIPTS],
         plotly=Markup(plotly_script()),
-        world=settings.world.name,
+        world=settings.dataset.name,
         encoders=comparison.encoders,
         comparison=comparison,
         primary=primary,

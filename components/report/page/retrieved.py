@@ -201,7 +201,7 @@ def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retriev
     """
     if not retrieved.lists:
         return Gallery()
-    challenger = best_challenger(comparison, settings.promote.primary)
+    challenger = best_challenger(comparison, settings.promote.metric)
     chosen = examples(retrieved, challenger, settings.compare)
     shown = {shot.row for entry in chosen for side in entry.sides for shot in (*side.query, *side.paraphrase)}
     pictures = read_pictures(folders.test_pairs, shown | {entry.gold_row for entry in chosen})
@@ -216,7 +216,7 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[G
     """
     lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
     if any(listed.depth < settings.gallery_top for listed in lists):
-        raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.ks: lower it")
+        raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.top_k: lower it")
     overlaps = {listed.encoder: listed.overlaps() for listed in lists}
     gains = overlaps[challenger] - overlaps[lists[0].encoder]
     order = np.argsort(-gains, kind="stable")

@@ -88,7 +88,7 @@ def paired(
     reference = {report.benchmark: report for report in reports if named(report) == against}
     if not reference:
         known = ", ".join(f"'{name}'" for name in dict.fromkeys(map(named, reports))) or "none"
-        raise InputError(f"--against '{against}' has no results: choose one of {known}")
+        raise InputError(f"--baseline '{against}' has no results: choose one of {known}")
     results: list[PairedResult] = []
     for report in reports:
         other = reference.get(report.benchmark)

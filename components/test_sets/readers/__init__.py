@@ -34,12 +34,14 @@ def all_test_sets() -> list[TestSet]:
 
 
 def load_test_sets(data: Path) -> Iterator[LoadedTestSet]:
-    """The test sets in the folder of `cliptune evaluate --data`, one after another, sorted by name.
+    """The test sets in the folder of `cliptune evaluate --data-dir`, one after another, sorted by name.
 
     Incomplete sets are read as far as possible, because they can be scored with `--allow-partial`.
     """
     if not data.is_dir():
-        raise InputError(f"{data} does not exist: put the published test sets there, or set prepare.benchmarks to null")
+        raise InputError(
+            f"{data} does not exist: put the published test sets there, or set prepare.heldout_testsets_dir to null"
+        )
     for test_set in all_test_sets():
         folder = data / test_set.folder
         # Test sets may share a folder, so a folder alone does not mean that the set is there.

@@ -56,7 +56,7 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
         captions: pd.DataFrame = PAIRS.read(pairs, ["id", "caption"]).to_pandas()
         return captions
     if joined.empty:
-        raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.captions and run `dvc repro`")
+        raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.max_captions and run `dvc repro`")
     return joined
 
 

@@ -9,7 +9,7 @@ from components.validation.rules.table import Synthesised
 
 def prompts_of(table: Synthesised, settings: Settings) -> list[dict[str, str]]:
     """Task, source, model and text of each prompt that the captions of `table` answer."""
-    judged = settings.validation.limits(table.name).judged
+    judged = settings.validation.limits(table.name).apply_judge
     names = []
     for answer in table.answers:
         candidate = find_task(answer.task).judges
@@ -24,7 +24,7 @@ def _prompt(name: str, settings: Settings) -> dict[str, str]:
     model = "a model that is no longer in params.yaml"
     if options is not None:
         name_of_model = settings.synthesize.model_of(options)
-        engine = settings.synthesize.models.get(name_of_model, {})
+        engine = settings.synthesize.llms.get(name_of_model, {})
         source = engine.get("model") or engine.get("adapter") or engine.get("engine", "unknown")
         model = f"{name_of_model} ({source}), temperature {options.temperature:g}, top-p {options.top_p:g}"
     text = " / ".join(" ".join(str(message["content"]).split()) for message in messages)

@@ -190,7 +190,7 @@ def test_a_base_from_nothing_says_the_precision_that_auto_stood_for(
     found = []
     for native, wanted in ((False, "fp32"), (True, "auto"), (False, "auto")):
         monkeypatch.setattr(hardware, "bf16_is_native", lambda _device, native=native: native)
-        train = settings.train.model_copy(update={"precision": wanted, "state": tmp_path / "state"})
+        train = settings.train.model_copy(update={"precision": wanted, "checkpoint_dir": tmp_path / "state"})
         folder = tmp_path / f"{wanted}-{native}"
         run(settings.model_copy(update={"train": train}), folder, tmp_path)
         told = make_client().get_run(json.loads((folder / "run.json").read_text("utf-8"))["run_id"])

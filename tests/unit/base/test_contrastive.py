@@ -70,7 +70,9 @@ def test_the_losses_are_those_of_what_is_shown_and_where() -> None:
     columns = {"image": Feature(image, 0, 2), "caption": Feature(caption, 0, 2)}
     found = naming(Features(columns, torch.tensor(1.0), naming, labels={SHOWN: shown, PLACES: places}))
     logs = (3 * naming.shown(image)).log_softmax(dim=1)
-    assert found["naming"].item() == pytest.approx(-0.5 * ((logs[0, 0] + logs[0, 3]) / 2 + logs[1, 3]).item() / 2)
+    assert found["attribute_loss_weight"].item() == pytest.approx(
+        -0.5 * ((logs[0, 0] + logs[0, 3]) / 2 + logs[1, 3]).item() / 2
+    )
     for name, raw in (("image", image), ("caption", caption)):
         cosines = F.cosine_similarity(raw[:, None], naming.places[None], dim=2).view(2, 4, -1)
         sides = (math.exp(3) * cosines).log_softmax(dim=2)
@@ -87,7 +89,7 @@ def test_a_base_learns_names_and_keeps_only_its_towers(
     scratch = {"epochs": 40, "batch_size": 8, "lr": 3e-3, "warmup_steps": 1, "weight_decay": 0.1, "naming": 1.0}
     raw_params["base"] |= {"source": "scratch", "model": str(tmp_path / "tiny.json"), "scratch": scratch}
     settings = Settings.model_validate(raw_params)
-    train = settings.train.model_copy(update={"state": tmp_path / "state", "log_every": 1})
+    train = settings.train.model_copy(update={"checkpoint_dir": tmp_path / "state", "log_every": 1})
     run(settings.model_copy(update={"train": train}), tmp_path / "base", tmp_path)
     told = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
     for loss in ("loss/naming", "loss/placing_image", "loss/placing_caption"):

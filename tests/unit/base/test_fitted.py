@@ -82,7 +82,7 @@ def test_what_was_looked_at_is_not_looked_at_again(
     """Killed in the second block, the stage goes on there, and ends with the same bytes."""
     monkeypatch.setattr(fitted, "_BLOCK", 4)
     run(chosen, project / "whole", project / "pairs")
-    for block in (chosen.train.state / "trunk").glob("*/*.npy"):
+    for block in (chosen.train.checkpoint_dir / "trunk").glob("*/*.npy"):
         block.unlink()
     look, looked = Encoder.image_features, list[int]()
 
@@ -105,7 +105,7 @@ def test_what_was_looked_at_is_not_looked_at_again(
 
 def test_a_cut_block_is_named(project: Path, chosen: Settings) -> None:
     run(chosen, project / "base", project / "pairs")
-    (block,) = (chosen.train.state / "trunk").glob("*/*.npy")
+    (block,) = (chosen.train.checkpoint_dir / "trunk").glob("*/*.npy")
     block.write_bytes(block.read_bytes()[:100])
     with pytest.raises(InputError, match=rf"{block.name} is damaged .*: delete it"):
         run(chosen, project / "base", project / "pairs")

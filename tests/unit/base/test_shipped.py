@@ -35,7 +35,7 @@ def trained(raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path
     _write_pairs(tmp_path, seed=0)
     scratch = {"epochs": 1, "batch_size": 4, "lr": 1e-3, "warmup_steps": 1, "weight_decay": 0.1}
     raw_params["base"] |= {"source": "scratch", "model": str(tmp_path / "tiny.json"), "scratch": scratch}
-    raw_params["train"] |= {"state": str(tmp_path / "state")}
+    raw_params["train"] |= {"checkpoint_dir": str(tmp_path / "state")}
     settings = Settings.model_validate(raw_params)
     run(settings, tmp_path / "trained", tmp_path)
     shipped = settings.model_copy(update={"base": settings.base.model_copy(update={"source": "shipped"})})
@@ -115,7 +115,7 @@ def test_the_repositorys_base_has_the_recipe_of_params_yaml() -> None:
 
 def test_the_repositorys_base_was_trained_on_the_captions_that_prepare_writes() -> None:
     settings = load_settings(ASSETS.parents[2] / "params.yaml")
-    prepare, seed = settings.prepare, settings.world.seed
+    prepare, seed = settings.prepare, settings.dataset.seed
     counts = prepare.counts
     drawn = draw_scenes(seed, {"train": counts.train, "val": counts.val, "test": counts.test})
     scenes = [scene for split, scene in drawn if split == "train"]

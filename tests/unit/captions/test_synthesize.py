@@ -16,7 +16,7 @@ from components.captions import synthesize
 from components.captions.generating import engines
 from components.captions.generating.asking import questions
 from components.captions.generating.engines import make_engine
-from components.captions.generating.engines.embedded import EmbeddedEngine
+from components.captions.generating.engines.local import LocalEngine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
@@ -66,23 +66,27 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
     pairs = {"id": ids, "image_id": ids, "image": [b"i"] * 7, "caption": captions, "facts": [None] * 7}
     PAIRS.write(tmp_path / "pairs" / "train.parquet", pairs)
     raw_params["synthesize"] |= {
-        "captions": 5,
+        "max_captions": 5,
         "store": f"sqlite:///{tmp_path / 'store.db'}",
-        "replay": None,
+        "cached_answers": None,
         "tasks": {
             "paraphrase_1": {"table": "made", "input": str(tmp_path / "pairs" / "train.parquet"), "samples": 2},
             "paraphrase_2": {"table": "made", "input": str(tmp_path / "captions" / "made" / "paraphrase_1.parquet")},
             "rewrite": {
                 "table": "made",
                 "input": str(tmp_path / "pairs" / "train.parquet"),
-                "captions": 2,
+                "max_captions": 2,
                 "samples": 2,
             },
-            "difference": {"table": "made", "input": str(tmp_path / "pairs" / "train.parquet"), "words": [2, 15]},
+            "difference": {
+                "table": "made",
+                "input": str(tmp_path / "pairs" / "train.parquet"),
+                "caption_length": [2, 15],
+            },
             "paraphrase_semclip": {
                 "table": "made",
                 "input": str(tmp_path / "pairs" / "train.parquet"),
-                "words": [2, 15],
+                "caption_length": [2, 15],
             },
             "judge_paraphrase": {
                 "table": "made",
@@ -134,7 +138,7 @@ def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: P
     store = GenerationStore(world.synthesize.store)
     store.export_parquet(tmp_path / "export.parquet")
     other = world.synthesize.model_copy(
-        update={"store": f"sqlite:///{tmp_path / 'new.db'}", "replay": tmp_path / "export.parquet"}
+        update={"store": f"sqlite:///{tmp_path / 'new.db'}", "cached_answers": tmp_path / "export.parquet"}
     )
     engine.asked.clear()
     counts = synthesize.run(world.model_copy(update={"synthesize": other}), "paraphrase_1", tmp_path / "again")
@@ -157,8 +161,8 @@ def test_live_questions_are_asked_though_the_replay_has_their_answers(
     store = GenerationStore(world.synthesize.store)
     store.export_parquet(tmp_path / "export.parquet")
     store.close()
-    live = world.synthesize.tasks["paraphrase_1"].model_copy(update={"live": 3})
-    fresh = {"store": f"sqlite:///{tmp_path / 'new.db'}", "replay": tmp_path / "export.parquet"}
+    live = world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 3})
+    fresh = {"store": f"sqlite:///{tmp_path / 'new.db'}", "cached_answers": tmp_path / "export.parquet"}
     settings = world.synthesize.model_copy(update=fresh | {"tasks": world.synthesize.tasks | {"paraphrase_1": live}})
     engine.asked.clear()
     # Whichever task comes first imports the replay.
@@ -176,7 +180,7 @@ def test_a_task_takes_captions_of_the_words_that_its_settings_say(
     world: Settings, engine: CountingEngine, tmp_path: Path
 ) -> None:
     def taken(name: str, words: tuple[int, int] | None) -> list[str]:
-        task = world.synthesize.tasks[name].model_copy(update={"words": words, "captions": 9})
+        task = world.synthesize.tasks[name].model_copy(update={"caption_length": words, "max_captions": 9})
         chosen = world.synthesize.model_copy(update={"tasks": world.synthesize.tasks | {name: task}})
         synthesize.run(world.model_copy(update={"synthesize": chosen}), name, tmp_path / "captions")
         rows = pq.read_table(tmp_path / "captions" / "made" / f"{name}.parquet")["id"].to_pylist()
@@ -185,7 +189,9 @@ def test_a_task_takes_captions_of_the_words_that_its_settings_say(
     assert taken("rewrite", None) == [f"p{number}" for number in range(7)]
     assert taken("rewrite", (3, 16)) == ["p1", "p4", "p6"]
     assert taken("paraphrase_1", None) == ["p0", "p1", "p3", "p5", "p6"]
-    with pytest.raises(InputError, match=r"synthesize\.tasks\.paraphrase_2\.words: the task does not read captions"):
+    with pytest.raises(
+        InputError, match=r"synthesize\.tasks\.paraphrase_2\.caption_length: the task does not read captions"
+    ):
         taken("paraphrase_2", (2, 15))
 
 
@@ -216,11 +222,11 @@ def test_a_question_about_two_captions_keeps_both(world: Settings, engine: Count
 
 
 def test_a_task_may_have_a_model_of_its_own(world: Settings) -> None:
-    models = {"usual": {"engine": "embedded", "adapter": "usual"}, "own": {"engine": "embedded", "adapter": "own"}}
-    some = world.synthesize.model_copy(update={"models": models, "model": "usual"})
-    own = some.tasks["rewrite"].model_copy(update={"model": "own"})
+    models = {"usual": {"engine": "local", "adapter": "usual"}, "own": {"engine": "local", "adapter": "own"}}
+    some = world.synthesize.model_copy(update={"llms": models, "default_llm": "usual"})
+    own = some.tasks["rewrite"].model_copy(update={"llm": "own"})
     engines = [make_engine(some, some.model_of(asked)) for asked in (some.tasks["paraphrase_1"], own)]
-    assert [engine.options.adapter for engine in engines if isinstance(engine, EmbeddedEngine)] == [
+    assert [engine.options.adapter for engine in engines if isinstance(engine, LocalEngine)] == [
         Path("usual"),
         Path("own"),
     ]
@@ -229,18 +235,18 @@ def test_a_task_may_have_a_model_of_its_own(world: Settings) -> None:
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        ({}, r"model 'm' is not in synthesize\.models: add it, or choose one of none"),
-        ({"m": {"engine": "embeded"}}, r"synthesize\.models\.m\.engine 'embeded' is unknown: did you mean 'embedded'"),
-        ({"m": {"engine": "embedded", "adaptor": "x"}}, r"models\.m: unknown key 'adaptor': did you mean 'adapter'"),
+        ({}, r"model 'm' is not in synthesize\.llms: add it, or choose one of none"),
+        ({"m": {"engine": "locl"}}, r"synthesize\.llms\.m\.engine 'locl' is unknown: did you mean 'local'"),
+        ({"m": {"engine": "local", "adaptor": "x"}}, r"llms\.m: unknown key 'adaptor': did you mean 'adapter'"),
         (
-            {"m": {"engine": "embedded", "batch_size": 0}},
-            r"models\.m: key 'batch_size': Input should be greater than 0",
+            {"m": {"engine": "local", "batch_size": 0}},
+            r"llms\.m: key 'batch_size': Input should be greater than 0",
         ),
     ],
 )
 def test_a_wrong_model_is_named(world: Settings, models: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        make_engine(world.synthesize.model_copy(update={"models": models}), "m")
+        make_engine(world.synthesize.model_copy(update={"llms": models}), "m")
 
 
 def test_shards_store_answers_and_a_run_without_one_writes_the_table(
@@ -333,7 +339,7 @@ def test_without_a_task_the_command_runs_all_and_exports(
     synthesize.main(export=tmp_path / "all.parquet")
     assert {path.stem for path in (tmp_path / "data" / "captions" / "made").iterdir()} == set(tasks)
     assert pq.read_table(tmp_path / "all.parquet").num_rows == len(engine.asked) == 4 + 5
-    runs = find_runs(some.world.name, "synthesize")
+    runs = find_runs(some.dataset.name, "synthesize")
     assert {run.data.tags["encoder"]: run.data.metrics["generated"] for run in runs} == {"rewrite": 4, "difference": 5}
     [own] = [run for run in runs if run.data.tags["encoder"] == "rewrite"]
     assert own.data.tags["output.rewrite.sha256"] == file_hash(Path("data/captions/made/rewrite.parquet"))

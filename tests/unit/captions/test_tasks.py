@@ -101,8 +101,8 @@ def test_only_paraclip_takes_only_short_captions(settings: Settings) -> None:
     for name in READ_CAPTIONS:
         for caption, short in lengths.items():
             assert (find_task(name).accepts({"caption": caption}) is None) is (short or name != "paraphrase_1")
-        # In the embedded world every task is about the same captions.
-        assert name == "paraphrase_1" or settings.synthesize.tasks[name].words == (2, 15)
+        # In the synthetic dataset every task is about the same captions.
+        assert name == "paraphrase_1" or settings.synthesize.tasks[name].caption_length == (2, 15)
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,10 @@ def test_profile_use_shows_then_writes() -> None:
 
 def test_profile_list_says_what_each_is_for() -> None:
     line = next(line for line in _output("profile", "list").splitlines() if "toy" in line)
-    assert "The embedded world with every method at a size that runs in twelve minutes" in line
+    assert "The synthetic dataset with every method at a size that runs in twelve minutes" in line
     assert "mean nothing" not in line
     told = json.loads(_output("profile", "list", "--json"))
-    assert told["methods"] == "The embedded world with every method scored and compared."
+    assert told["methods"] == "The synthetic dataset with every method scored and compared."
     assert set(told) == {path.stem for path in (REPO / "infra" / "profiles").glob("*.yaml")}
 
 
@@ -105,7 +105,7 @@ def test_profile_show_prints_the_file() -> None:
 
 
 def test_a_profile_without_a_comment_has_no_description() -> None:
-    Path("infra/profiles/bare.yaml").write_text("world: {name: bare}\n")
+    Path("infra/profiles/bare.yaml").write_text("dataset: {name: bare}\n")
     assert json.loads(_output("profile", "list", "--json"))["bare"] == ""
 
 

@@ -39,7 +39,7 @@ def _run(*arguments: str) -> tuple[int, str]:
 
 
 def test_scored_then_kept_then_in_every_table(data: Path) -> None:
-    common = ("evaluate", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    common = ("evaluate", "--benchmark", NAME, "--data-dir", str(data), "--allow-partial")
     code, told = _run(*common, "--encoder", "mine", "--dry-run")
     assert code == 0
     assert f"{NAME}: would be scored" in told
@@ -57,7 +57,7 @@ def test_scored_then_kept_then_in_every_table(data: Path) -> None:
     assert "OpenAI&#39;s CLIP (400M) (paper)" in Path("table.html").read_text()
     code, told = _run("table", "--plot", f"{NAME}/swap_obj/tot", "--output", "bars.html")
     assert (code, told) == (0, "wrote bars.html\n")
-    code, told = _run("table", "--against", "other", "--format", "csv")
+    code, told = _run("table", "--baseline", "other", "--format", "csv")
     assert code == 0
     assert told.startswith("table,encoder,source,column,value,half_width")
 
@@ -67,7 +67,7 @@ def test_two_encoders_of_one_name_do_not_overwrite_each_other(data: Path) -> Non
     with torch.no_grad():
         next(other.model.parameters()).add_(1)
     other.save(Path("elsewhere/mine"))
-    common = ("evaluate", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    common = ("evaluate", "--benchmark", NAME, "--data-dir", str(data), "--allow-partial")
     for encoder in ("mine", "elsewhere/mine", "mine"):
         assert _run(*common, "--encoder", encoder)[0] == 0
     named = {f"mine {path.parent.name}" for path in Path("reports/published").glob(f"mine/*/{NAME}.json")}
@@ -75,10 +75,10 @@ def test_two_encoders_of_one_name_do_not_overwrite_each_other(data: Path) -> Non
     told = _run("table")[1]
     assert all(f"| {name}* |" in told for name in named)
     first, second = sorted(named)
-    assert f"## {second} against {first}, same queries" in _run("table", "--against", first)[1]
-    code, told = _run("table", "--against", "mine")
+    assert f"## {second} against {first}, same queries" in _run("table", "--baseline", first)[1]
+    code, told = _run("table", "--baseline", "mine")
     assert code == 1
-    assert f"--against 'mine' has no results: choose one of '{first}', '{second}'" in told
+    assert f"--baseline 'mine' has no results: choose one of '{first}', '{second}'" in told
 
 
 def _result(encoder: str) -> Path:
@@ -87,14 +87,14 @@ def _result(encoder: str) -> Path:
 
 
 def test_without_partial_data_the_command_fails_and_names_the_fix(data: Path) -> None:
-    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data))
+    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data-dir", str(data))
     assert code == 1
     assert "swap_obj.json: 3 found, 245 published: complete the data, or add --allow-partial" in told
     assert not Path("reports/published").exists()
 
 
 def test_collections_name_benchmarks_and_lists_name_both(data: Path) -> None:
-    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", "paraclip", "--data", str(data), "--dry-run")
+    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", "paraclip", "--data-dir", str(data), "--dry-run")
     assert code == 1
     assert "vg_relation: failed. benchmark 'vg_relation' lacks files" in told
     code, told = _run("evaluate", "--list")
@@ -103,7 +103,7 @@ def test_collections_name_benchmarks_and_lists_name_both(data: Path) -> None:
 
 
 def test_a_family_names_what_one_file_declares(data: Path) -> None:
-    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", "sts", "--data", str(data), "--json")
+    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", "sts", "--data-dir", str(data), "--json")
     assert code == 1
     (outcomes,) = json.loads(told).values()
     assert [one["benchmark"] for one in outcomes] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
@@ -115,7 +115,7 @@ def test_a_family_names_what_one_file_declares(data: Path) -> None:
 
 
 def test_results_as_json(data: Path) -> None:
-    common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data-dir", str(data), "--allow-partial")
     code, told = _run(*common, "--json")
     assert code == 0
     (outcome,) = json.loads(told[told.index("{") :])["mine"]
@@ -126,7 +126,7 @@ def test_results_as_json(data: Path) -> None:
 
 
 def test_bf16_has_results_of_its_own_and_says_so(data: Path) -> None:
-    common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data-dir", str(data), "--allow-partial")
     assert _run(*common)[0] == 0
     before = _result("mine").read_text()
     code, told = _run(*common, "--precision", "bf16")
@@ -150,7 +150,10 @@ def test_bf16_has_results_of_its_own_and_says_so(data: Path) -> None:
         (("evaluate",), "give --encoder and --benchmark; --list"),
         (("evaluate", "--encoder", "mine", "--benchmark", "cocop"), "--benchmark 'cocop' is unknown: did you mean"),
         (("evaluate", "--encoder", "me", "--benchmark", "coco_p"), "--encoder 'me' is unknown: give"),
-        (("evaluate", "--encoder", "mine", "--benchmark", "coco_p", "--option", "x"), "--option 'x' is not name=value"),
+        (
+            ("evaluate", "--encoder", "mine", "--benchmark", "coco_p", "--benchmark-option", "x"),
+            "--benchmark-option 'x' is not name=value",
+        ),
         (("table",), "reports/published has no results: run `cliptune evaluate` first"),
         (("table", "--collection", "paracilp"), "collection 'paracilp' is unknown: did you mean 'paraclip'?"),
     ],

@@ -1,4 +1,4 @@
-"""`cliptune import`: what lies in a folder is told, and the profile that it writes can be used as it is."""
+"""`cliptune init`: what lies in a folder is told, and the profile that it writes can be used as it is."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _write_own(folder: Path, paraphrase: str = "") -> None:
 
 
 def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["import", *arguments])
+    return CliRunner().invoke(app, ["init", *arguments])
 
 
 FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {**WRITERS, "own": ("folder", _write_own)}
@@ -57,7 +57,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {**WRITERS, "own": ("fo
 
 def test_over_a_profile_of_the_same_source_only_the_folder_changes(project: Path) -> None:
     write_flickr8k(project / "set")
-    assert _run("set", "--name", "mine", "--over", "flickr8k").exit_code == 0
+    assert _run("set", "--name", "mine", "--extends", "flickr8k").exit_code == 0
     mine, shipped = (settings_with(name) for name in ("mine", "flickr8k"))
     assert mine.prepare == shipped.prepare.model_copy(update={"folder": Path("set")})
     watched = {"depends": shipped.depends.model_copy(update={"prepare": Path("set/Flickr8k.token.txt")})}
@@ -66,9 +66,9 @@ def test_over_a_profile_of_the_same_source_only_the_folder_changes(project: Path
 
 def test_over_a_profile_of_another_source_what_lies_there_counts(project: Path) -> None:
     FORMATS["own"][1](project / "set")
-    assert _run("set", "--name", "mine", "--over", "flickr8k").exit_code == 0
+    assert _run("set", "--name", "mine", "--extends", "flickr8k").exit_code == 0
     mine = settings_with("mine")
-    assert (mine.prepare.source, mine.base.source, mine.promote.card.worlds) == ("folder", "timm", ("mine",))
+    assert (mine.prepare.source, mine.base.source, mine.promote.card.datasets) == ("folder", "timm", ("mine",))
 
 
 @pytest.mark.parametrize(("over", "base", "paraclip"), [("flickr8k", 64, 16), (None, None, 32)])
@@ -76,7 +76,7 @@ def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip
     write_pictures(project / "set", range(500))
     rows = [f"{number}.png\t{text} {number}" for number in range(500) for text in captions(number)]
     (project / "set" / "captions.tsv").write_text("\n".join(["image\tcaption", *rows]) + "\n")
-    assert _run("set", "--name", "mine", *(("--over", over) if over else ())).exit_code == 0
+    assert _run("set", "--name", "mine", *(("--extends", over) if over else ())).exit_code == 0
     mine = settings_with("mine")
     # 400 images train, with two captions each; 0.3 of the paraphrases are sure to be accepted.
     assert (mine.base.fit.batch_size if mine.base.fit else None) == base
@@ -86,25 +86,25 @@ def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip
 @pytest.mark.parametrize("over", ["toy", "claims", "methods"])
 def test_over_a_profile_with_a_study_the_result_can_run(over: str, project: Path) -> None:
     FORMATS["own"][1](project / "set")
-    done = _run("set", "--name", "mine", "--over", over)
+    done = _run("set", "--name", "mine", "--extends", over)
     assert done.exit_code == 0, done.output
     mine = settings_with("mine")
     check_settings(mine)
     # No claim about drawings is one about photographs.
-    assert (mine.validation.check_facts, mine.promote.card.licences) == (False, ())
+    assert (mine.validation.check_scene_facts, mine.promote.card.licences) == (False, ())
 
 
 def test_a_profile_that_cannot_run_is_refused_before_it_is_written(project: Path) -> None:
     FORMATS["own"][1](project / "set")
     (project / "infra/profiles/wrong.yaml").write_text("methods: {paraclip: {lrr: 1}}\n")
-    done = _run("set", "--name", "mine", "--over", "wrong")
+    done = _run("set", "--name", "mine", "--extends", "wrong")
     assert (done.exit_code, done.output.count("error: over profile 'wrong': params.yaml: ")) == (1, 1), done.output
     assert not (project / "infra/profiles/mine.yaml").exists()
 
 
 def test_an_unknown_profile_to_lie_over_is_named(project: Path) -> None:
     FORMATS["own"][1](project / "set")
-    done = _run("set", "--name", "mine", "--over", "flikr8k")
+    done = _run("set", "--name", "mine", "--extends", "flikr8k")
     assert done.exit_code == 1
     assert "flickr8k" in done.output
     assert not (project / "infra" / "profiles" / "mine.yaml").exists()
@@ -117,18 +117,18 @@ def test_the_profile_fits_and_asks_for_what_is_there(name: str, project: Path) -
     done = _run("set", "--name", "mine")
     assert done.exit_code == 0, done.output
     assert f"source '{source}'" in done.output
-    assert "next: cliptune profile use mine" in done.output
+    assert "next: cliptune profile apply mine" in done.output
     (project / "params.yaml").write_text(overlaid("mine"))
     settings = load_settings()
-    assert (settings.world.name, settings.prepare.source) == ("mine", source)
+    assert (settings.dataset.name, settings.prepare.source) == ("mine", source)
     pairs = list(find_source(source).usable(settings, []))
     counts = settings.prepare.counts
     assert [sum(pair.split == split for pair in pairs) for split in ("train", "val", "test")] == [
         counts.train, counts.val, counts.test
     ]  # fmt: skip
-    assert settings.encoders == ("base", "paraclip")
+    assert settings.compare_encoders == ("base", "paraclip")
     assert settings.evaluate.benchmarks == ("retrieval",)
-    assert settings.promote.primary == "retrieval/t2i_recall_at_5"
+    assert settings.promote.metric == "retrieval/t2i_recall_at_5"
 
 
 def test_paraphrases_by_people_decide_where_there_are_any(project: Path) -> None:
@@ -137,7 +137,7 @@ def test_paraphrases_by_people_decide_where_there_are_any(project: Path) -> None
     (project / "params.yaml").write_text(overlaid("set"))
     settings = load_settings()
     assert settings.evaluate.benchmarks == ("paraphrased_retrieval", "retrieval")
-    assert settings.promote.primary == "paraphrased_retrieval/ao_at_10"
+    assert settings.promote.metric == "paraphrased_retrieval/ao_at_10"
 
 
 def test_a_dry_run_writes_nothing_and_json_has_the_facts(project: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_dry_run_writes_nothing_and_json_has_the_facts(project: Path) -> None:
     assert told["images"] == {"train": 20}
     assert told["captions"] == {"train": 40}
     assert told["counts"] == {"train": 32, "val": 2, "test": 2}
-    assert told["problems"] == ["2 images to test with, where evaluate.ks asks for 10: add some, or lower it"]
+    assert told["problems"] == ["2 test images, fewer than 10 in evaluate.top_k: add images, or lower it"]
     assert told["prepare_bytes"] > 0
 
 

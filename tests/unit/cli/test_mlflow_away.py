@@ -41,7 +41,7 @@ def test_one_line_without_password(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://bob:s3cr3t@127.0.0.1:1")
     monkeypatch.setenv(WAIT, "0")
-    for name in settings.encoders:
+    for name in settings.compare_encoders:
         write_json(Path(f"reports/metrics/{name}.json"), results(name, "s", 0.5).model_dump(mode="json"))
     with pytest.raises(InputError, match=r"http://\*\*\*@127.0.0.1:1 does not answer") as told:
         ASKED[asked](settings)

@@ -30,7 +30,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fresh")
     make_project(folder, STAGES)
     text = (folder / "dvc.yaml").read_text()
-    (folder / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [world.seed]\n"))
+    (folder / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [dataset.seed]\n"))
     return folder
 
 
@@ -71,7 +71,7 @@ def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
     }
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
-    assert changes(read_graph(), ["prepare"]) == {"prepare": "world.seed modified"}
+    assert changes(read_graph(), ["prepare"]) == {"prepare": "dataset.seed modified"}
 
 
 def test_a_metric_that_is_never_measured_is_named(
@@ -135,7 +135,7 @@ def test_the_command_names_missing_data(project: Path) -> None:
     assert "4 of 4 stages would run" in done.output
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(
-        params.replace("  source: embedded\n", "  source: folder\n  folder: pictures\n", 1)
+        params.replace("  source: synthetic\n", "  source: folder\n  folder: pictures\n", 1)
     )
     done = CliRunner().invoke(app, ["plan"])
     assert done.exit_code == 1
@@ -154,13 +154,13 @@ def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path:
         (tmp_path / file).write_text("x")
     params = yaml.safe_load((tmp_path / "params.yaml").read_text())
     params["depends"] |= {"prepare": "set/captions.tsv"}
-    params["prepare"] |= {"folder": "set", "benchmarks": "sets"}
+    params["prepare"] |= {"folder": "set", "heldout_testsets_dir": "sets"}
     params["base"] |= {"file": "w.safetensors"}
     params["students"] = {"mine": {"tasks": ["rewrite"], "teacher": ["mine.tsv", "mine.tsv"], "base": "lm"}}
-    params["synthesize"]["models"] = {"own": {"engine": "embedded", "adapter": "adapter"}}
-    params["synthesize"] |= {"model": "own", "replay": "out/prepare.txt"}
+    params["synthesize"]["llms"] = {"own": {"engine": "local", "adapter": "adapter"}}
+    params["synthesize"] |= {"default_llm": "own", "cached_answers": "out/prepare.txt"}
     params["train"]["shards"] = {"urls": "s3://bucket/{0..9}.tar", "columns": {"caption": "txt"}}
-    params["methods"]["b"] = {"method": "joint", "reads": "set", "parts": {"read_clip": {"language_model": "lm"}}}
+    params["methods"]["b"] = {"method": "joint", "train_data": "set", "parts": {"read_clip": {"language_model": "lm"}}}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     _repro("prepare")
     up_to_date = [Planned("prepare", "up to date", "")]
@@ -169,10 +169,10 @@ def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path:
     assert sorted(named) == [
         "base.file",
         "methods.b.parts.read_clip.language_model",
-        "prepare.benchmarks",
+        "prepare.heldout_testsets_dir",
         "students.mine.base",
         "students.mine.teacher",
-        "synthesize.models.own.adapter",
+        "synthesize.llms.own.adapter",
         "train.shards.urls",
     ]
     assert notice.endswith("run `dvc repro --force --single-item prepare`")

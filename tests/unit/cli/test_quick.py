@@ -49,11 +49,11 @@ COMMANDS = (
     ("serve --encoder nobody", 1, "--encoder 'nobody' is unknown: give"),
     ("serve --host 0.0.0.0", 1, "set CLIPTUNE_SERVE_TOKEN"),
     ("serve --encoder text-encoder/1 --host 192.0.2.1", 1, "set CLIPTUNE_SERVE_TOKEN"),
-    ("serve --queue 8", 1, "--queue 8 is too small"),
+    ("serve --max-queue 8", 1, "--max-queue 8 is too small"),
     ("profile list", 0, "toy"),
-    ("profile use tory", 1, "did you mean 'toy'"),
-    ("store prune", 1, "prune needs a condition"),
-    ("store import nothing.parquet", 1, "nothing.parquet is missing"),
+    ("profile apply tory", 1, "did you mean 'toy'"),
+    ("answers prune", 1, "prune needs a condition"),
+    ("answers import nothing.parquet", 1, "nothing.parquet is missing"),
 )
 """Commands with their exit codes and a part of their output."""
 

@@ -1,4 +1,4 @@
-"""`cliptune search` refuses at its start what params.yaml could not hold at its end."""
+"""`cliptune mix tune` refuses at its start what params.yaml could not hold at its end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_mix_that_cannot_be_written_is_not_searched(
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(raw_params))
     monkeypatch.setattr("components.core.system.checking.check_methods", lambda *_: [])
-    done = CliRunner().invoke(app, ["search", *arguments, "--write"])
+    done = CliRunner().invoke(app, ["mix", "tune", *arguments, "--write"])
     assert done.exit_code == 1
     assert told in done.output
     assert not Path("state").exists()

@@ -1,4 +1,4 @@
-"""`cliptune store`: what it prints, what it refuses, what it leaves alone."""
+"""`cliptune answers`: what it prints, what it refuses, what it leaves alone."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def test_an_unknown_task_is_not_pruned_in_silence(filled: GenerationStore) -> No
         (["prune", "--older-than", "99999999999w"], "error: --older-than 99999999999w is not an age"),
         (["stats"], "error: generation store state/generations.db is missing"),
         (["export", "x.parquet"], "error: generation store state/generations.db is missing"),
-        (["import", "gone.parquet"], "error: gone.parquet is missing: name a file that `cliptune store export` wrote"),
+        (
+            ["import", "gone.parquet"],
+            "error: gone.parquet is missing: name a file that `cliptune answers export` wrote",
+        ),
         (["stats", "--store", "postgresql://me:geheim@127.0.0.1:1/x"], "error: generation store postgresql://***@"),
     ],
 )
@@ -119,7 +122,7 @@ def test_dates_are_utc_unless_they_say_otherwise() -> None:
 
 @pytest.mark.parametrize("command", ["stats", "export", "import", "prune"])
 def test_help_has_examples(command: str) -> None:
-    assert f"cliptune store {command}" in " ".join(_output(command, "--help").split())
+    assert f"cliptune answers {command}" in " ".join(_output(command, "--help").split())
 
 
 def test_nothing_heavy_is_imported_for_help() -> None:

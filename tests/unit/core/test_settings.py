@@ -26,7 +26,7 @@ OUT_OF_RANGE: tuple[tuple[str, str, Any], ...] = (
     ("validate", "min_similarity", 2),
     ("embed", "batch_size", -1),
     ("embed", "batch_size", None),
-    ("world", "seed", -1),
+    ("dataset", "seed", -1),
     ("train", "seed", 2**63),
     ("evaluate", "seed", -1),
     ("base", "source", "magic"),
@@ -60,10 +60,10 @@ def _refusal(path: Path, content: Any) -> str:
 
 def test_the_shipped_settings_load_and_are_frozen() -> None:
     settings = load_settings(REPO / "params.yaml")
-    assert settings.prepare.source == "embedded"
-    assert settings.validation.check_facts is True
+    assert settings.prepare.source == "synthetic"
+    assert settings.validation.check_scene_facts is True
     with pytest.raises(ValidationError, match="frozen"):
-        settings.world.seed = 3  # type: ignore[misc]
+        settings.dataset.seed = 3  # type: ignore[misc]
 
 
 def test_wrong_keys_and_values_are_named(path: Path, raw_params: dict[str, Any]) -> None:

@@ -33,14 +33,14 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, 
             PAIRS.write(TABLE, rows | {"facts": [None] * CAPTIONS})
         raw_params["synthesize"] |= {
             "store": f"sqlite:///{tmp_path}/store.db",
-            "replay": str(tmp_path / "replay.parquet"),
+            "cached_answers": str(tmp_path / "replay.parquet"),
         }
         raw_params["synthesize"] |= {
-            "captions": CAPTIONS,
-            "models": {name: {"engine": "embedded"} for name in ("student", *raw_params["synthesize"]["models"])},
-            "model": "student",
+            "max_captions": CAPTIONS,
+            "llms": {name: {"engine": "local"} for name in ("student", *raw_params["synthesize"]["llms"])},
+            "default_llm": "student",
         }
-        raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"live": 0, "samples": 2} | task
+        raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"always_ask_first": 0, "samples": 2} | task
         return Settings.model_validate(raw_params)
 
     return make

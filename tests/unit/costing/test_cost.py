@@ -40,7 +40,7 @@ FIT = {"epochs": 6, "batch_size": 256, "lr": 5e-5, "projection_lr": 0.001, "warm
 def cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., dict[str, Cost]]:
     """Costs of a project without any output."""
     monkeypatch.chdir(tmp_path)
-    raw_params["synthesize"] |= {"store": f"sqlite:///{tmp_path}/store.db", "replay": None}
+    raw_params["synthesize"] |= {"store": f"sqlite:///{tmp_path}/store.db", "cached_answers": None}
     raw_params["base"] |= {"source": "scratch", "model": "cliptune-tiny"}
 
     def make(stages: list[str], rates: Rates = RATES, prices: Prices | None = None) -> dict[str, Cost]:
@@ -101,7 +101,7 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
     server = {"engine": "server", "urls": ["http://127.0.0.1:9/v1"], "model": "m"}
-    raw_params["synthesize"]["models"]["student"] = server
+    raw_params["synthesize"]["llms"]["student"] = server
     stage = "synthesize@paraphrase_1"
     asked = cost([stage], prices=Prices(2.0, 10.0))[stage]
     assert asked.seconds is None

@@ -51,7 +51,7 @@ def project(tmp_path: Path, raw_params: dict[str, Any], png: Png) -> Callable[..
         (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
         counts = {"train": len(CLEAN) + len(rows) - 3, "val": 2, "test": 1}
         raw_params["prepare"] |= {"source": "folder", "folder": str(pictures), "counts": counts}
-        raw_params["prepare"] |= {"benchmarks": str(tmp_path / "benchmarks")} | settings
+        raw_params["prepare"] |= {"heldout_testsets_dir": str(tmp_path / "benchmarks")} | settings
         return Settings.model_validate(raw_params)
 
     return make
@@ -70,7 +70,7 @@ def test_leaks_of_each_way_are_dropped_and_counted(
     leaks = {text for _, text in LEAKS}
     for seed in range(40):
         settings = project(LEAKS)
-        settings = settings.model_copy(update={"world": settings.world.model_copy(update={"seed": seed})})
+        settings = settings.model_copy(update={"dataset": settings.world.model_copy(update={"seed": seed})})
         found = _prepared(settings, tmp_path)
         if leaks.isdisjoint(found["test"]):
             break

@@ -126,7 +126,7 @@ def test_stage_prepare_writes_what_people_say(flickr: Settings, tmp_path: Path) 
         rows[["id", "caption", "paraphrase_2"]].to_dict("list")
         == people.select(["id", "caption", "paraphrase_2"]).to_pydict()
     )
-    entry = {"method": "paraclip", "reads": "data/pairs/people_paraphrases.parquet"}
+    entry = {"method": "paraclip", "train_data": "data/pairs/people_paraphrases.parquet"}
     check_methods({"paraclip_people": entry}, table_files(flickr))
 
 

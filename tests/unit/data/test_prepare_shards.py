@@ -96,5 +96,5 @@ def test_a_shard_done_twice_does_nothing(
 
 
 def test_a_source_whose_pictures_lie_nowhere_cannot_be_shared(raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"source 'embedded' cannot be split: remove prepare\.scale"):
+    with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: remove prepare\.scale"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))

@@ -179,7 +179,7 @@ def test_endpoint_serves_the_model(raw_params: dict[str, Any]) -> None:
     with _server({"/v1/models": {"data": [{"id": "phi"}]}}, f"Bearer {SECRET}") as url:
         for model, key, status in (("phi", SECRET, "ok"), ("other", SECRET, "fail"), ("phi", "wrong", "fail")):
             server = {"engine": "server", "urls": [f"{url}/v1"], "model": model, "api_key_env": "KEY"}
-            models = dict.fromkeys(raw_params["synthesize"]["models"], server)
+            models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
             result = _check("LLM endpoint", _changed(raw_params, synthesize={"models": models}), KEY=key)
             assert result.status == status
             assert SECRET not in result.detail + result.fix
@@ -228,7 +228,7 @@ def test_versions(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_broken_settings_fail_once(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("world: {nam: x}")
+    (tmp_path / "params.yaml").write_text("dataset: {nam: x}")
     lines = {line.check: line.status for line in examine(read_installation(tmp_path), 120)}
     assert lines["params.yaml"] == "fail"
     assert lines["registry"] == lines["generation store"] == lines["LLM endpoint"] == "not used"

@@ -114,7 +114,7 @@ def test_an_image_with_several_captions_is_embedded_once(
     track_in(tmp_path)
     run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base", track=True)
     assert seen == [3] * 3
-    [tracked] = find_runs(settings.world.name, "embed")
+    [tracked] = find_runs(settings.dataset.name, "embed")
     assert tracked.data.metrics.keys() == {"train", "val", "test", "seconds", "rows_per_second"}
     assert tracked.data.tags["input.base.sha256"] == file_hash(tmp_path / "base" / "encoder.safetensors")
     found = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet")

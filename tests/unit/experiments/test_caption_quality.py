@@ -96,7 +96,7 @@ def test_three_hundred_are_drawn_by_the_seed(tmp_path: Path) -> None:
 def test_wrong_and_missing_tables(tmp_path: Path) -> None:
     benchmark = find_published("caption_quality")
     _write(tmp_path, "odd")
-    with pytest.raises(InputError, match="give --option judge="):
+    with pytest.raises(InputError, match="give --benchmark-option judge="):
         benchmark.score(toy_context(tmp_path, {}, allow_partial=True))
     options = {"judge": Judge(Critic(), f"sqlite:///{tmp_path}/store.db")}
     with pytest.raises(InputError, match="judge critic returned no usable score"):

@@ -139,7 +139,7 @@ def test_an_encoder_that_does_not_fit_is_told_which_would(
     pipeline.text_encoder = pipeline.text_encoder_2 = Tower(1280, 16)
     with pytest.raises(InputError, match=rf"24 tokens, width 32 .* the {tower} .* has 24, 1280 and 16: .* {model}"):
         StableDiffusion("sdxl", tower).paint(under_test, TEXTS, 0)
-    with pytest.raises(InputError, match="--option diffusion=nowhere is not a pipeline"):
+    with pytest.raises(InputError, match="--benchmark-option diffusion=nowhere is not a pipeline"):
         StableDiffusion("nowhere", tower).paint(under_test, TEXTS, 0)
 
 
@@ -205,5 +205,5 @@ class TestRealPipeline:
             )
 
     def test_a_folder_that_is_no_pipeline_is_one_line(self, folder: Path, encoders: dict[str, Encoder]) -> None:
-        with pytest.raises(InputError, match=r"--option diffusion=.*unet is not a pipeline"):
+        with pytest.raises(InputError, match=r"--benchmark-option diffusion=.*unet is not a pipeline"):
             StableDiffusion(str(folder / "unet")).paint(EncoderUnderTest("one", encoders["second"], "one"), TEXTS, 0)

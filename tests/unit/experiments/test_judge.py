@@ -60,11 +60,11 @@ def test_unusable_answers_are_refused_unless_allowed(tmp_path: Path) -> None:
 
 
 def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="give --option judge="):
+    with pytest.raises(InputError, match="give --benchmark-option judge="):
         judge_of(toy_context(tmp_path, {}))
     judge = judge_of(toy_context(tmp_path, {}, options={"judge": "student"}))
     assert judge.store == "sqlite:///state/generations.db"
-    with pytest.raises(InputError, match=r"model 'nobody' is not in synthesize.models"):
+    with pytest.raises(InputError, match=r"model 'nobody' is not in synthesize.llms"):
         judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
 
 

@@ -90,11 +90,13 @@ def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_fig
 def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
     benchmark = find_published("text_to_image")
     (tmp_path / "fine_label_names.txt").write_text("apple")
-    with pytest.raises(InputError, match="extra `diffusion` and give --option diffusion="):
+    with pytest.raises(InputError, match="extra `diffusion` and give --benchmark-option diffusion="):
         benchmark.score(toy_context(tmp_path, {}))
-    with pytest.raises(InputError, match="give --option judge="):
+    with pytest.raises(InputError, match="give --benchmark-option judge="):
         benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl"}))
-    with pytest.raises(InputError, match=r"--option diffusion_tower: tower 'third' is unknown.*second, first"):
+    with pytest.raises(
+        InputError, match=r"--benchmark-option diffusion_tower: tower 'third' is unknown.*second, first"
+    ):
         benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl", "diffusion_tower": "third"}))
 
 
@@ -129,8 +131,8 @@ def test_a_scorer_that_cannot_be_loaded_is_named_before_any_image_is_made(tmp_pa
     (tmp_path / "fine_label_names.txt").write_text("apple\n")
     crayon = Crayon()
     for scorer, message in (
-        ("ViT-B-32", "--option scorer=ViT-B-32 names no weights: give <name>:<tag>"),
-        ("ViT-B-32:nothing", "--option scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
+        ("ViT-B-32", "--benchmark-option scorer=ViT-B-32 names no weights: give <name>:<tag>"),
+        ("ViT-B-32:nothing", "--benchmark-option scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
     ):
         context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
         with pytest.raises(InputError, match=message):

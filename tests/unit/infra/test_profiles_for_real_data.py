@@ -77,10 +77,10 @@ def test_scored_encoders_are_trained_as_in_the_papers(load: Load) -> None:
     differences = {}
     for name in REAL:
         settings = load(name)
-        assert settings.world.name == name
-        assert settings.validation.check_facts is False
+        assert settings.dataset.name == name
+        assert settings.validation.check_scene_facts is False
         assert settings.validation.filters == "paper"
-        for encoder in set(settings.encoders) & set(settings.methods):
+        for encoder in set(settings.compare_encoders) & set(settings.methods):
             entry = find_entry(settings.methods, encoder)
             released = {"protocol": "released"} if getattr(entry.hyper, "protocol", "") == "released" else {}
             papers = entry.method.settings(released)
@@ -100,21 +100,23 @@ def test_every_profile_keeps_test_sets_out_and_scores_its_guards(load: Load) -> 
     for name in REAL:
         settings = load(name)
         prepare, promote, tasks = settings.prepare, settings.promote, settings.synthesize.tasks
-        assert prepare.benchmarks == (None if name in ON_A_TEST_SET else Path("data/benchmarks")), name
-        assert (prepare.leaks, prepare.keep_out) == ("drop", "images"), name
+        assert prepare.heldout_testsets_dir == (None if name in ON_A_TEST_SET else Path("data/benchmarks")), name
+        assert (prepare.on_test_leak, prepare.exclude_test_by) == ("drop", "images"), name
         # Only ParaCLIP filters captions by length.
-        assert {task: tasks[task].words for task in tasks if tasks[task].words is not None} == {}, name
+        assert {task: tasks[task].caption_length for task in tasks if tasks[task].caption_length is not None} == {}, (
+            name
+        )
         assert {task for task in tasks if find_task(task).accepts is short_captions} == {"paraphrase_1"}, name
         # Only OpenAI's weights have QuickGELU.
         assert settings.base.model.endswith("quickgelu") == (settings.base.pretrained == "openai"), name
         scored = {benchmark: find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks}
         assert {need.path for benchmark in scored.values() for need in benchmark.needs} <= TABLES, name
         guards = [metric for metric, loss in promote.guards.items() if loss is not None]
-        for metric in (promote.primary, *guards):
+        for metric in (promote.metric, *guards):
             scored[metric.partition("/")[0]].metric(metric)
-        assert set(promote.benchmarks) <= set(scored), name
-        assert promote.card.worlds == (name,)
-        for table in promote.validation:
+        assert set(promote.require_benchmarks) <= set(scored), name
+        assert promote.card.datasets == (name,)
+        for table in promote.require_valid_tables:
             find_table(table)
         assert len((PROFILES / f"{name}.yaml").read_text("utf-8").splitlines()) <= 46, name
 
@@ -124,10 +126,10 @@ def test_semclip_trains_on_the_published_texts_in_four_ways(load: Load, name: st
     settings = load(name)
     check_methods(settings.methods, table_files(settings))
     texts = {"published_paraphrase", "published_negation"}
-    entries = [find_entry(settings.methods, name) for name in settings.encoders[1:]]
+    entries = [find_entry(settings.methods, name) for name in settings.compare_encoders[1:]]
     found = [entry.method.needs(entry.hyper) & texts for entry in entries]
     assert found == [texts, {"published_paraphrase"}, {"published_negation"}, {"published_paraphrase"}]
-    assert {entry.method.visits(entry.hyper) for entry in entries} == {"rows"}
+    assert {entry.method.epoch_unit(entry.hyper) for entry in entries} == {"rows"}
     # The printed figures come from the released objective and images (src/custom_loss.py, src/dataset.py).
     assert {entry.hyper.protocol for entry in entries} == {"paper" if name == "semclip-paper" else "released"}
     assert settings.embed.squash == (name != "semclip-paper")
@@ -144,7 +146,7 @@ def test_semclip_trains_on_the_published_texts_in_four_ways(load: Load, name: st
 def test_semclips_sweep_is_25_runs_that_differ(load: Load, name: str) -> None:
     """Section 4 and appendix B: three losses, one or two directions, fixed or learnt, normalised or not; a baseline."""
     settings = load(name)
-    hypers = [find_entry(settings.methods, encoder).hyper for encoder in settings.encoders[1:]]
+    hypers = [find_entry(settings.methods, encoder).hyper for encoder in settings.compare_encoders[1:]]
     assert {hyper.protocol for hyper in hypers} == {"released"}
     runs = {(one.paraphrase_weight, one.negation_weight, one.n, one.learnable, one.normalised) for one in hypers}
     wanted = {
@@ -161,7 +163,7 @@ def test_semclips_sweep_is_25_runs_that_differ(load: Load, name: str) -> None:
 def test_paraclips_table_2_has_its_eight_sums_on_openais_clip(load: Load) -> None:
     settings = load("paraclip-terms")
     assert (settings.base.model, settings.base.pretrained) == ("ViT-B-32-quickgelu", "openai")
-    assert [find_entry(settings.methods, encoder).hyper.terms for encoder in settings.encoders[1:]] == [
+    assert [find_entry(settings.methods, encoder).hyper.terms for encoder in settings.compare_encoders[1:]] == [
         ("l1",),
         ("l2", "l3"),
         ("l1", "l1_prime"),
@@ -182,13 +184,13 @@ def test_both_losses_of_pc_clip_are_means_as_released(load: Load, name: str) -> 
     }
     assert found == {"pc_clip": "released", "pc_clip_mse": "released", "pc_clip_mse_paper": "paper"}
     # Table 4's averages take half of what an encoder learnt.
-    halves = {mix.first: mix.shares for mix in settings.mixes.values()}
+    halves = {mix.a: mix.weights for mix in settings.mixes.values()}
     assert halves == ({} if name == "coco" else {"pc_clip": (0.5, 0.0), "coco_ft": (0.5, 0.0)})
 
 
 def test_alignment_layers_are_those_of_table_1d(load: Load) -> None:
     settings = load("distilroberta")
-    aligned = [encoder for encoder in settings.encoders if encoder.startswith("lm_align")]
+    aligned = [encoder for encoder in settings.compare_encoders if encoder.startswith("lm_align")]
     hypers = [find_entry(settings.methods, encoder).hyper for encoder in aligned]
     assert [hyper.alignment_layers for hyper in hypers] == [6, 2, 4, 8]
     assert {(hyper.strategy, hyper.language_model) for hyper in hypers} == {
@@ -222,7 +224,7 @@ def test_pc_clip_starts_from_its_papers_base(load: Load, name: str, encoders: li
     # The tag is open_clip's, and its weights have the activation that the name says.
     check_published(base.model, str(base.pretrained), quick_gelu=False)
     assert "Base weights of DataComp's ViT-L/14, MIT" in settings.promote.card.licences
-    assert list(settings.encoders) == ["base", *encoders]
+    assert list(settings.compare_encoders) == ["base", *encoders]
 
 
 def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
@@ -233,7 +235,7 @@ def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
     files = input_files(entry.method.needs(entry.hyper), entry.reads, Path("pairs"))
     assert files == {"differences": settings.validation.file("differences_cub")}
     asked = settings.synthesize.tasks["difference_cub"]
-    assert (asked.captions, asked.pairs, asked.table) == (750, 750 * 749, "differences_cub")
+    assert (asked.max_captions, asked.pairs, asked.table) == (750, 750 * 749, "differences_cub")
 
 
 def test_every_licence_names_its_subject() -> None:
@@ -260,7 +262,9 @@ def test_missing_data_is_named_with_the_fix(
         assert line.status == "fail", name
         assert f"prepare.folder {prepare.folder} is missing" in line.detail, name
         assert f"put the images and {table} into {prepare.folder}" in line.fix, name
-        assert ("prepare.benchmarks data/benchmarks is missing" in line.detail) == (name not in ON_A_TEST_SET), name
+        assert ("prepare.heldout_testsets_dir data/benchmarks is missing" in line.detail) == (
+            name not in ON_A_TEST_SET
+        ), name
         assert ("train.shards" in line.detail) == (name in ("laion", "distilroberta")), name
         images.mkdir(parents=True)
         assert f"{table} is missing" in examine(read_installation(folder), 120, check)[0].detail, name

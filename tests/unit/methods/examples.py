@@ -125,7 +125,7 @@ def _tokens(rows: Tensor) -> Tokens:
 def columns_of(method: Method, hyper: Any) -> frozenset[str]:
     """The columns that its losses read; `clean` is what LEAF's search for typing errors adds."""
     columns = method.columns(hyper)
-    return columns if method.perturbs is None else columns | {"clean"}
+    return columns if method.augment is None else columns | {"clean"}
 
 
 def extra_of(method: Method, hyper: Any) -> nn.Module:

@@ -50,7 +50,7 @@ def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
 def test_every_text_of_a_row_is_as_likely() -> None:
     hyper = LACLIP.settings({"rewrites": ["rewrite", "paraphrase_1", "paraphrase_2"]})
     (drawn,) = LACLIP.columns(hyper) - {"image"}
-    assert LACLIP.draws(hyper) == {
+    assert LACLIP.column_mixture(hyper) == {
         drawn: {"caption": 0.25, "rewrite": 0.25, "paraphrase_1": 0.25, "paraphrase_2": 0.25}
     }
 

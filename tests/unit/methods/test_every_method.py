@@ -51,7 +51,7 @@ def _total(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **fact
 
 def test_params_yaml_trains_every_method_and_evaluates_only_what_exists(settings: Settings) -> None:
     assert {entry["method"] for entry in settings.methods.values()} == set(method_names())
-    assert set(settings.encoders) <= {"base", *settings.methods}
+    assert set(settings.compare_encoders) <= {"base", *settings.methods}
 
 
 def test_no_method_imports_torch_for_its_settings() -> None:
@@ -65,7 +65,7 @@ def test_no_method_imports_torch_for_its_settings() -> None:
 
 def test_methods_that_ignore_weights_are_listed() -> None:
     tables = {name: Path(f"{name}.parquet") for name in HOLDERS}
-    entries = {name: {"reads": "."} for name in method_names()}
+    entries = {name: {"train_data": "."} for name in method_names()}
     assert check_entries(entries, tables) == ["joint", "leaf", "pc_clip", "read_clip", "semclip"]
 
 
@@ -282,7 +282,7 @@ def test_images_of_one_query_are_not_told_from_one_another(entry: dict[str, Any]
 @every_entry
 def test_freezing_leaves_exactly_the_declared_parameters(name: str, tiny_encoder: Encoder) -> None:
     method, hyper = configured(ENTRIES[name])
-    if method.tower is not type(method).tower:
+    if method.build_encoder is not type(method).build_encoder:
         pytest.skip("builds a tower of its own, see its own test")
     trained = method.freeze(tiny_encoder.model, hyper)
     assert trained
@@ -295,7 +295,7 @@ def test_freezing_leaves_exactly_the_declared_parameters(name: str, tiny_encoder
 @every_entry
 def test_a_logit_bias_that_no_loss_reads_is_not_trained(name: str) -> None:
     method, hyper = configured(ENTRIES[name])
-    if method.tower is not type(method).tower:
+    if method.build_encoder is not type(method).build_encoder:
         pytest.skip("builds a tower of its own, see its own test")
     encoder = Encoder.create("tiny", "tiny", TINY | {"init_logit_bias": -10.0}, "test")
     assert "logit_bias" not in method.freeze(encoder.model, hyper)
@@ -303,7 +303,7 @@ def test_a_logit_bias_that_no_loss_reads_is_not_trained(name: str) -> None:
 
 
 def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
-    method = dataclasses.replace(find_method("paraclip"), trains=lambda _hyper: (r"^adapter\.",))
+    method = dataclasses.replace(find_method("paraclip"), trainable=lambda _hyper: (r"^adapter\.",))
     with pytest.raises(InputError, match="which this encoder does not have"):
         method.freeze(tiny_encoder.model, method.settings({}))
 

@@ -40,7 +40,7 @@ def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
     ]
     assert METHOD.columns(hyper) == frozenset().union(*(method.columns(own) for method, own in parts))
     assert METHOD.rows(hyper) == {"caption", "paraphrase_1", "paraphrase_2"}
-    assert METHOD.draws(hyper) == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
+    assert METHOD.column_mixture(hyper) == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
 
 
 def test_parts_keep_their_own_tensors() -> None:
@@ -64,13 +64,13 @@ def test_images_are_visited_once_as_soon_as_one_part_needs_that() -> None:
         ({"pc_clip": {}, "paraclip": {}}, "images"),
     ]
     for given, expected in parts:
-        assert METHOD.visits(METHOD.settings({"parts": given})) == expected
+        assert METHOD.epoch_unit(METHOD.settings({"parts": given})) == expected
 
 
 def test_what_any_part_trains_is_trained(tiny_encoder: Encoder) -> None:
-    assert METHOD.trains(METHOD.settings({"parts": {"pc_clip": {}}})) == (TEXT_BLOCKS,)
+    assert METHOD.trainable(METHOD.settings({"parts": {"pc_clip": {}}})) == (TEXT_BLOCKS,)
     hyper = METHOD.settings({"parts": {"pc_clip": {}, "paraclip": {}}})
-    assert set(METHOD.trains(hyper)) == {TEXT_BLOCKS, TEXT_TOWER}
+    assert set(METHOD.trainable(hyper)) == {TEXT_BLOCKS, TEXT_TOWER}
     assert "token_embedding.weight" in METHOD.freeze(tiny_encoder.model, hyper)
 
 
@@ -106,7 +106,7 @@ def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Enc
     alone, own = configured({"method": "adapted_lm", "strategy": strategy, "image_tower": "frozen"})
     given = {"parts": {"adapted_lm": {"strategy": strategy}, **PARTS}, "image_tower": "frozen"}
     hyper = METHOD.settings(given)
-    assert METHOD.new(hyper) == alone.new(own)
+    assert METHOD.fresh_params(hyper) == alone.fresh_params(own)
     assert {"caption", "image"} < METHOD.columns(hyper)
     encoder = METHOD.start(tiny_encoder, hyper)
     trained = set(METHOD.freeze(encoder.model, hyper))
@@ -119,7 +119,7 @@ def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Enc
 def test_without_such_a_part_the_base_is_the_text_tower(tiny_encoder: Encoder) -> None:
     hyper = METHOD.settings({"parts": PARTS})
     assert METHOD.start(tiny_encoder, hyper) is tiny_encoder
-    assert METHOD.new(hyper) == ()
+    assert METHOD.fresh_params(hyper) == ()
 
 
 def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:

@@ -272,5 +272,7 @@ def test_published_texts_are_visited_row_by_row() -> None:
     published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
     hyper = METHOD.settings(published)
     assert METHOD.columns(hyper) == {"image", "caption", "published_paraphrase", "published_negation"}
-    assert METHOD.visits(hyper) == METHOD.visits(METHOD.settings({**published, "paraphrase_weight": 0})) == "rows"
-    assert METHOD.visits(METHOD.settings({})) == "pairs"
+    assert (
+        METHOD.epoch_unit(hyper) == METHOD.epoch_unit(METHOD.settings({**published, "paraphrase_weight": 0})) == "rows"
+    )
+    assert METHOD.epoch_unit(METHOD.settings({})) == "pairs"

@@ -55,7 +55,7 @@ def trained(
             changes = known | (facts if name == "other" else {})
             tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update=changes)
             tiny_encoder.save(Path("models") / name)
-        run(_settings(raw_params, both={"first": "one", "second": "other", "shares": [0.5, 0.5]}), "both")
+        run(_settings(raw_params, both={"a": "one", "b": "other", "weights": [0.5, 0.5]}), "both")
         found = Encoder.load(Path("models/both"))
         torch.testing.assert_close(weights_of(found)["text_projection"], start["text_projection"] - 0.5)
         return found.sidecar
@@ -69,7 +69,7 @@ def test_a_mix_is_an_encoder_with_a_run(trained: Callable[..., Sidecar], raw_par
     weights = {f"models/{name}/encoder.safetensors" for name in ("base", "one", "other")}
     assert sidecar.data_hashes.keys() == weights | {"table of both", "one", "other"}
     run_id = json.loads(Path("models/both/run.json").read_text("utf-8"))["run_id"]
-    assert make_client().get_run(run_id).data.params["first"] == "one"
+    assert make_client().get_run(run_id).data.params["a"] == "one"
     with pytest.raises(InputError, match=r"no block mixes\.none"):
         run(Settings.model_validate(raw_params), "none")
 
@@ -104,10 +104,10 @@ def test_a_member_with_a_tower_of_its_own_is_refused(trained: Callable[..., Side
 @pytest.mark.parametrize(
     ("mixes", "told"),
     [
-        ({"both": {"first": "one", "second": "onne", "shares": [1, 1]}}, "mixes.both: 'onne' is unknown: did you mean"),
-        ({"both": {"first": "one", "second": "both", "shares": [1, 1]}}, "'both' is unknown"),
-        ({"one": {"first": "one", "second": "other", "shares": [1, 1]}}, "mixes.one would replace another encoder"),
-        ({"base": {"first": "one", "second": "other", "shares": [1, 1]}}, "mixes.base would replace"),
+        ({"both": {"a": "one", "b": "onne", "weights": [1, 1]}}, "mixes.both: 'onne' is unknown: did you mean"),
+        ({"both": {"a": "one", "b": "both", "weights": [1, 1]}}, "'both' is unknown"),
+        ({"one": {"a": "one", "b": "other", "weights": [1, 1]}}, "mixes.one would replace another encoder"),
+        ({"base": {"a": "one", "b": "other", "weights": [1, 1]}}, "mixes.base would replace"),
     ],
 )
 def test_wrong_mixes_are_told_before_anything_runs(
@@ -118,6 +118,6 @@ def test_wrong_mixes_are_told_before_anything_runs(
 
 
 def test_mixes_may_be_of_mixes_and_are_encoders(raw_params: dict[str, Any]) -> None:
-    shares = {"second": "other", "shares": [0.5, 0.5]}
-    raw_params["encoders"] = ["base", "more"]
-    check_names(_settings(raw_params, both={"first": "one"} | shares, more={"first": "both"} | shares))
+    shares = {"b": "other", "weights": [0.5, 0.5]}
+    raw_params["compare_encoders"] = ["base", "more"]
+    check_names(_settings(raw_params, both={"a": "one"} | shares, more={"a": "both"} | shares))

@@ -109,7 +109,7 @@ def test_the_card_says_whether_the_image_tower_was_trained(
 
 
 def test_other_world_inherits_no_statement(raw_params: dict[str, Any], folders: PromotionFolders) -> None:
-    raw_params["world"]["name"] = "products"
+    raw_params["dataset"]["name"] = "products"
     card = model_card(_subject(), Settings.model_validate(raw_params), folders)
     assert "OpenMoji" not in card
     assert card.count("Not stated: describe world 'products' in `promote.card` of params.yaml.") == 3

@@ -14,7 +14,7 @@ from components.evaluation.results import Report, Result
 from components.registry.gate import Evidence, judge
 
 PRIMARY, GUARD = "b/primary", "b/guard"
-POLICY = Promote(model="m", primary=PRIMARY, guards={GUARD: 0.01})
+POLICY = Promote(model="m", metric=PRIMARY, guards={GUARD: 0.01})
 
 
 def _report(primary: float, guard: float, half: float = 0.02, higher: bool = True, **changes: Any) -> Report:
@@ -80,13 +80,13 @@ def test_two_encoders_never_beat_each_other(one: float, other: float, half: floa
     [
         (Margin(rule="half_width"), 0.021, True),
         (Margin(rule="half_width"), 0.019, False),
-        (Margin(rule="half_width", least=0.03), 0.025, False),
-        (Margin(rule="half_width", least=0.03), 0.035, True),
+        (Margin(rule="half_width", min_gain=0.03), 0.025, False),
+        (Margin(rule="half_width", min_gain=0.03), 0.035, True),
         (Margin(rule="disjoint"), 0.035, False),
         (Margin(rule="disjoint"), 0.045, True),
         (Margin(rule="least"), 0.001, True),
         (Margin(rule="least"), 0.0, False),
-        (Margin(rule="least", least=0.005), 0.004, False),
+        (Margin(rule="least", min_gain=0.005), 0.004, False),
     ],
 )
 @pytest.mark.parametrize("higher", [True, False])

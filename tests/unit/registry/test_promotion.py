@@ -165,7 +165,11 @@ def test_incomplete_evidence_refuses(project: Any) -> None:
     run = json.loads((folder / "run.json").read_text())
     results = {name: Path(f"reports/metrics/{name}.json") for name in ("base", "paraclip")}
     settings = project.settings.model_copy(
-        update={"promote": project.settings.promote.model_copy(update={"validation": ("negations",), "clean": True})}
+        update={
+            "promote": project.settings.promote.model_copy(
+                update={"require_valid_tables": ("negations",), "require_clean_git": True}
+            )
+        }
     )
     write_json(other, {"passed": True, "accepted": 1})
     faults: list[tuple[Callable[[], object], str, str]] = [
@@ -210,7 +214,7 @@ def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) ->
     project.add("collapsed", 2, 0.9, recall=0.1)
     project.add("good", 3, 0.6)
     project.add("fair", 4, 0.5)
-    settings = project.settings.model_copy(update={"encoders": ("base", "fair", "collapsed", "good")})
+    settings = project.settings.model_copy(update={"compare_encoders": ("base", "fair", "collapsed", "good")})
     assert promote(settings, dry_run=True).encoder == "good"
     decision = promote(settings)
     assert (decision.encoder, decision.outcome) == ("good", "promoted")
@@ -232,7 +236,7 @@ def test_encoders_that_are_trained_or_scored_again_are_passed_over(project: Any)
         project.add(name, seed + 2, 0.7 - seed / 10)
     shutil.rmtree("models/one")
     Path("reports/metrics/two.json").unlink()
-    settings = project.settings.model_copy(update={"encoders": ("base", "one", "two", "three")})
+    settings = project.settings.model_copy(update={"compare_encoders": ("base", "one", "two", "three")})
     decision = promote(settings, dry_run=True)
     assert (decision.encoder, decision.outcome) == ("three", "promoted")
     trained, scored = decision.passed_over
@@ -244,7 +248,7 @@ def test_encoders_that_are_trained_or_scored_again_are_passed_over(project: Any)
 def test_where_none_passes_the_best_is_refused_and_the_others_are_told(project: Any) -> None:
     project.add("one", 2, 0.41)
     project.add("two", 3, 0.9, recall=0.1)
-    settings = project.settings.model_copy(update={"encoders": ("base", "one", "two")})
+    settings = project.settings.model_copy(update={"compare_encoders": ("base", "one", "two")})
     decision = promote(settings)
     assert (decision.encoder, decision.outcome) == ("two", "refused")
     assert [over.name for over in decision.passed_over] == ["one"]

@@ -69,7 +69,7 @@ def test_wins_leave_ties_out() -> None:
 
 def test_the_gate_uses_votes(project: Any, tmp_path: Path) -> None:
     base = project.settings.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'votes.db'}"})
-    policy = project.settings.promote.model_copy(update={"least_wins": 0.5})
+    policy = project.settings.promote.model_copy(update={"min_vote_win_rate": 0.5})
     settings = project.settings.model_copy(update={"synthesize": base, "promote": policy})
     encoder = project.add("paraclip", 2, 0.5)
     decision = promote(settings)

@@ -116,5 +116,5 @@ def test_addresses_are_encrypted_or_of_this_machine() -> None:
         "http://127.0.0.1.a.org/",
     ):
         with pytest.raises(ValidationError):
-            Promote(model="m", primary="p", guards={}, webhook=url)
-    assert Promote(model="m", primary="p", guards={}, webhook="https://example.org/hook").webhook
+            Promote(model="m", metric="p", guards={}, webhook=url)
+    assert Promote(model="m", metric="p", guards={}, webhook="https://example.org/hook").webhook

@@ -213,7 +213,7 @@ def test_an_encoder_that_is_trained_again_is_compared_without_its_origin(
         assert "Not known for tuned" in page
         assert "Settings and data of base" in page
         assert "Settings and data of tuned" not in page
-    with pytest.raises(InputError, match=r"compare.gallery_top exceeds the largest of evaluate.ks"):
+    with pytest.raises(InputError, match=r"compare.gallery_top exceeds the largest of evaluate.top_k"):
         compare.run(make_settings(compare={"gallery_queries": 1, "gallery_top": 3}), evaluated)
 
 

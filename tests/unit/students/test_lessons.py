@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.captions.generating import engines
-from components.captions.generating.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from components.captions.generating.engines.local import EmbeddedOptions, LocalEngine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
@@ -61,10 +61,12 @@ def test_live_questions_are_not_taken_from_the_replay(
     store = GenerationStore(world.synthesize.store)
     store.export_parquet(PATH.with_name("export.parquet"))
     store.close()
-    tasks = {"paraphrase_1": world.synthesize.tasks["paraphrase_1"].model_copy(update={"live": 2, "samples": 1})}
-    other = {"store": "sqlite:///other.db", "replay": PATH.with_name("export.parquet"), "tasks": tasks}
+    tasks = {
+        "paraphrase_1": world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 2, "samples": 1})
+    }
+    other = {"store": "sqlite:///other.db", "cached_answers": PATH.with_name("export.parquet"), "tasks": tasks}
     settings = world.model_copy(update={"synthesize": world.synthesize.model_copy(update=other)})
-    answers = EmbeddedEngine(EmbeddedOptions(adapter=adapter, batch_size=1)) if adapter else engine
+    answers = LocalEngine(EmbeddedOptions(adapter=adapter, batch_size=1)) if adapter else engine
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: answers)
     engine.asked.clear()
     assert _teach(settings, engine, monkeypatch, tasks=["paraphrase_1"]) == first

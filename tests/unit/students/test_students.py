@@ -209,7 +209,7 @@ def test_the_students_were_taught_every_task_that_a_profile_asks_them(
     asks: str, teaches: str, students: dict[str, str]
 ) -> None:
     asked, taught = settings_with(asks).synthesize, settings_with(teaches).students
-    assert asked.models.keys() == students.keys()
+    assert asked.llms.keys() == students.keys()
     for name, task in asked.tasks.items():
         assert name in taught[students[asked.model_of(task)]].tasks, name
 

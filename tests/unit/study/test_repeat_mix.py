@@ -14,12 +14,12 @@ from components.evaluation.results import Folders
 from components.study import repeat_mix
 
 _METHODS = {name: {"method": "paraclip"} for name in ("one", "other")}
-_MIXES = {"both": {"first": "one", "second": "other", "shares": [0.5, 0.25]}}
+_MIXES = {"both": {"a": "one", "b": "other", "weights": [0.5, 0.25]}}
 
 
 def _settings(raw: dict[str, Any], **study: Any) -> Settings:
     wanted = {"methods": raw["methods"] | _METHODS, "mixes": _MIXES, "study": study}
-    return Settings.model_validate(raw | wanted | {"encoders": [*raw["encoders"], *_METHODS, *_MIXES]})
+    return Settings.model_validate(raw | wanted | {"compare_encoders": [*raw["compare_encoders"], *_METHODS, *_MIXES]})
 
 
 def test_the_seeds_encoders_are_mixed_and_what_comes_out_is_scored(

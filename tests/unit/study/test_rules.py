@@ -33,7 +33,7 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
     for name in settings.study.claims:
         claims = read_claims(name)
         parts = [part for claim in claims.claims.values() for part in claim.parts]
-        assert {encoder for part in parts for encoder in part.encoders} <= set(settings.encoders)
+        assert {encoder for part in parts for encoder in part.encoders} <= set(settings.compare_encoders)
         metrics = {part.metric for part in parts} | {part.less for part in parts} | set(claims.metrics)
         for metric in (metrics | set(claims.families.values())) - {""}:
             benchmark = next(found for known, found in measured.items() if metric.startswith(known))
@@ -42,7 +42,7 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
 
 def test_all_methods_are_trained_again() -> None:
     settings = settings_with("claims")
-    assert ["base", *settings.study.encoders, *settings.study.mixes] == list(settings.encoders)
+    assert ["base", *settings.study.encoders, *settings.study.mixes] == list(settings.compare_encoders)
     assert set(settings.study.encoders) == set(settings.methods)
     assert set(settings.study.mixes) == set(settings.mixes)
 

@@ -60,7 +60,7 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     # The best single encoders have 1 on either need; half of `one` is half a point short of both.
     assert found.best["up"] == (pytest.approx(1, abs=1e-5), "one")
     assert found.best["down"][0] == pytest.approx(1, abs=1e-5)
-    assert found.mix.shares[0] == pytest.approx(0.5, abs=0.1)
+    assert found.mix.weights[0] == pytest.approx(0.5, abs=0.1)
     assert found.shortfall == pytest.approx(0.5, abs=0.1)
     assert found.trials == 3
     before = len(evaluator.asked)
@@ -71,7 +71,7 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     again = _search(settings, tmp_path, 5)
     assert (again.mix, again.trials) == (resumed.mix, 5)
     client = make_client()
-    experiment = client.get_experiment_by_name(settings.world.name)
+    experiment = client.get_experiment_by_name(settings.dataset.name)
     runs = client.search_runs([experiment.experiment_id])
     parents = {run.info.run_id for run in runs if run.info.run_name == "search"}
     assert len(parents) == 3

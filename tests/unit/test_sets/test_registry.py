@@ -187,7 +187,7 @@ def test_a_set_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> N
 
 def test_a_folder_without_test_sets_has_none_and_a_missing_one_is_refused(tmp_path: Path) -> None:
     assert list(load_test_sets(tmp_path)) == []
-    with pytest.raises(InputError, match=r"gone does not exist: .* set prepare\.benchmarks to null"):
+    with pytest.raises(InputError, match=r"gone does not exist: .* set prepare\.heldout_testsets_dir to null"):
         list(load_test_sets(tmp_path / "gone"))
 
 

@@ -64,9 +64,9 @@ def test_a_comparison_is_a_run_with_files_table_and_plots(settings: Settings, tm
     client = make_client()
     run = client.get_run(run_id)
     assert run.info.status == "FINISHED"
-    assert client.get_experiment(run.info.experiment_id).name == settings.world.name
+    assert client.get_experiment(run.info.experiment_id).name == settings.dataset.name
     assert (run.data.tags["stage"], run.data.tags["trained_by.paraclip"]) == ("compare", "f" * 32)
-    assert run.data.params["promote.primary"] == settings.promote.primary
+    assert run.data.params["promote.metric"] == settings.promote.metric
     names = {entry.path for entry in client.list_artifacts(run_id)}
     assert names == {"comparison.csv", "comparison.html", "encoders.json", "plots"}
     table = client.load_table("".join(run.info.experiment_id), "encoders.json", [run_id])

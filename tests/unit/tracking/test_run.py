@@ -42,11 +42,11 @@ def test_finished_run_holds_all(settings: Settings, store: Path) -> None:
     assert found.inputs.dataset_inputs[0].dataset.name == "x"
     history = make_client().get_metric_history(run.id, "loss/total")
     assert sorted(metric.step for metric in history) == list(range(450))
-    assert found.info.artifact_uri.startswith((store / STORE / "artifacts" / settings.world.name).as_uri())
+    assert found.info.artifact_uri.startswith((store / STORE / "artifacts" / settings.dataset.name).as_uri())
     assert [file.path for file in make_client().list_artifacts(run.id)] == ["data.parquet"]
     assert run.reference() == {
         "run_id": run.id,
-        "experiment": settings.world.name,
+        "experiment": settings.dataset.name,
         "tracking_uri": os.environ["MLFLOW_TRACKING_URI"],
     }
 

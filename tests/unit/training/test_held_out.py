@@ -174,9 +174,9 @@ def _train(**changes: Any) -> Train:
 def test_exporting_by_a_metric_that_there_will_not_be_is_refused(metric: str, data: Data) -> None:
     check_export(_train(export=metric), data)
     check_export(_train(export="last", validate_every=None), Data(data.source, {}, None, None))
-    with pytest.raises(InputError, match=f"train.export '{metric}' needs train.validate_every"):
+    with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' needs train.validate_every"):
         check_export(_train(export=metric, validate_every=None), data)
-    with pytest.raises(InputError, match=f"train.export '{metric}' has too few held-out rows"):
+    with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' has too few held-out rows"):
         check_export(_train(export=metric), Data(data.source, {}, None, None))
 
 

@@ -64,7 +64,7 @@ def _run(world: World, entry: dict[str, Any], folder: Path, name: str = "tried",
 
 def _last_run() -> Any:
     client = make_client()
-    experiment = client.get_experiment_by_name("embedded")
+    experiment = client.get_experiment_by_name("synthetic")
     return client.search_runs([experiment.experiment_id], order_by=["attributes.start_time DESC"], max_results=1)[0]
 
 
@@ -90,7 +90,7 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     history = make_client().get_metric_history(run.info.run_id, "validation/ao_at_10")
     assert [metric.step for metric in history] == [2, 4, 6]
     assert run.data.params["lr"] == "0.001"
-    assert run.data.params["train.held_out"] == "12"
+    assert run.data.params["train.validation_images"] == "12"
     assert {
         "input.paraphrases.sha256",
         "input.negations.sha256",
@@ -165,7 +165,7 @@ def test_the_best_weights_are_exported(
 
 
 def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train\.export 'validation/loss' needs train.validate_every"):
+    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
         _run(world, {"method": "paraclip"}, tmp_path, export="validation/loss", validate_every=None)
     assert _last_run().info.status == "FAILED"
     assert "loss/total" not in _last_run().data.metrics
@@ -302,7 +302,9 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
         _fingerprint(world, entry, export="validation/loss"),
         _fingerprint(world, entry, precision="bf16"),
     ]
-    monkeypatch.setattr(registry, "find_method", lambda name: replace(find_method(name), visits=lambda _hyper: "pairs"))
+    monkeypatch.setattr(
+        registry, "find_method", lambda name: replace(find_method(name), epoch_unit=lambda _hyper: "pairs")
+    )
     known.append(_fingerprint(world, entry))
     monkeypatch.undo()
     assert len(set(known)) == len(known)

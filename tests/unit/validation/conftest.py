@@ -70,7 +70,7 @@ def strict_settings(**limits: Any) -> Settings:
     wide = {"min_accepted_share": 0.0, "max_echo_share": 1.0, "max_leak_share": 1.0}
     tables = {}
     for name, known in settings.validation.tables.items():
-        usual = known.model_dump(exclude_unset=True, exclude={*wide, "judged", "folder"})
+        usual = known.model_dump(exclude_unset=True, exclude={*wide, "apply_judge", "folder"})
         kept = own.get(name, Limits()).model_dump(exclude_unset=True) if own else usual
         tables[name] = type(known).model_validate({"folder": known.folder} | kept)
     return settings.model_copy(

@@ -164,5 +164,5 @@ def test_the_candidates_take_the_place_of_what_the_judge_says(name: str, candida
 
 
 def test_judges_count_unless_told_otherwise_and_other_tables_have_none() -> None:
-    assert Limits().judged
+    assert Limits().apply_judge
     assert find_table("paraphrases").unjudged() == find_table("paraphrases")

@@ -20,7 +20,7 @@ def test_judged_table_names_writer_and_judge(raw_params: dict[str, Any]) -> None
     def names() -> set[str]:
         return {prompt["task"] for prompt in prompts_of(find_table("negations"), Settings.model_validate(raw_params))}
 
-    raw_params["validate"]["tables"]["negations"]["judged"] = False
+    raw_params["validate"]["tables"]["negations"]["apply_judge"] = False
     assert not [name for name in names() if name.startswith("judge")]
-    raw_params["validate"]["tables"]["negations"]["judged"] = True
+    raw_params["validate"]["tables"]["negations"]["apply_judge"] = True
     assert {"negate_semclip", "judge_negation"} <= names()

@@ -173,9 +173,9 @@ def test_a_row_without_a_first_answer_has_no_other_reason(tmp_path: Path) -> Non
 def test_other_sources_have_no_scenes(raw_params: dict[str, Any], tmp_path: Path) -> None:
     evaluation = write_paraphrases(tmp_path, [Answer(text_1=GOOD_1)]).evaluation
     raw_params["prepare"] |= {"source": "folder", "folder": "pictures"}
-    with pytest.raises(InputError, match=r"validate\.check_facts"):
+    with pytest.raises(InputError, match=r"validate\.check_scene_facts"):
         find_probes(Settings.model_validate(raw_params), evaluation)
-    raw_params["validate"]["check_facts"] = False
+    raw_params["validate"]["check_scene_facts"] = False
     probes = find_probes(Settings.model_validate(raw_params), evaluation)
     assert probes.find_leak("A canine in the grass.") is None
     assert probes.find_leak(EVALUATION_QUERY) == "sentence"

@@ -1,4 +1,4 @@
-"""The embedded world's checks of texts: faults, certain falsehood, strangers, and names of objects."""
+"""The synthetic dataset's checks of texts: faults, certain falsehood, strangers, and names of objects."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class EmbeddedContext(Context):
     def __post_init__(self) -> None:
         if max(self.ks) > len(self.image_ids):
             raise InputError(
-                f"params.yaml: evaluate.ks has {max(self.ks)}, but the test split has only "
+                f"params.yaml: evaluate.top_k has {max(self.ks)}, but the test split has only "
                 f"{len(self.image_ids)} images: lower it or raise prepare.counts.test"
             )
         self._rows = {image: row for row, image in enumerate(self.image_ids)}

@@ -41,11 +41,11 @@ class Questions:
     def most(self) -> int:
         """Upper bound of the number of questions: about captions, pairs of captions or answers of another task."""
         block, asked, name = self.settings.synthesize, self.asked, self.task.name
-        rows, samples = asked.pairs or asked.captions or block.captions, asked.samples
+        rows, samples = asked.pairs or asked.max_captions or block.max_captions, asked.samples
         while (before := block.before(name)) is not None:
             name, asked = before, block.tasks[before]
             samples *= asked.samples
-            rows = min(rows, asked.pairs or asked.captions or block.captions)
+            rows = min(rows, asked.pairs or asked.max_captions or block.max_captions)
         return rows * samples
 
     def read(self, shard: Shard | None = None) -> Iterator[Request]:
@@ -55,9 +55,9 @@ class Questions:
             InputError: the input table is missing or damaged.
         """
         self.skipped.clear()
-        limit = self.asked.captions or self.settings.synthesize.captions
+        limit = self.asked.max_captions or self.settings.synthesize.max_captions
         pictures = self.asked.pictures and self.task.pictures
-        seed, asked = self.settings.world.seed, self.asked
+        seed, asked = self.settings.dataset.seed, self.asked
         ask = Ask(limit, seed, asked.pairs, asked.one_per_image, pictures, self.skipped)
         sources = self.task.reads(self.asked.input, self._accepts(), ask)
         shard = shard or Shard()
@@ -71,12 +71,13 @@ class Questions:
         return self._request(self.task, self.asked, source, attempt, sample)
 
     def _accepts(self) -> Accepts:
-        words = self.asked.words
+        words = self.asked.caption_length
         if words is None:
             return self.task.accepts
         if "caption" not in self.task.inputs:
             raise InputError(
-                f"params.yaml: synthesize.tasks.{self.task.name}.words: the task does not read captions: remove the key"
+                f"params.yaml: synthesize.tasks.{self.task.name}.caption_length: the task does not read "
+                f"captions: remove the key"
             )
         return caption_words(*words)
 
@@ -119,24 +120,24 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
 
 
 def import_replay(store: GenerationStore, settings: Settings) -> None:
-    """Merge `synthesize.replay` into a store that never imported it, except for answers to live questions.
+    """Merge `synthesize.cached_answers` into a store that never imported it, except for answers to live questions.
 
     Raises:
         InputError: the file is missing or not an export, or the input of a task with live questions is missing.
     """
-    if settings.synthesize.replay is not None:
-        store.import_parquet(settings.synthesize.replay, once=True, without=lambda: _asked_live(settings))
+    if settings.synthesize.cached_answers is not None:
+        store.import_parquet(settings.synthesize.cached_answers, once=True, without=lambda: _asked_live(settings))
 
 
 def _asked_live(settings: Settings) -> set[str]:
     """Keys of the questions that a model answers although the replay has their answers."""
     keys: set[str] = set()
     for name, asked in settings.synthesize.tasks.items():
-        if asked.live:
+        if asked.always_ask_first:
             try:
                 questions = questions_of(settings, name, engine_of(settings.synthesize, name))
             except InputError:
                 # An untrained student has answered nothing. The task's own run reports any other error.
                 continue
-            keys.update(question.key for question in islice(questions.read(), asked.live))
+            keys.update(question.key for question in islice(questions.read(), asked.always_ask_first))
     return keys

@@ -209,7 +209,7 @@ class LlmClient:
             return AccessDenied(
                 reason,
                 f"{options.url} answered HTTP {code} for model '{options.model}': correct `urls` (they end in /v1) or "
-                f"`model` in params.yaml: synthesize.models, or the key in the environment variable "
+                f"`model` in params.yaml: synthesize.llms, or the key in the environment variable "
                 f"{options.api_key_env}",
             )
         if code in _TRANSIENT or not 400 <= code < 500:
@@ -233,7 +233,7 @@ class LlmClient:
         if monotonic() - max(started, self._last_answer) > self._options.give_up_s:
             raise InputError(
                 f"the LLM server {self._options.url} has answered nothing for {self._options.give_up_s:g} seconds "
-                f"({fault}): start it and run the command again, or correct `urls` in params.yaml: synthesize.models"
+                f"({fault}): start it and run the command again, or correct `urls` in params.yaml: synthesize.llms"
             )
 
 

@@ -62,7 +62,7 @@ class VllmProcess:
             reason = f"exit code {code} after: {(output or ['nothing'])[-1][:200]}"
         raise InputError(
             f"engine 'vllm': vLLM died ({reason}): correct the model's settings in params.yaml under "
-            "synthesize.models, and run the same command again to continue"
+            "synthesize.llms, and run the same command again to continue"
         )
 
     def wait_until_up(self, within_s: float) -> None:

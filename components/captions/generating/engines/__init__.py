@@ -38,16 +38,16 @@ class Engine(Protocol):
 
 
 def make_engine(settings: Synthesize, name: str) -> Engine:
-    """The engine that `synthesize.models.<name>` describes.
+    """The engine that `synthesize.llms.<name>` describes.
 
     Raises:
         InputError: the model or engine is unknown, or one of its settings is unknown or wrong; the message names it.
     """
-    where = f"params.yaml: synthesize.models.{name}"
-    if name not in settings.models:
-        known = ", ".join(settings.models) or "none"
-        raise InputError(f"params.yaml: model '{name}' is not in synthesize.models: add it, or choose one of {known}")
-    block = dict(settings.models[name])
+    where = f"params.yaml: synthesize.llms.{name}"
+    if name not in settings.llms:
+        known = ", ".join(settings.llms) or "none"
+        raise InputError(f"params.yaml: model '{name}' is not in synthesize.llms: add it, or choose one of {known}")
+    block = dict(settings.llms[name])
     kind = block.pop("engine", None)
     options_type, engine_type = find(__name__, file_names(__path__), str(kind), "ENGINE", f"{where}.engine")
     try:
@@ -59,10 +59,10 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
 
 
 def engine_of(settings: Synthesize, task: str) -> Engine:
-    """The engine that answers a task; the one of `synthesize.model` for a name that is not a task.
+    """The engine that answers a task; the one of `synthesize.default_llm` for a name that is not a task.
 
     Raises:
         InputError: as `make_engine`.
     """
     block = settings.tasks.get(task)
-    return make_engine(settings, settings.model_of(block) if block else settings.model)
+    return make_engine(settings, settings.model_of(block) if block else settings.default_llm)

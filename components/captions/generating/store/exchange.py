@@ -78,7 +78,7 @@ def import_parquet(database: Database, path: Path, *, once: bool = False, withou
             new += database.write(lambda connection, rows=rows: insert_rows(connection, rows))  # type: ignore[misc]
             total += len(rows)
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: restore it from git, or set synthesize.replay to null") from None
+        raise InputError(f"{path} is missing: restore it from git, or set synthesize.cached_answers to null") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0][:120]
         raise InputError(f"{path} is not an export of a generation store ({reason}): name another file") from None

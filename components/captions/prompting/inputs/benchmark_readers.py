@@ -76,7 +76,7 @@ def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:
         try:
             lines = file.read_text("utf-8").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{file} is missing or damaged ({error}): run `cliptune evaluate --again`") from None
+            raise InputError(f"{file} is missing or damaged ({error}): run `cliptune evaluate --overwrite`") from None
         for number, line in enumerate(lines, 1):
             row = tuple(text.strip() for text in line.split("\t"))
             if len(row) != width or not all(row):

@@ -77,7 +77,7 @@ class Probes:
 
 
 def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> Probes:
-    """The probes for the source: only the embedded world has facts, evaluation frames and a last tier of words.
+    """The probes for the source: only the synthetic dataset has facts, evaluation frames and a last tier of words.
 
     Args:
         settings: the project's settings.
@@ -88,9 +88,9 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
         InputError: the settings require checks of facts, and the source has none.
     """
     sentences, published = evaluation_sentences(evaluation), read_texts(leaks)
-    embedded = settings.prepare.source == "embedded"
-    if settings.validation.check_facts and not embedded:
-        raise InputError("params.yaml: validate.check_facts needs prepare.source 'embedded': set it to false")
+    embedded = settings.prepare.source == "synthetic"
+    if settings.validation.check_scene_facts and not embedded:
+        raise InputError("params.yaml: validate.check_scene_facts needs prepare.source 'synthetic': set it to false")
 
     def find_leak(text: str) -> str | None:
         if normalised(text) in sentences:
@@ -99,5 +99,5 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
             return f"published_{test_set}"
         return checks.find_leak(text) if embedded else None
 
-    facts = checks.FactChecks() if settings.validation.check_facts else None
+    facts = checks.FactChecks() if settings.validation.check_scene_facts else None
     return Probes(token_lengths, SentenceVectors().similarities, find_leak, facts)

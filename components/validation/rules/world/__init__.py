@@ -1,1 +1,1 @@
-"""Checks against the embedded world's own facts and sentences."""
+"""Checks against the synthetic dataset's own facts and sentences."""

@@ -1,4 +1,4 @@
-"""Checks that only the embedded world allows: by its facts, its evaluation frames and its last tier of words."""
+"""Checks that only the synthetic dataset allows: by its facts, its evaluation frames and its last tier of words."""
 
 from __future__ import annotations
 

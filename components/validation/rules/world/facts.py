@@ -1,4 +1,4 @@
-"""Checks whether a sentence describes a scene of the embedded world exactly."""
+"""Checks whether a sentence describes a scene of the synthetic dataset exactly."""
 
 from __future__ import annotations
 

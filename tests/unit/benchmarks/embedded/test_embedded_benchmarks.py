@@ -211,7 +211,7 @@ def test_a_broken_encoder_is_noticed(context: EmbeddedContext, vectors: Vectors)
 
 
 def test_a_depth_beyond_the_gallery_is_refused(stub: Any, folders: Folders) -> None:
-    with pytest.raises(InputError, match=r"evaluate.ks has 5, but the test split has only 4 images"):
+    with pytest.raises(InputError, match=r"evaluate.top_k has 5, but the test split has only 4 images"):
         EmbeddedContext(
             EncoderUnderTest("stub", stub({}), ""),
             folders.evaluation,

@@ -136,10 +136,13 @@ def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
         assert not any("comparative" in name for name in score(context, FACTS).values)
         assert context.lists["class_pairs"] == [("red", "green"), ("green", "red")]
         where = (
-            f"{tmp_path}/class_differences.parquet" if pair else "any table: give --option class_differences=<table>"
+            f"{tmp_path}/class_differences.parquet"
+            if pair
+            else "any table: give --benchmark-option class_differences=<table>"
         )
         assert context.left_out == [
-            "extended: no description of these classes in any table: give --option class_descriptions=<table>",
+            "extended: no description of these classes in any table: give --benchmark-option "
+            "class_descriptions=<table>",
             f"comparative: no text on two classes that are confused in {where}",
         ]
 

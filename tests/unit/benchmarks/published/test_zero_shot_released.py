@@ -172,7 +172,10 @@ def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Pat
     write_shards(tmp_path, CONFUSED)
     context = toy_context(tmp_path, TILTED, allow_partial=True)
     assert not any("comparative" in name for name in score_pc_clip(context, CIFAR).values)
-    lacks = "no text on how 'green' differs from 'red' ({} such) in any table: give --option class_differences=<table>"
+    lacks = (
+        "no text on how 'green' differs from 'red' ({} such) in any table: give --benchmark-option "
+        "class_differences=<table>"
+    )
     assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
     write_lists(context, NAME, tmp_path / "results")
     sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))

@@ -63,31 +63,34 @@ SLIPS: dict[str, tuple[Change, str]] = {
         "key 'train.device': Input should be 'auto', 'cpu' or 'cuda'",
     ),
     "device of embed": (lambda raw: raw["embed"].update(device="cuda0"), "key 'embed.device': Input should be 'auto'"),
-    "no encoders": (lambda raw: raw.update(encoders=[]), "encoders is empty"),
+    "no encoders": (lambda raw: raw.update(compare_encoders=[]), "compare_encoders is empty"),
     "encoder without a method": (
-        lambda raw: raw.update(encoders=["base", "paraclap"]),
-        "encoders: 'paraclap' is unknown: did you mean 'paraclip'?",
+        lambda raw: raw.update(compare_encoders=["base", "paraclap"]),
+        "compare_encoders: 'paraclap' is unknown: did you mean 'paraclip'?",
     ),
     "benchmark": (
         lambda raw: raw["evaluate"].update(benchmarks=["retreival"]),
         "evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?",
     ),
-    "an encoder twice": (lambda raw: raw.update(encoders=["base", "base"]), "encoders names 'base' 2 times"),
+    "an encoder twice": (
+        lambda raw: raw.update(compare_encoders=["base", "base"]),
+        "compare_encoders names 'base' 2 times",
+    ),
     "primary": (
-        lambda raw: raw["promote"].update(primary="retreival/t2i_recall_at_5"),
-        "promote.primary: evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?",
+        lambda raw: raw["promote"].update(metric="retreival/t2i_recall_at_5"),
+        "promote.metric: evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?",
     ),
     "guard": (
         lambda raw: raw["promote"]["guards"].update({"zeroshot/top1": 0.1}),
         "promote.guards: evaluate.benchmarks: 'zeroshot' is unknown: did you mean 'zero_shot'?",
     ),
     "benchmark of the gate": (
-        lambda raw: raw["promote"].update(benchmarks=["caption_ratings"]),
-        "promote.benchmarks: evaluate.benchmarks: 'caption_ratings' is unknown",
+        lambda raw: raw["promote"].update(require_benchmarks=["caption_ratings"]),
+        "promote.require_benchmarks: evaluate.benchmarks: 'caption_ratings' is unknown",
     ),
     "table of the gate": (
-        lambda raw: raw["promote"].update(validation=["paraphrase"]),
-        "promote.validation: validate.tables: 'paraphrase' is unknown: did you mean 'paraphrases'?",
+        lambda raw: raw["promote"].update(require_valid_tables=["paraphrase"]),
+        "promote.require_valid_tables: validate.tables: 'paraphrase' is unknown: did you mean 'paraphrases'?",
     ),
     "source": (
         lambda raw: raw["prepare"].update(source="folders"),
@@ -112,42 +115,43 @@ SLIPS: dict[str, tuple[Change, str]] = {
         "validate.tables: 'paraphrase' is unknown: did you mean 'paraphrases'?",
     ),
     "method without reads": (
-        lambda raw: raw["methods"]["negclip"].pop("reads"),
-        "methods.negclip.reads is missing: name data/validated/negclip/hard_negatives.parquet, or a folder above",
+        lambda raw: raw["methods"]["negclip"].pop("train_data"),
+        "methods.negclip.train_data is missing: name data/validated/negclip/hard_negatives.parquet, or a folder above",
     ),
     "pairs' method without reads": (
-        lambda raw: raw["methods"]["clip_scratch"].pop("reads"),
-        "methods.clip_scratch.reads is missing: name data/pairs/train.parquet",
+        lambda raw: raw["methods"]["clip_scratch"].pop("train_data"),
+        "methods.clip_scratch.train_data is missing: name data/pairs/train.parquet",
     ),
     "reads another folder": (
-        lambda raw: raw["methods"]["joint"].update(reads="data/validated/semclip"),
-        "methods.joint.reads: data/validated/semclip does not hold data/validated/paraclip/paraphrases.parquet and "
+        lambda raw: raw["methods"]["joint"].update(train_data="data/validated/semclip"),
+        "methods.joint.train_data: data/validated/semclip does not hold "
+        "data/validated/paraclip/paraphrases.parquet and "
         "data/validated/pc_clip/differences.parquet, which the method needs",
     ),
     "reads a folder whose name begins alike": (
         lambda raw: (
             raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
-            raw["methods"]["negclip"].update(reads="data/validated"),
+            raw["methods"]["negclip"].update(train_data="data/validated"),
         ),
-        "methods.half_truths.reads: data/validated/negclip does not hold "
+        "methods.half_truths.train_data: data/validated/negclip does not hold "
         "data/validated/negclip_2/hard_negatives.parquet",
     ),
     "reads a table of other columns in its place": (
-        lambda raw: raw["methods"]["negclip"].update(reads="data/untrained/differences_cub.parquet"),
-        "methods.negclip.reads: data/untrained/differences_cub.parquet does not hold "
+        lambda raw: raw["methods"]["negclip"].update(train_data="data/untrained/differences_cub.parquet"),
+        "methods.negclip.train_data: data/untrained/differences_cub.parquet does not hold "
         "data/validated/negclip/hard_negatives.parquet",
     ),
     "reads a table that nothing makes": (
         lambda raw: raw["validate"]["tables"].pop("hard_negatives") and raw["synthesize"]["tasks"].pop("swap_negative"),
-        "methods.half_truths.reads: the method needs table 'hard_negatives': add it to validate.tables",
+        "methods.half_truths.train_data: the method needs table 'hard_negatives': add it to validate.tables",
     ),
     "engine": (
-        lambda raw: raw["synthesize"]["models"].update(llm={"engine": "sever"}),
-        "synthesize.models.llm.engine 'sever' is unknown: did you mean 'server'?",
+        lambda raw: raw["synthesize"]["llms"].update(llm={"engine": "sever"}),
+        "synthesize.llms.llm.engine 'sever' is unknown: did you mean 'server'?",
     ),
     "model of a task": (
-        lambda raw: raw["synthesize"]["tasks"]["rewrite"].update(model="gpt"),
-        "synthesize.tasks.rewrite.model 'gpt' is unknown",
+        lambda raw: raw["synthesize"]["tasks"]["rewrite"].update(llm="gpt"),
+        "synthesize.tasks.rewrite.llm 'gpt' is unknown",
     ),
 }
 
@@ -205,7 +209,7 @@ def test_every_stage_begins_with_the_check(
 
 
 def test_the_repositorys_own_settings_pass() -> None:
-    assert load_checked(REPO / "params.yaml").encoders == ("base", "paraclip")
+    assert load_checked(REPO / "params.yaml").compare_encoders == ("base", "paraclip")
 
 
 def test_a_date_is_refused_by_the_method() -> None:

@@ -51,18 +51,20 @@ def test_blocks_of_one_anchor_are_merged_apart(params: Path, tmp_path: Path) -> 
 
 
 def test_a_profile_without_a_world_replaces_nothing_of_another_world(params: Path, tmp_path: Path) -> None:
-    profiles = _profile(tmp_path, "world: {name: mine}\nmethods: {paraclip: {lr: 0.5}}\n")
-    (profiles / "more.yaml").write_text("methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2}}\nencoders: [base]\n")
-    (profiles / "else.yaml").write_text("world: {name: else}\n")
+    profiles = _profile(tmp_path, "dataset: {name: mine}\nmethods: {paraclip: {lr: 0.5}}\n")
+    (profiles / "more.yaml").write_text(
+        "methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2}}\ncompare_encoders: [base]\n"
+    )
+    (profiles / "else.yaml").write_text("dataset: {name: else}\n")
     assert list(notices("mine", overlaid("mine", params, profiles), params, profiles)) == []
     write(overlaid("mine", params, profiles), params)
     before, text = load_settings(params), overlaid("more", params, profiles)
     (told,) = notices("more", text, params, profiles)
-    assert told.endswith("world 'mine' keeps its own values of methods.paraclip.lr, encoders")
+    assert told.endswith("world 'mine' keeps its own values of methods.paraclip.lr, compare_encoders")
     write(text, params)
     after = load_settings(params)
     assert after.methods == {"paraclip": before.methods["paraclip"] | {"seed": 3}, "other": {"lr": 0.2}}
-    assert after.encoders == before.encoders
+    assert after.compare_encoders == before.compare_encoders
     (told,) = notices("else", overlaid("else", params, profiles), params, profiles)
     assert "params.yaml was of world 'mine', whose values that profile 'else' does not set remain" in told
 
@@ -81,12 +83,12 @@ def test_shipped_profiles_fit_keep_all_comments_and_change_nothing_twice(params:
 
 
 def test_overlay_changes_values_and_keeps_comments(params: Path, tmp_path: Path) -> None:
-    profiles = _profile(tmp_path, "world: {name: mine}\nprepare: {counts: {test: 7}}\n")
+    profiles = _profile(tmp_path, "dataset: {name: mine}\nprepare: {counts: {test: 7}}\n")
     before = params.read_text()
     text = overlaid("mine", params, profiles)
     assert params.read_text() == before
     expected = yaml.safe_load(before)
-    expected["world"]["name"] = "mine"
+    expected["dataset"]["name"] = "mine"
     expected["prepare"]["counts"]["test"] = 7
     assert yaml.safe_load(text) == expected
     assert [line for line in before.splitlines() if line.startswith("#")] == [
@@ -108,7 +110,7 @@ def test_written_profile_changes_nothing_more(params: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("profile", "message"),
     [
-        ("world: {nam: x}\n", r"mine\.yaml does not fit: unknown key 'world\.nam'"),
+        ("dataset: {nam: x}\n", r"mine\.yaml does not fit: unknown key 'dataset\.nam'"),
         ("base: {source: nowhere}\n", r"mine\.yaml does not fit: key 'base\.source'"),
         ("- a list\n", r"mine\.yaml must hold blocks"),
         ("a: [\n", r"mine\.yaml is not valid YAML"),
@@ -132,9 +134,9 @@ def _use(name: str, params: Path) -> None:
 
 
 def test_a_profile_base_profile_another(params: Path, tmp_path: Path) -> None:
-    profiles = _profile(tmp_path, "over: below\nworld: {name: mine}\n")
-    (profiles / "below.yaml").write_text("world: {name: below, seed: 7}\n")
-    world = yaml.safe_load(overlaid("mine", params, profiles))["world"]
+    profiles = _profile(tmp_path, "over: below\ndataset: {name: mine}\n")
+    (profiles / "below.yaml").write_text("dataset: {name: below, seed: 7}\n")
+    world = yaml.safe_load(overlaid("mine", params, profiles))["dataset"]
     assert world == {"name": "mine", "seed": 7}
     assert (base_profile("mine", profiles), base_profile("below", profiles)) == ("below", "")
     (profiles / "below.yaml").unlink()
@@ -156,7 +158,7 @@ def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(par
     assert list(before.synthesize.tasks) == ["paraphrase_1", "paraphrase_2"]
     _use("methods", params)
     after = load_settings(params)
-    assert after.encoders == ("base", *after.methods)
+    assert after.compare_encoders == ("base", *after.methods)
     assert {entry["method"] for entry in after.methods.values()} == set(method_names())
     assert after.methods["paraclip"] == before.methods["paraclip"]
 
@@ -165,7 +167,7 @@ def test_the_profile_for_real_data_keeps_the_image_index_and_names_what_does_not
     _use("vit-b-32", params)
     settings = load_settings(params)
     trained = {name for name in settings.methods if find_entry(settings.methods, name).hyper.image_tower != "frozen"}
-    assert set(settings.encoders) == {"base", *settings.methods} - trained
+    assert set(settings.compare_encoders) == {"base", *settings.methods} - trained
     comment = (REPO / "infra" / "profiles" / "vit-b-32.yaml").read_text("utf-8").partition("\nover:")[0]
     assert {name for name in settings.methods if re.search(rf"\b{name}\b", comment)} == trained
 

@@ -105,7 +105,7 @@ def test_help_and_unknown_options_start_no_stage(
 
 def test_outside_a_project_commands_name_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in ("history", "profile list", "plan", "report", "profile use toy"):
+    for command in ("history", "profile list", "plan", "report", "profile apply toy"):
         assert "run the command in the project's folder, or below it" in _output(*command.split(), code=1), command
 
 

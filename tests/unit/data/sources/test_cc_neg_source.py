@@ -43,7 +43,7 @@ def world(
     (folder / cc_neg.CSV).write_text("\n".join(["image_number,caption,negation,paraphrased", *lines]))
 
     def make(seed: int = 0, counts: tuple[int, int, int] = (20, 4, 8)) -> Settings:
-        raw_params["world"]["seed"] = seed
+        raw_params["dataset"]["seed"] = seed
         raw_params["prepare"] |= {"source": "cc_neg", "folder": str(folder)}
         raw_params["prepare"] |= {"counts": dict(zip(("train", "val", "test"), counts, strict=True))}
         return Settings.model_validate(raw_params)
@@ -93,7 +93,9 @@ def test_stage_prepare_writes_pairs_and_queries(world: Any, tmp_path: Path) -> N
 
 def test_the_general_check_finds_nothing_left_to_drop(world: Any, tmp_path: Path) -> None:
     settings = world()
-    settings = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"benchmarks": tmp_path})})
+    settings = settings.model_copy(
+        update={"prepare": settings.prepare.model_copy(update={"heldout_testsets_dir": tmp_path})}
+    )
     guard = prepare.Guard.of(settings.prepare)
     assert len(list(guard.clean(find_source("cc_neg").pairs(settings)))) == 32
     assert guard.counts().checked == ["cc_neg", "cc_neg_semclip"]

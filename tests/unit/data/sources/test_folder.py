@@ -226,7 +226,7 @@ def _copied(tmp_path: Path, name: str, *copies: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_one_picture_under_three_names_is_in_one_split(world: Any, tmp_path: Path, seed: int) -> None:
     settings = world([*ROWS, ("./0.png", "the first again"), ("copy.png", "a copy of the first")])
-    settings = settings.model_copy(update={"world": settings.world.model_copy(update={"seed": seed})})
+    settings = settings.model_copy(update={"dataset": settings.world.model_copy(update={"seed": seed})})
     _copied(tmp_path, "0.png", "copy.png")
     prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}

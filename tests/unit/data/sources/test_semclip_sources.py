@@ -60,7 +60,11 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
     _write(tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV, shown)
 
     def make(name: str, keep_out: str = "images", counts: tuple[int, int, int] = (60, 60, 60)) -> Settings:
-        raw_params["prepare"] |= {"source": f"semclip_{name}", "folder": str(tmp_path / name), "keep_out": keep_out}
+        raw_params["prepare"] |= {
+            "source": f"semclip_{name}",
+            "folder": str(tmp_path / name),
+            "exclude_test_by": keep_out,
+        }
         raw_params["prepare"] |= {"counts": dict(zip(("train", "val", "test"), counts, strict=True))}
         return Settings.model_validate(raw_params)
 
@@ -104,7 +108,9 @@ def test_a_split_whose_images_are_all_elsewhere_is_refused(world: Make, tmp_path
     path = tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV
     rows = [row | {"filename": f"{0:012d}.jpg"} for row in csv.DictReader(path.open(newline=""))]
     _write(path, rows)
-    with pytest.raises(InputError, match=r"every image of split val is in another: set prepare.keep_out to images"):
+    with pytest.raises(
+        InputError, match=r"every image of split val is in another: set prepare.exclude_test_by to images"
+    ):
         _rows(world("sugar_crepe_pp", "rows"), "val")
 
 
@@ -153,7 +159,7 @@ def test_a_text_that_a_test_set_holds_does_not_train_as_a_paraphrase(world: Make
     rows[chosen]["paraphrased"] = f"Caption {held}!"
     _write(path, rows)
     settings = world("cc_neg")
-    known = settings.prepare.model_copy(update={"benchmarks": tmp_path})
+    known = settings.prepare.model_copy(update={"heldout_testsets_dir": tmp_path})
     guard = prepare.Guard.of(known)
     kept = {
         pair.negation for pair in guard.clean(find_source("semclip_cc_neg").pairs(settings)) if pair.split == "train"

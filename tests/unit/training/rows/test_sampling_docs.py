@@ -46,11 +46,11 @@ def _expected(settings: Settings, entry: Entry) -> list[int]:
     named = [_read(name, entry) for name in tables if name not in ("pairs", *PREPARED)]
     for task in (answer.task for name in named for answer in find_table(name).answers):
         asked = settings.synthesize.tasks[task]
-        images = min(images, asked.captions or settings.synthesize.captions)
+        images = min(images, asked.max_captions or settings.synthesize.max_captions)
         if find_task(task).reads is read_caption_pairs:
             compared = True
             assert asked.pairs == images * (images - 1)
-    rows, batches = _epoch(images, compared, entry.method.visits(hyper), hyper.batch_size)
+    rows, batches = _epoch(images, compared, entry.method.epoch_unit(hyper), hyper.batch_size)
     steps = batches // hyper.accumulate
     return [rows, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
 
@@ -78,5 +78,7 @@ def test_the_table_has_what_the_profiles_give(profile: tuple[str, Settings]) -> 
         for cells in lines
         if cells and cells[0].strip(" `") == name
     }
-    entries = [find_entry(settings.methods, encoder) for encoder in settings.encoders if encoder in settings.methods]
+    entries = [
+        find_entry(settings.methods, encoder) for encoder in settings.compare_encoders if encoder in settings.methods
+    ]
     assert told == {entry.name: _expected(settings, entry) for entry in entries}

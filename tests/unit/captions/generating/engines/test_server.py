@@ -188,10 +188,10 @@ def test_a_damaged_key_is_not_quoted(server: FakeServer, monkeypatch: pytest.Mon
 )
 def test_a_url_that_is_more_or_less_than_an_address_is_refused(settings: Settings, url: str, said: str) -> None:
     models = {"big": {"engine": "server", "urls": url.split(), "model": "fake"}}
-    changed = settings.synthesize.model_copy(update={"models": models})
+    changed = settings.synthesize.model_copy(update={"llms": models})
     with pytest.raises(InputError, match=said) as refused:
         make_engine(changed, "big")
-    assert "synthesize.models.big" in str(refused.value)
+    assert "synthesize.llms.big" in str(refused.value)
     assert "hidden-word" not in str(refused.value)
 
 

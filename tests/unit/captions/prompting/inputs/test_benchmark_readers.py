@@ -75,7 +75,7 @@ def test_lines_name_classes_pairs_and_queries(tmp_path: Path) -> None:
     names.write_text("one\ttwo\n")
     with pytest.raises(InputError, match=r"names.tsv: line 1 does not have 1 texts separated by tabs"):
         list(read_classes(names, anything, Ask(9)))
-    with pytest.raises(InputError, match=r"absent is missing or damaged .*run `cliptune evaluate --again`"):
+    with pytest.raises(InputError, match=r"absent is missing or damaged .*run `cliptune evaluate --overwrite`"):
         list(read_classes(tmp_path / "absent", anything, Ask(9)))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"empty has no .tsv file: run `cliptune evaluate` on the benchmark"):

@@ -14,7 +14,7 @@ import yaml
 
 from components.core.settings import Settings
 from components.core.text.words import normalised
-from components.data.sources.embedded import SOURCE
+from components.data.sources.synthetic import SOURCE
 from components.data.world.alt_text import alt_text
 from components.data.world.description.evaluation_text import evaluation_text
 from components.data.world.description.lexicon import TIERS, load_lexicon, plural, word_pattern

@@ -1,4 +1,4 @@
-"""Engine `embedded`: a language model in this process, batched by length, with a seed per answer."""
+"""Engine `local`: a language model in this process, batched by length, with a seed per answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WINDOW = 16
 
 
 class EmbeddedOptions(Block):
-    """Settings of the engine `embedded`."""
+    """Settings of the engine `local`."""
 
     adapter: Path | None = None
     """A LoRA adapter (safetensors and JSON); the base model answers without it."""
@@ -39,7 +39,7 @@ class EmbeddedOptions(Block):
 
 
 @dataclass
-class EmbeddedEngine:
+class LocalEngine:
     """SmolLM2 or another base, with or without an adapter; loaded at the first request."""
 
     options: EmbeddedOptions
@@ -59,7 +59,7 @@ class EmbeddedEngine:
         for window in batched(requests, _WINDOW * self.options.batch_size):
             if any(request.pictures for request in window):
                 raise InputError(
-                    f"engine 'embedded' reads only text and task '{window[0].task}' shows pictures: set its "
+                    f"engine 'local' reads only text and task '{window[0].task}' shows pictures: set its "
                     "`pictures` to false, or let a model with engine 'server' or 'vllm' answer it"
                 )
             if self._loaded is None:
@@ -154,7 +154,7 @@ class _RowSampler:
         return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
 
 
-ENGINE = (EmbeddedOptions, EmbeddedEngine)
+ENGINE = (EmbeddedOptions, LocalEngine)
 
 
 _WORTH = 32

@@ -1,4 +1,4 @@
-"""The embedded engine: every row is answered as if it were the only one."""
+"""The local engine: every row is answered as if it were the only one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.generating.engines import embedded
-from components.captions.generating.engines.embedded import EmbeddedEngine, EmbeddedOptions, shared_length
+from components.captions.generating.engines import local
+from components.captions.generating.engines.local import EmbeddedOptions, LocalEngine, shared_length
 from components.captions.prompting.prompts.parsing import first_line
 from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Request, Sampling
 from components.core.system.errors import InputError
@@ -27,11 +27,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(autouse=True)
 def _float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where bfloat16 is native the engine uses it, and sums in an order that depends on the batch."""
-    monkeypatch.setattr(embedded, "bf16_is_native", lambda _device: False)
+    monkeypatch.setattr(local, "bf16_is_native", lambda _device: False)
 
 
-def _engine(base: str, batch_size: int = 64) -> EmbeddedEngine:
-    return EmbeddedEngine(EmbeddedOptions(base=base, batch_size=batch_size))
+def _engine(base: str, batch_size: int = 64) -> LocalEngine:
+    return LocalEngine(EmbeddedOptions(base=base, batch_size=batch_size))
 
 
 def _requests(model: str) -> list[Request]:
@@ -43,7 +43,7 @@ def _requests(model: str) -> list[Request]:
     ]
 
 
-def _answers(engine: EmbeddedEngine, requests: list[Request]) -> dict[str, str | None]:
+def _answers(engine: LocalEngine, requests: list[Request]) -> dict[str, str | None]:
     return {reply.request.key: reply.answer for batch in engine.answer(iter(requests)) for reply in batch}
 
 
@@ -109,19 +109,19 @@ SHOWN = "one word for a big dog is hound, and one word for a small cat is kitten
 def test_answers_are_those_of_whole_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampling: Sampling
 ) -> None:
-    monkeypatch.setattr(embedded, "bf16_is_native", lambda _device: False)
+    monkeypatch.setattr(local, "bf16_is_native", lambda _device: False)
     base = str(save_tiny_language_model(tmp_path / "tiny"))
     shared: list[int] = []
-    real = embedded.shared_length
+    real = local.shared_length
 
     def spied(prompts: list[list[int]]) -> int:
         shared.append(real(prompts))
         return shared[-1]
 
-    monkeypatch.setattr(embedded, "shared_length", spied)
+    monkeypatch.setattr(local, "shared_length", spied)
     answers = []
     for batch_size in (16, 1):
-        engine = EmbeddedEngine(EmbeddedOptions(base=base, batch_size=batch_size))
+        engine = LocalEngine(EmbeddedOptions(base=base, batch_size=batch_size))
         asked = [
             Request("t", (("user", SHOWN + "word " * (n % 5) + str(n)),), engine.model, sampling, 0) for n in range(16)
         ]

@@ -30,7 +30,7 @@ from components.data.world.drawing import draw
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:
-    seed, prepare = settings.world.seed, settings.prepare
+    seed, prepare = settings.dataset.seed, settings.prepare
     position: Counter[str] = Counter()
     counts: dict[Split, int] = {"train": prepare.counts.train, "val": prepare.counts.val, "test": prepare.counts.test}
     for split, scene in draw_scenes(seed, counts):
@@ -41,7 +41,7 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
 
 
 def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
-    rng = random.Random(f"evaluation-{settings.world.seed}")
+    rng = random.Random(f"evaluation-{settings.dataset.seed}")
     scenes = [(pair, Scene.from_json(pair.facts or "")) for pair in tests]
     queries, captions, swaps, labels = [], [], [], []
     for position, (pair, scene) in enumerate(scenes):
@@ -60,7 +60,7 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
         if scene.kind != "pair":
             labels.append((pair.image_id, scene.first.name))
     named = [(pair.image_id, scene) for pair, scene in scenes]
-    seed = settings.world.seed
+    seed = settings.dataset.seed
     rows = (
         ("paraphrase_queries", PARAPHRASE_QUERIES, queries),
         ("caption_queries", CAPTION_QUERIES, captions),

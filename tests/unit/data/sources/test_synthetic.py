@@ -1,4 +1,4 @@
-"""The embedded world's benchmark tables: the same for the same seed, of test pictures only, writable at any size."""
+"""The synthetic dataset's benchmark tables: the same for the same seed, of test pictures only, writable at any size."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from components.core.settings import Settings
 from components.core.tables.records import COMPARISONS, NEGATION_QUERIES
 from components.data import prepare
 from components.data.source import EvaluationTables, Pair
-from components.data.sources.embedded import SOURCE
+from components.data.sources.synthetic import SOURCE
 from components.data.world.description.lexicon import TIERS
 from components.data.world.description.negation_text import CUES
 
 
 def _made(raw_params: dict[str, Any], test: int, seed: int = 0) -> tuple[list[Pair], EvaluationTables]:
     raw_params["prepare"]["counts"] = {"train": 1, "val": 1, "test": test}
-    raw_params["world"]["seed"] = seed
+    raw_params["dataset"]["seed"] = seed
     settings = Settings.model_validate(raw_params)
     tests = [pair for pair in SOURCE.pairs(settings) if pair.split == "test"]
     return tests, SOURCE.evaluation(settings, tests)
