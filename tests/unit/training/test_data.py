@@ -246,7 +246,7 @@ def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: Wor
     loaded = _load(
         changed(world, files=changed(world.files, validated=file)),
         "semclip",
-        train={"held_out": 0},
+        train={"validation_images": 0},
         paraphrase="published_paraphrase",
         negation="published_negation",
         batch_size=8,
@@ -326,7 +326,7 @@ def test_that_shards_hold_no_weights_is_told(world: World, tmp_path: Path, capsy
 
 def test_nothing_is_held_out_where_that_is_asked_for_or_rows_are_few(world: World) -> None:
     for count in (0, 9):
-        data = _load(world, "coco_ft", {"held_out": count}).data
+        data = _load(world, "coco_ft", {"validation_images": count}).data
         assert data.held_out is None
         assert data.held_rows is None
         assert data.source.steps_per_epoch == (len(world.captions) - count) // 16
