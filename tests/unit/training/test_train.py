@@ -245,7 +245,12 @@ def test_lora_changes_matrices_by_a_low_rank_alone(share: float, world: World, t
 def test_lora_on_a_language_model_leaves_its_new_projection_whole(
     strategy: str, world: World, tmp_path: Path, language_model: Path
 ) -> None:
-    entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
+    entry = {
+        "method": "lm_text_tower",
+        "language_model": str(language_model),
+        "image_tower": "frozen",
+        "warmup_steps": 1,
+    }
     entry |= {"strategy": strategy, "epochs": 1, "lora_rank": 1}
     if strategy == "frozen":
         with pytest.raises(InputError, match="lora_rank needs a pretrained weight matrix"):
@@ -361,7 +366,7 @@ def test_auto_does_not_go_on_from_another_precisions_checkpoint(
 def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:
     copy = tmp_path / "lm"
     shutil.copytree(language_model, copy)
-    entry = {"method": "adapted_lm", "language_model": str(copy), "image_tower": "frozen", "warmup_steps": 0}
+    entry = {"method": "lm_text_tower", "language_model": str(copy), "image_tower": "frozen", "warmup_steps": 0}
     _checkpoints_of(world, entry, tmp_path)
     assert _checkpoints_of(world, entry, tmp_path) == "an earlier one"
     weights = load_file(copy / "model.safetensors")

@@ -133,7 +133,7 @@ SLIPS: dict[str, tuple[Change, str]] = {
             raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
             raw["methods"]["negclip"].update(train_data="data/validated"),
         ),
-        "methods.half_truths.train_data: data/validated/negclip does not hold "
+        "methods.cs_clip.train_data: data/validated/negclip does not hold "
         "data/validated/negclip_2/hard_negatives.parquet",
     ),
     "reads a table of other columns in its place": (
@@ -143,7 +143,7 @@ SLIPS: dict[str, tuple[Change, str]] = {
     ),
     "reads a table that nothing makes": (
         lambda raw: raw["validate"]["tables"].pop("hard_negatives") and raw["synthesize"]["tasks"].pop("swap_negative"),
-        "methods.half_truths.train_data: the method needs table 'hard_negatives': add it to validate.tables",
+        "methods.cs_clip.train_data: the method needs table 'hard_negatives': add it to validate.tables",
     ),
     "engine": (
         lambda raw: raw["synthesize"]["llms"].update(llm={"engine": "sever"}),
