@@ -161,5 +161,5 @@ def test_flags_have_no_type_in_help() -> None:
 
 
 def test_help_has_examples() -> None:
-    for command in ("promote", "history", "rollback", "report", "serve", "profile use"):
+    for command in ("promote", "history", "rollback", "report", "serve", "profile apply"):
         assert f"cliptune {command}" in _output(*command.split(), "--help")
