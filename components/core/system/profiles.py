@@ -87,7 +87,7 @@ def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES
     if world not in (SHIPPED, wanted.get("dataset", {}).get("name", world)):
         yield (
             f"params.yaml was of world '{world}', whose values that profile '{name}' does not set remain: "
-            "`git checkout params.yaml` before `cliptune profile apply` removes them"
+            "`cliptune profile reset` before `cliptune profile apply` removes them"
         )
 
 

@@ -102,10 +102,3 @@ def test_slips_are_told_in_one_line(project: Path) -> None:
     code, said = run("check", "index")
     assert code == 1
     assert "index.json is missing" in said
-
-
-@pytest.mark.parametrize("command", ["build", "append", "check"])
-def test_help_has_examples(command: str) -> None:
-    code, told = run(command, "--help")
-    assert code == 0
-    assert f"Examples: cliptune index {command} index" in told
