@@ -1,4 +1,4 @@
-"""The output of commands: tables (complete in a pipe, folded on a narrow terminal), JSON, sizes, times, new files."""
+"""Output of commands (tables, which are complete in a pipe, JSON, sizes, times, new files), and names of encoders."""
 
 from __future__ import annotations
 
@@ -85,3 +85,17 @@ def new_file(path: Path) -> Path:
     if place.exists() or place.is_symlink():
         raise InputError(f"{path} exists: name a new file, or remove it")
     return place
+
+
+def encoder_names(names: Sequence[str]) -> list[str]:
+    """The names of encoders, with folders relative to the project's folder.
+
+    Raises:
+        InputError: a name is unknown; no encoder is loaded.
+    """
+    from components.registry.encoder_names import check_name, name_from_root
+
+    places = [name_from_root(name) for name in names]
+    for place in places:
+        check_name(place)
+    return places

@@ -16,8 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from components.benchmarks.scoring.bootstrap import Interval
-from components.cli import app
-from components.cli.renamed import COMMANDS, OPTIONS
+from components.cli import COMMANDS, OPTIONS, app
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
 from components.report.comparison import Cell, Comparison, write_csv

@@ -43,6 +43,7 @@ COMMANDS = (
     ("table", 1, "has no results"),
     ("table --collection paracilp", 1, "did you mean 'paraclip'"),
     ("plan", 0, "2 of 2 stages would run"),
+    ("plan --rates cluster.yaml", 1, "--rates and --prices need --cost"),
     ("plan prepair", 1, "did you mean 'prepare'"),
     ("promote", 1, "reports/metrics/paraclip.json is missing"),
     ("history", 0, "no decisions yet"),
