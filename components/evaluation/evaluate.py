@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
-from components.benchmarks.scoring.benchmark import tracked_metrics
+from components.benchmarks.scoring.benchmark import Scores, tracked_metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.benchmarks.scoring.scores import Scores
 from components.core.compute.metrics import Features
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Evaluate, Settings

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import ImageFeatures
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash, file_hash
 from components.evaluation.results import (

@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Scores
 from components.benchmarks.scoring.bootstrap import correlation_interval, interval
-from components.benchmarks.scoring.scores import Correlation, Scores
 from components.core.compute.metrics import finite
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash

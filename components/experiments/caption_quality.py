@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import group_numbers
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.captions.prompting.inputs.pool import pictures_of
 from components.captions.prompting.inputs.sources import SHOWN
 from components.captions.prompting.prompts.disarm import disarm

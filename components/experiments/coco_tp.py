@@ -18,10 +18,9 @@ from functools import cache
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.experiments.parts.perturbations import perturbations, perturbed, read_wordnet

@@ -17,9 +17,8 @@ from functools import partial
 from typing import Literal
 
 from components.benchmarks.published.spot_the_difference import RECALL
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.experiments.parts.captioned_pairs import (
     PairSets,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from components.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import (
     TIES,
@@ -32,7 +32,6 @@ from components.benchmarks.scoring.protocols.retrieval import (
     paraphrase_agreement,
     synonym_expansions,
 )
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.context import embed_new
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import row_cosine
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Reals
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import seeds
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.benchmark import Scores
 from components.core.settings import Settings
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.study.results import Results, read_results

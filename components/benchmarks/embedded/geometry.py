@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.scoring.protocols import geometry
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
 from components.core.tables.records import COMPARISONS, PARAPHRASE_QUERIES
-from components.test_sets.files import RequiredFile
 
 NAME = "geometry"
 FILE = "comparisons.parquet"
@@ -35,7 +34,7 @@ def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     """Values of pairs, and the two pictures of each."""
     table = context.read(COMPARISONS, FILE)
     ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
-    texts, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
+    texts, opposite = context.columns(table, "true_difference", "false_difference")
     shown = [context.rows(column, FILE) for column in ids]
     images = [context.image_features[rows] for rows in shown]
     captions = [context.texts_of("query", column, FILE) for column in ids]
@@ -54,7 +53,7 @@ def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
     gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
     images = context.image_features[gold]
-    captions, paraphrases = (context.texts(table[column].to_pylist()) for column in ("query", "paraphrase"))
+    captions, paraphrases = context.columns(table, "query", "paraphrase")
     values = {
         "image_caption/alignment": geometry.alignment(images, captions),
         "paraphrase/alignment": geometry.alignment(captions, paraphrases),
@@ -83,14 +82,13 @@ def gaussian_potential(features: Features) -> Reals:
     return means
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE), RequiredFile(QUERIES_FILE)),
-    metrics=(
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE, QUERIES_FILE],
+    (
         *metrics(_NONE, "distance", higher_is_better=False),
         *metrics(_NONE, "reverse_distance", "antisymmetry"),
         *metrics(_NONE, "alignment", "gaussian_potential", higher_is_better=False),
     ),
-    score=score,
 )

@@ -10,9 +10,8 @@ two protocols are not comparable.
 
 from __future__ import annotations
 
-from components.benchmarks.scoring.benchmark import Benchmark
-from components.benchmarks.scoring.encoding.image_features import SQUASHED
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
+from components.benchmarks.scoring.encoding.published_context import SQUASHED, PublishedContext
 from components.benchmarks.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     at_least,
@@ -20,7 +19,6 @@ from components.benchmarks.scoring.protocols.choices import (
     row_cosine,
     semclip_scores,
 )
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.system.errors import InputError
 from components.test_sets.readers import cc_neg
 

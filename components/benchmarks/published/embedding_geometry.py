@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.context import RawEncoder
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols import geometry
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Indices, Reals
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES

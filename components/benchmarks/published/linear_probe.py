@@ -22,10 +22,9 @@ from functools import partial
 import numpy as np
 
 from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.linear_probe import few_of_each, probe_answers, released_answers
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.system.errors import InputError
 from components.test_sets.draws import drawn
 from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.scoring.scores import Correlation
+from components.benchmarks.scoring.benchmark import Correlation
 from components.core.compute.metrics import Indices, Reals, finite, row_correlations
 
 _CELLS = 4_000_000

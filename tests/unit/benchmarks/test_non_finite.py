@@ -10,9 +10,9 @@ import pytest
 
 from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
+from components.benchmarks.scoring.benchmark import Correlation, Scores
 from components.benchmarks.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
 from components.benchmarks.scoring.protocols import choices, geometry, linear_probe, retrieval, zero_shot
-from components.benchmarks.scoring.scores import Correlation, Scores
 from components.core.compute import metrics
 from components.evaluation.results import summarise
 

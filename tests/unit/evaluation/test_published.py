@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from components.benchmarks.published import PublishedBenchmark
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Metric, Scores
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.scores import Correlation, Metric, Scores
 from components.core.system.errors import InputError
 from components.evaluation import published
 from components.evaluation.published import BenchmarkRun, Plan, run_all, run_one

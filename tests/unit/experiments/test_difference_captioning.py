@@ -14,8 +14,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import ImageFeatures
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.published import Plan, run_one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -141,6 +141,10 @@ class EmbeddedContext(Context):
         if not rows.num_rows:
             raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
         return rows
+
+    def columns(self, table: pa.Table, *names: str) -> Iterator[Features]:
+        """Unit features `[rows, dim]` of the texts in each of the columns `names`."""
+        return (self.texts(table[name].to_pylist()) for name in names)
 
     def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
         """Features of the query or paraphrase of each image `[ids, dim]`; the first if an image has several.

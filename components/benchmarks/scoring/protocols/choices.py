@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.scoring.scores import Scores, metrics
+from components.benchmarks.scoring.benchmark import Scores, metrics
 from components.core.compute.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.scores import Correlation
 from components.core.compute.metrics import (
     BLOCK,
     Features,

@@ -9,11 +9,11 @@ import pytest
 
 from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import correlation_value
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import composite_score
 from components.benchmarks.scoring.protocols.geometry import uniformity
-from components.benchmarks.scoring.scores import Scores
 from components.core.system.errors import InputError
 from components.core.tables.records import COMPARISONS, SWAPS
 from components.core.tables.table import Table

@@ -12,7 +12,7 @@ from PIL import Image
 
 from components.benchmarks.published import find_published
 from components.benchmarks.published.aro import FEWEST
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.benchmark import Scores
 from tests.support.toy_context import toy_context
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sts import SUBSETS, pair_cosines
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.protocols.retrieval import pair_cosines
 from components.core.system.errors import InputError
+from components.test_sets.readers.sts import SUBSETS
 from tests.support.toy_context import toy_context
 
 TABLE = {

@@ -10,7 +10,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.benchmarks.published.zero_shot import score
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.benchmark import Scores
 from components.core.system.errors import InputError
 from components.core.tables.records import CLASS_DESCRIPTIONS
 from components.test_sets.image_sets.image_set import image_sets

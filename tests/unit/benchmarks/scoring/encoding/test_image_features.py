@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision import transforms
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import SQUASHED, ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import SQUASHED, ImageFeatures
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise
