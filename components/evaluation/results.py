@@ -172,11 +172,9 @@ def published_file(encoder: str, encoder_sha256: str, benchmark: str) -> Path:
 
 
 def write_results(report: Report, scores: Scores, folder: Path, per_query: Path | None = None) -> None:
-    """Write the values per query and then the report, each completely or not at all.
+    """Write the values per query to `per_query`, by default `folder`, and then the report to `folder`.
 
-    Args:
-        report: goes to `folder`.
-        scores: go to `per_query`, by default `folder`, as safetensors.
+    Each is written completely or not at all.
     """
     rankings = {name: ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
     kinds: dict[str, dict[str, Any]] = {
@@ -258,14 +256,7 @@ def _run_evaluate(encoder: str) -> str:
 
 
 def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: int) -> dict[str, Result]:
-    """Results of all metrics with values, in the order in which the benchmark reports them.
-
-    Args:
-        benchmark: declares each metric's direction.
-        scores: its values; metrics without any query have no result.
-        resamples: of each interval.
-        seed: of the resampling.
-    """
+    """Results of all metrics with values, in the order in which the benchmark reports them."""
     results: dict[str, Result] = {}
 
     def add(name: str, value: float, ci95: tuple[float, float] | None, queries: int | None) -> None:

@@ -30,11 +30,7 @@ METHOD = "mix"
 
 
 def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path | None = None) -> None:
-    """Write the encoder of an entry of `mixes`, and a reference to its MLflow run.
-
-    Args:
-        models: where the base and the two encoders are.
-        output: the encoder's folder; None for its name's in `models`.
+    """Write the encoder of an entry of `mixes` to `output`, by default its folder in `models`, and its run's reference.
 
     Raises:
         InputError: there is no such entry, or the encoders have different towers.

@@ -42,11 +42,7 @@ def score(context: EmbeddedContext) -> Scores:
 
 
 def most_similar(prompts: Features) -> Indices:
-    """The other class with the most similar prompt, the first of equal ones `[classes]`.
-
-    Args:
-        prompts: unit features of two classes or more `[classes, dim]`.
-    """
+    """The other class with the most similar prompt `[classes, dim]`, the first of equal ones `[classes]`."""
     best = top_k(prompts, prompts, 2)
     return np.where(best[:, 0] == np.arange(len(prompts)), best[:, 1], best[:, 0])
 

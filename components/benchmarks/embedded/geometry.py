@@ -64,13 +64,9 @@ def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
 
 
 def gaussian_potential(features: Features) -> Reals:
-    """Mean of exp(-2 |f_i - f_j|^2) over all other items j, per item; 1 if all features are the same.
+    """Mean of exp(-2 |f_i - f_j|^2) over all other items j of unit `features` `[items, dim]`, per item `[items]`.
 
-    Args:
-        features: unit features `[items, dim]`.
-
-    Returns:
-        `[items]`, zeros for a single item; the logarithm of their mean is l_uniform for t = 2.
+    It is 1 if all features are the same, and 0 for a single item. The logarithm of the mean is l_uniform for t = 2.
     """
     finite(features)
     means = np.zeros(len(features), dtype=np.float64)

@@ -35,11 +35,9 @@ class EmbeddedItems:
 
 
 def ranking_scores(ranked: Indices, matching: set[int]) -> dict[str, float]:
-    """mAP@R, R-precision and recall@1 of one query, with R the number of its matches.
+    """mAP@R, R-precision and recall@1 of one query, with R the number of its `matching` ids.
 
-    Args:
-        ranked: ids by similarity, R of them or more, or the whole gallery.
-        matching: ids of the matches.
+    `ranked` are ids by similarity, R of them or more, or the whole gallery.
     """
     hits = np.isin(ranked[: len(matching)], list(matching))
     precision = hits.cumsum() / np.arange(1, len(hits) + 1)

@@ -94,11 +94,7 @@ def add_extended(
 ) -> None:
     """Add the accuracy with a language model's descriptions of `classes`, if there are any.
 
-    Args:
-        scores: are extended by a group below the benchmark `name`.
-        context, name, plain: the benchmark's.
-        classes: names by which the descriptions are looked up.
-        worded: the prompt of a class's number and a description.
+    `worded` makes the prompt of a class's number and a description.
     """
     context.lists[ASKED_CLASSES] = [(one,) for one in classes]
     path = class_texts(context, DESCRIPTIONS)

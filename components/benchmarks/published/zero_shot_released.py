@@ -66,13 +66,9 @@ def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
 def _add_comparative(
     scores: Scores, context: PublishedContext, name: str, names: Sequence[Sequence[str]], plain: protocol.Classified
 ) -> None:
-    """Add the accuracy at each alpha as in the released code.
+    """Add the accuracy at each alpha as in the released code, on the test images and the classifier of `plain`.
 
-    Args:
-        scores: are extended by groups below the benchmark `name`.
-        context, name: the benchmark's.
-        names: lists of the classes' names; the table may use any, and requests use the last.
-        plain: the test images and the classifier of plain prompts.
+    The table may use any of the lists of class `names`; requests use the last.
     """
     predictions = protocol.predicted(plain.images, plain.weights)
     cells = protocol.confused_cells(

@@ -204,9 +204,7 @@ def _hash_of(path: Path, *_status: int) -> str:
 def key_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
     """Full names of the measured metrics that `benchmarks` declare as their key metrics.
 
-    Args:
-        benchmarks: in the order in which their metrics are shown.
-        measured: full metric names; of a metric's depths the one nearest to the declared depth is taken.
+    Of a metric's measured depths the one nearest to the declared depth is taken.
     """
     names = [_nearest(name, measured) for benchmark in benchmarks for name in benchmark.key_metrics]
     return list(dict.fromkeys(name for name in names if name in measured))

@@ -130,9 +130,7 @@ class CaptionScores:
 def caption_scores(captions: Sequence[str], references: Sequence[Sequence[str]]) -> CaptionScores:
     """Score one caption for each picture or pair.
 
-    Args:
-        captions: words in lower case with one space between, without punctuation; may be empty.
-        references: one and more for each caption, in the same form, none empty.
+    Captions and references are words in lower case with one space between, without punctuation; a caption may be empty.
 
     Raises:
         InputError: pycocoevalcap is not installed, or METEOR's program cannot be run.

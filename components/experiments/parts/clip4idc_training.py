@@ -75,14 +75,9 @@ def learn(
     validated: Callable[[], float],
     seed: int,
 ) -> None:
-    """Train `modules` in place and leave them in evaluation mode with the weights of their best epoch.
+    """Train `modules` of width `dim` in place and leave them in evaluation mode with the weights of their best epoch.
 
     Args:
-        modules: trained modules.
-        settings: of the stage.
-        dim: width of the modules.
-        pairs: number of training pairs.
-        loss: of a batch.
         draw: a sentence of each training pair `[pairs]`.
         validated: the loss on the validation split, modules in evaluation mode.
         seed: of order and sentences; dropout follows torch's own generator.
@@ -180,14 +175,7 @@ def train_writing(
 ) -> SentenceDecoder:
     """A `SentenceDecoder` trained on `train`, with the lowest loss on `val`; `encoder` is trained with it.
 
-    Args:
-        encoder: of the first stage.
-        vectors: initial vectors of the words `[numbers, dim]`.
-        vocabulary: the words.
-        train, val: pairs, each with at least one sentence.
-        seed: of order and sentences.
-        device: of the modules.
-        settings: of the stage.
+    It starts from `vectors` of the words `[numbers, dim]`. Every pair must have a sentence.
     """
     decoder = SentenceDecoder(torch.from_numpy(vectors.copy())).to(device)
     train_words, val_words = (
@@ -213,12 +201,9 @@ def train_writing(
 
 
 def next_word_loss(decoder: SentenceDecoder, seen: Tensor, numbers: Tensor) -> Tensor:
-    """Mean cross-entropy of each word, and of the end, given the words before it.
+    """Mean cross-entropy of each word, and of the end, given the words before it and visual tokens `seen`.
 
-    Args:
-        decoder: the decoder.
-        seen: visual tokens `[batch, tokens, dim]`.
-        numbers: words of one sentence for each pair, closed by `EDGE` and padded with `PAD`, `[batch, places]`.
+    `numbers` `[batch, places]` are the words of one sentence per pair, closed by `EDGE` and padded with `PAD`.
     """
     begun = nn.functional.pad(numbers[:, :-1], (1, 0), value=EDGE)
     scores = decoder(seen, begun)

@@ -72,12 +72,7 @@ class Change:
 
 
 def synthetic_pairs(seed: int, counts: dict[Split, int] | None = None) -> PairSets:
-    """The splits, each pair with drawn pictures; deterministic for a seed.
-
-    Args:
-        seed: of scenes and changes.
-        counts: pairs of each split; `COUNT_OF` by default.
-    """
+    """The splits, each pair with drawn pictures; deterministic for a seed of scenes and changes."""
     pairs: dict[Split, list[PicturePair]] = {"train": [], "val": [], "test": []}
     rng = random.Random(f"changes-{seed}")
     for number, (split, scene) in enumerate(draw_scenes(seed, counts or COUNT_OF)):

@@ -149,13 +149,8 @@ class EmbeddedContext(Context):
     def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
         """Features of the query or paraphrase of each image `[ids, dim]`; the first if an image has several.
 
-        Args:
-            column: which sentence of the paraphrase queries.
-            image_ids: `[ids]`, from the rows of `table`.
-            table: the file that names the images, for the message.
-
         Raises:
-            InputError: an image has none.
+            InputError: an image has none; the message names the file `table` of the images.
         """
         queries = self.read(PARAPHRASE_QUERIES, QUERIES_FILE)
         known: dict[str, str] = {}

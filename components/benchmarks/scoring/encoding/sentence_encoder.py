@@ -63,10 +63,7 @@ class SentenceEncoder:
 
 
 def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
-    """The sentence encoder in `folder`, written by `SentenceTransformer.save` or `save_pretrained`.
-
-    Args:
-        folder: holds `modules.json`, or only a model's `config.json`; weights as safetensors.
+    """The sentence encoder in `folder`, which has `modules.json` or only a model's `config.json`, and safetensors.
 
     Raises:
         InputError: it is not such a folder, only has pickled weights, requires its own code, or is damaged.

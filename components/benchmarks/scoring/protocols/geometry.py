@@ -52,22 +52,18 @@ def margins(first: Features, second: Features, texts: Features) -> Features:
 
 
 def classified(found: Features, ties: Ties) -> Reals:
-    """1 where the margin puts the two images in the right order, else 0 `[pairs]`.
+    """1 where the margin `[pairs]` puts the two images in the right order, else 0.
 
-    Args:
-        found: `margins`, `[pairs]`.
-        ties: a margin of zero counts as `right` by equation 2 of the paper (>=), `wrong` in the released code (>).
+    A margin of zero counts as `right` by equation 2 of the paper (>=), and as `wrong` in the released code (>).
     """
     finite(found)
     return (found >= 0 if ties == "right" else found > 0).astype(np.float64)
 
 
 def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
-    """All pairs of `chosen` items of different groups `[pairs, 2]`; the item drawn earlier is first.
+    """All pairs `[pairs, 2]` of `chosen` items `[drawn]` of different groups; the item drawn earlier is first.
 
-    Args:
-        chosen: items in the order drawn `[drawn]`.
-        groups: group of every item `[items]`.
+    `groups` has the group of every item, also of those that are not chosen.
     """
     first, second = np.triu_indices(len(chosen), k=1)
     pairs = np.stack([chosen[first], chosen[second]], axis=1)
@@ -88,14 +84,9 @@ def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
 def comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
     """Cosine distance d(f_A - f_B, f_{A-B}) of every pair (PC-CLIP, table 7, "comparison"; small is good).
 
-    With A and B swapped it is "reverse", which is 2 less the other; large is good.
-
-    Args:
-        first, second: features of A and of B, `[pairs, dim]`.
-        difference: features of the text that says how A differs from B `[pairs, dim]`.
-
-    Returns:
-        `[pairs]` in [0, 2]; 1 where A and B have the same features.
+    With A and B swapped it is "reverse", which is 2 less the other; large is good. `difference` has the features of the
+    text that says how A differs from B. Features are `[pairs, dim]`, distances `[pairs]` in [0, 2], and 1 where A and B
+    have the same features.
     """
     return np.asarray(1 - margins(first, second, difference).astype(np.float64))
 
@@ -110,10 +101,8 @@ def antisymmetry(difference: Features, opposite: Features) -> Reals:
 
 
 def modality_gap(images: Features, texts: Features) -> float:
-    """Distance of the mean image feature from the mean text feature (Liang et al. 2022, arXiv 2203.02053, section 4.2).
-
-    Args:
-        images, texts: unit features `[images, dim]` and `[texts, dim]`.
+    """Distance of the mean of unit image features `[images, dim]` from that of unit text features `[texts, dim]`
+    (Liang et al. 2022, arXiv 2203.02053, section 4.2).
     """
     finite(images, texts)
     return float(np.linalg.norm(images.mean(axis=0, dtype=np.float64) - texts.mean(axis=0, dtype=np.float64)))
@@ -149,11 +138,8 @@ def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
     """Rank of the right word of each question "a is to b as c is to d", 0 being the best `[questions]`.
 
     The answer is the word nearest to f_b - f_a + f_c, other than a, b and c (Mikolov et al. 2013, arXiv 1301.3781,
-    section 4). A word as near as the right one counts as nearer.
-
-    Args:
-        vocabulary: features of all words `[words, dim]`.
-        questions: rows of a, b, c and d in the vocabulary `[questions, 4]`.
+    section 4). A word as near as the right one counts as nearer. `questions` has the rows of a, b, c and d in the
+    `vocabulary` `[words, dim]`.
     """
     finite(vocabulary)
     ranks = np.empty(len(questions), dtype=np.int64)

@@ -20,16 +20,10 @@ RATE, EPOCHS, BATCH = 1e-3, 10, 32
 
 
 def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -> Indices:
-    """Classes that logistic regression predicts for the test images `[test]`.
+    """Classes `[test]` that logistic regression on unit features `[train, dim]` predicts for those of the test images.
 
     Its strength is chosen on a fifth of each class's training images, drawn by `seed`; it is then fitted to all of
     them. CLIP's paper uses the image tower's raw features, this function unit features.
-
-    Args:
-        train: unit features `[train, dim]`.
-        labels: classes `[train]`.
-        test: unit features `[test, dim]`.
-        seed: of the draw.
     """
     finite(train, test)
     chosen_by = held_out(labels, HELD_OUT, seed)
@@ -40,14 +34,7 @@ def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -
 
 
 def few_of_each(labels: Indices, count: int, seed: int, share: float = 1.0) -> Indices:
-    """Rows of `count` images of each class, or of `share` of it if that is fewer, drawn by `seed`; sorted.
-
-    Args:
-        labels: classes `[images]`.
-        count: how many of a class.
-        seed: of the draw.
-        share: of a class's images that may be drawn, rounded down.
-    """
+    """Sorted rows of `count` images of each class, drawn by `seed`, at most `share` of a class, rounded down."""
     generator = np.random.default_rng(seed)
     shuffled = (generator.permutation(np.flatnonzero(labels == number)) for number in np.unique(labels))
     drawn = [rows[: min(count, int(share * len(rows)))] for rows in shuffled]
@@ -86,17 +73,10 @@ def _fitted(features: Features, labels: Indices, exponent: float) -> Any:
 
 
 def released_answers(train: Features, labels: Indices, test: Features, classes: int, seed: int) -> list[Indices]:
-    """Classes that each of `SEEDS` linear layers predicts for the test images `[test]`.
+    """Classes `[test]` that each of `SEEDS` linear layers predicts, trained on raw features `[train, dim]`.
 
     As in PC-CLIP's released test_embeddings.py (github.com/dsam99/pc_clip): torch's initial weights, cross-entropy,
-    Adam without decay, every image once per epoch in a new order.
-
-    Args:
-        train: features as the image tower returns them `[train, dim]`.
-        labels: classes `[train]`, below `classes`.
-        test: features `[test, dim]`.
-        classes: number of classes.
-        seed: of weights and orders.
+    Adam without decay, every image once per epoch in a new order. `seed` is of weights and orders.
     """
     import torch
     from torch.nn.functional import cross_entropy
