@@ -59,13 +59,9 @@ DEFAULT = Folders()
 
 
 class Result(BaseModel):
-    """One metric of one encoder.
+    """One metric of one encoder: a mean over queries, a correlation, or another scalar.
 
-    Attributes:
-        value: a mean over queries, a correlation, or another scalar.
-        ci95: its 95% bootstrap interval over queries; None if it is not a statistic of queries.
-        higher_is_better: its direction.
-        queries: number of queries.
+    `ci95` is its 95% bootstrap interval over queries; None if it is not a statistic of queries.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,12 +80,8 @@ class Result(BaseModel):
 class Report(BaseModel):
     """Results of one encoder on all benchmarks of the pipeline.
 
-    Attributes:
-        encoder: name of the encoder.
-        protocol: every benchmark with its protocol version.
-        data_hash: hash over the benchmark tables and the test pairs.
-        encoder_sha256: hash of the encoder's weights file.
-        metrics: results by full metric name, in the order of the benchmarks.
+    `protocol` lists every benchmark with its protocol version, `data_hash` is over the benchmark tables and the test
+    pairs, and `metrics` are by full metric name, in the order of the benchmarks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,11 +112,6 @@ class PublishedReport(Report):
     """Results of one encoder on one published benchmark.
 
     Attributes:
-        encoder_sha256: hash of everything that determines its results.
-        benchmark: the benchmark's name.
-        version: of the benchmark's protocol.
-        protocol: the source of its rules.
-        data_hash: of the benchmark's files.
         partial: deviations of the data; results with any are not comparable with published ones.
         options: the user's options for this benchmark.
         left_out: groups of metrics without values, each with the reason.
@@ -158,12 +145,8 @@ class PublishedReport(Report):
 
     def is_of(self, encoder_sha256: str, version: int, data_hash: str, options: dict[str, Any]) -> bool:
         """Whether scoring again would return the same results."""
-        return (self.encoder_sha256, self.version, self.data_hash, self.options) == (
-            encoder_sha256,
-            version,
-            data_hash,
-            options,
-        )
+        scored = (self.encoder_sha256, self.version, self.data_hash, self.options)
+        return scored == (encoder_sha256, version, data_hash, options)
 
 
 def published_file(encoder: str, encoder_sha256: str, benchmark: str) -> Path:

@@ -1,14 +1,11 @@
 """Query expansion: a baseline that improves queries instead of the encoder (Cheng et al. 2024, section 5.2, table 2).
 
-`query_expansion` is about COCO-P, whose queries and paraphrases are both expanded; `query_expansion_coco` about image
-retrieval on COCO, Karpathy's test split, where every caption is a query. A query's feature becomes the mean of its own
-and its expansions' (equation 5, K = 3 by appendix B.4). Two sources of expansions, each scored if its files exist:
-WordNet synonyms, and paraphrases by a language model, which stand for the paper's Parrot. Texts without an expansion
-are searched unchanged; `expanded_share` is the share of texts with one.
-
-Paraphrases are a table of query paraphrases (`components.core.tables.records.QUERY_PARAPHRASES`, the first K samples of
-each query) or a JSON object, text -> list of texts. The prompt task `query_paraphrase` reads the texts to expand.
-White space within texts does not count. The stop words are scikit-learn's, because the paper does not name a list.
+`query_expansion` expands the queries and paraphrases of COCO-P, `query_expansion_coco` the captions of COCO's
+Karpathy test split. A query's feature becomes the mean of its own and its expansions' (equation 5, K = 3 by appendix
+B.4). Two sources are scored if their files exist: WordNet synonyms, and paraphrases by a language model, which stand
+for the paper's Parrot: a table `query_paraphrases` (the first K samples) or a JSON object, text -> list of texts. Texts
+without an expansion are searched unchanged; `expanded_share` is the share of texts with one. The stop words are
+scikit-learn's, because the paper does not name a list.
 """
 
 from __future__ import annotations

@@ -5,15 +5,13 @@ photo of {class}" and of the colour. For `text_to_image` a judge scores from 1 t
 colour; `text_to_image_clip_score` is CLIPScore with "This is a photo of a {colour} {class}", for which the paper prints
 no figure. Both share their images and require options:
 
-- `diffusion`, folder or Hugging Face name of Stable Diffusion XL, and `diffusion_tower`, the text tower that the
-  encoder replaces: see components/experiments/parts/diffusion.py; requires the extra `diffusion`.
-- `judge`: see components/experiments/parts/judge.py; the judge must accept images. The paper's is GPT-4o-mini.
-- `scorer`: see components/experiments/parts/judge.py.
+- `diffusion` and `diffusion_tower`: see parts/diffusion.py; they require the extra `diffusion`.
+- `judge` and `scorer`: see parts/judge.py. The judge must accept images; the paper's is GPT-4o-mini.
 - `texts`: the user's prompts, each with a description that is added to it, as in figures 4, 6 and 7. Scores are about
   "{prompt} {description}", and are not comparable with published figures.
 
-`generated_images/<encoder>/<benchmark>.tsv` below the results lists the images with their texts. Images are cached in
-`state/generated_images`, answers in the generation store.
+`generated_images/<encoder>/<benchmark>.tsv` below the results lists the images, which are cached in
+`state/generated_images`, with their texts.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from components.benchmarks.embedded import on_scenes
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.scoring.protocols import geometry
-from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
+from components.core.compute.metrics import Indices, Reals
 from components.core.tables.records import COMPARISONS, PARAPHRASE_QUERIES
 
 NAME = "geometry"
@@ -57,25 +57,10 @@ def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     values = {
         "image_caption/alignment": geometry.alignment(images, captions),
         "paraphrase/alignment": geometry.alignment(captions, paraphrases),
-        "image/gaussian_potential": gaussian_potential(images),
-        "caption/gaussian_potential": gaussian_potential(captions),
+        "image/gaussian_potential": geometry.gaussian_potential(images),
+        "caption/gaussian_potential": geometry.gaussian_potential(captions),
     }
     return values, gold
-
-
-def gaussian_potential(features: Features) -> Reals:
-    """Mean of exp(-2 |f_i - f_j|^2) over all other items j of unit `features` `[items, dim]`, per item `[items]`.
-
-    It is 1 if all features are the same, and 0 for a single item. The logarithm of the mean is l_uniform for t = 2.
-    """
-    finite(features)
-    means = np.zeros(len(features), dtype=np.float64)
-    for start in range(0, len(features), BLOCK):
-        rows = features[start : start + BLOCK].astype(np.float64)
-        potential = np.exp(4 * (rows @ features.T - 1))
-        diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
-        means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
-    return means
 
 
 BENCHMARK = on_scenes(

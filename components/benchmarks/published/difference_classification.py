@@ -60,15 +60,7 @@ LITTLE_FIRST = (
 
 @dataclass(frozen=True)
 class _Task:
-    """Items from which pairs are drawn, and the text about a pair.
-
-    Attributes:
-        picture: opens an item's image.
-        groups: of each item `[items]`; pairs are of different groups.
-        text: about the groups of two items.
-        ties: see `classified`.
-        seeds: of the draws.
-    """
+    """Items from which pairs of different groups are drawn, and the text about the groups of two items."""
 
     picture: Callable[[int], LazyPicture]
     groups: Indices

@@ -37,16 +37,10 @@ _NARROW = 128
 
 @dataclass(frozen=True)
 class StageSettings:
-    """Training settings of a stage.
+    """Training settings of a stage; an epoch has a new random sentence of every pair.
 
-    Attributes:
-        title: of its progress bar.
-        epochs: passes over all pairs, each with a new random sentence per pair.
-        batch: pairs of a step.
-        lr: highest learning rate for 128 dimensions and fewer, lower in proportion for more; it is reached after a
-            tenth of the steps and then decays to zero by a cosine.
-        weight_decay: AdamW's.
-        clip: maximum norm of a step's gradient.
+    `lr` is the highest learning rate for 128 dimensions and fewer, lower in proportion for more; it is reached after a
+    tenth of the steps and then decays to zero by a cosine. `clip` is the maximum norm of a step's gradient.
     """
 
     title: str
@@ -226,14 +220,9 @@ def captions(
 
 @dataclass(frozen=True)
 class CaptioningResult:
-    """Embeddings and captions of the test split.
+    """Unit embeddings of the test split's sentences (`queries`) and pairs, and captions of the described pairs.
 
-    Attributes:
-        queries: unit embeddings of the test split's sentences `[sentences, dim]`.
-        pairs: those of its pairs `[pairs, dim]`.
-        gold: the pair that each sentence is about `[sentences]`.
-        captions: a caption of each pair with references, words separated by spaces.
-        references: the sentences about each of these, in the same form.
+    `gold` is the pair that each sentence is about `[sentences]`; references have the captions' form.
     """
 
     queries: Features

@@ -68,13 +68,7 @@ _STEPS, _GUIDANCE = 50, 5.0
 
 @dataclass
 class StableDiffusion:
-    """Stable Diffusion XL.
-
-    Attributes:
-        source: a folder or Hugging Face name of its pipeline.
-        tower: the text tower that the encoder replaces, a key of `TOWERS`.
-        steps: of denoising.
-    """
+    """Stable Diffusion XL in a folder or of a Hugging Face name; the encoder replaces `tower`, a key of `TOWERS`."""
 
     source: str
     tower: str = "second"

@@ -42,12 +42,7 @@ class JudgeQuestion:
 
 @dataclass(frozen=True)
 class Judge:
-    """A language model with a cache of its answers.
-
-    Attributes:
-        engine: of the language model.
-        store: SQLAlchemy URL of the generation store.
-    """
+    """A language model behind an engine; `store` is the SQLAlchemy URL of the store of its answers."""
 
     engine: Engine
     store: str

@@ -57,13 +57,7 @@ FRAMES = {
 
 @dataclass(frozen=True)
 class Change:
-    """A scene, the same with one fact changed, and the sentences about it.
-
-    Attributes:
-        kind: the changed fact, a key of `FRAMES`.
-        before, after: the scenes.
-        sentences: about the change, in common words.
-    """
+    """A scene, the same with one fact changed, which is `kind`, and the sentences about it in common words."""
 
     kind: str
     before: Scene

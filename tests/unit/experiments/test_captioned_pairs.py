@@ -17,7 +17,7 @@ from components.experiments.parts.captioned_pairs import (
     Vocabulary,
     caption_scores,
     has_java,
-    require_scorers,
+    scorers,
     split_words,
 )
 
@@ -120,7 +120,7 @@ def test_a_missing_package_and_missing_references(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
     with pytest.raises(InputError, match=r"pip install cliptune\[captioning\]"):
-        require_scorers()
+        scorers()
 
 
 @pytest.mark.usefixtures("without_java")

@@ -89,13 +89,7 @@ class EncoderUnderTest:
 
 @dataclass
 class Context:
-    """One encoder, and the folder of a benchmark.
-
-    Attributes:
-        under_test: the encoder.
-        folder: of the benchmark's files.
-        ks: depths of ranking metrics.
-    """
+    """One encoder, and the folder of a benchmark; `ks` are depths of ranking metrics."""
 
     under_test: EncoderUnderTest
     folder: Path
@@ -113,12 +107,7 @@ class Context:
 
 @dataclass
 class EmbeddedContext(Context):
-    """One encoder, and the gallery of all test images.
-
-    Attributes:
-        image_ids: ids of the test images in gallery order.
-        image_features: their unit features `[images, dim]` by this encoder.
-    """
+    """One encoder, and the gallery of all test images with their unit features `[images, dim]`."""
 
     image_ids: Sequence[str]
     image_features: Features

@@ -51,10 +51,8 @@ Vector = npt.NDArray[np.float32]
 class Preparation:
     """How a picture becomes the image tower's input.
 
-    Attributes:
-        name: separates its features from those of others in the cache; empty for CLIP's own.
-        squash: resize both sides, whatever their ratio, with ImageNet's mean and deviation, instead of CLIP's crop of
-            the middle, mean and deviation.
+    `name` separates its features from those of others in the cache. `squash` resizes both sides, whatever their ratio,
+    with ImageNet's mean and deviation, instead of CLIP's crop of the middle, mean and deviation.
     """
 
     name: str
@@ -82,10 +80,7 @@ SQUASHED = Preparation("squashed, ImageNet's mean", squash=True)
 class ImageFeatures:
     """The cache of image features; deleting its folder only costs the time to compute them again.
 
-    Attributes:
-        folder: one SQLite file per image tower and preparation, which processes may share.
-        batch_size: pictures that go through the tower at once.
-        threads: pictures that are decoded at once.
+    `folder` has one SQLite file per image tower and preparation, which processes may share.
     """
 
     folder: Path = FOLDER

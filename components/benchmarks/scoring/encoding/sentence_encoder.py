@@ -32,11 +32,7 @@ _SHARE = 2_048
 
 
 class SentenceEncoder:
-    """Embeds texts with the modules that the folder lists, or with the mean of the token states if it lists none.
-
-    Args:
-        model: with its weights.
-    """
+    """Embeds texts with the modules that the folder lists, or with the mean of the token states if it lists none."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         self._model = model

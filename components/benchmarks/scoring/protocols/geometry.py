@@ -22,13 +22,10 @@ Ties = Literal["right", "wrong"]
 
 @dataclass(frozen=True)
 class Pooled:
-    """The runs of several seeds as one list of queries.
+    """The runs of several seeds as one list of queries, seed after seed.
 
-    Attributes:
-        values: one value per pair, seed after seed `[pairs]`.
-        seeds: the run of each pair `[pairs]`; the mean of the runs' means is the published figure.
-        pictures: the two pictures of each pair `[pairs, 2]`.
-        standard_error: of the runs' means.
+    The published figure is the mean of the runs' means; `seeds` is the run of each pair `[pairs]`, `pictures` its two
+    pictures `[pairs, 2]`, and `standard_error` that of the runs' means.
     """
 
     values: Reals
@@ -115,6 +112,21 @@ def alignment(first: Features, second: Features) -> Reals:
     return np.asarray(np.square(first.astype(np.float64) - second).sum(axis=1))
 
 
+def gaussian_potential(features: Features) -> Reals:
+    """Mean of exp(-2 |f_i - f_j|^2) over all other items j of unit `features` `[items, dim]`, per item `[items]`.
+
+    It is 1 if all features are the same, and 0 for a single item. The logarithm of the mean is l_uniform for t = 2.
+    """
+    finite(features)
+    means = np.zeros(len(features), dtype=np.float64)
+    for start in range(0, len(features), BLOCK):
+        rows = features[start : start + BLOCK].astype(np.float64)
+        potential = np.exp(4 * (rows @ features.T - 1))
+        diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
+        means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
+    return means
+
+
 def uniformity(features: Features) -> float:
     """Logarithm of the mean Gaussian potential of all pairs of `[items, dim]`, l_uniform for t = 2
     (Wang and Isola 2020, section 4.1); 0 if all features are the same, -4 at best.
@@ -122,16 +134,9 @@ def uniformity(features: Features) -> float:
     Raises:
         ValueError: there are fewer than two features.
     """
-    finite(features)
-    count = len(features)
-    if count < 2:
+    if len(features) < 2:
         raise ValueError("uniformity needs at least two features")
-    total = 0.0
-    for start in range(0, count, BLOCK):
-        # Unit vectors: the squared distance is 2 - 2 cos.
-        potential = np.exp(4 * (features[start : start + BLOCK].astype(np.float64) @ features.T - 1))
-        total += float(potential.sum()) - float(np.trace(potential, offset=start))
-    return float(np.log(total / (count * (count - 1))))
+    return float(np.log(gaussian_potential(features).mean()))
 
 
 def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from components.benchmarks.embedded import find_benchmark
-from components.benchmarks.embedded.geometry import gaussian_potential
 from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import correlation_value
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import composite_score
-from components.benchmarks.scoring.protocols.geometry import uniformity
+from components.benchmarks.scoring.protocols.geometry import gaussian_potential
 from components.core.system.errors import InputError
 from components.core.tables.records import COMPARISONS, SWAPS
 from components.core.tables.table import Table
@@ -185,13 +184,6 @@ def test_a_compared_image_without_a_caption_is_named(context: EmbeddedContext) -
     _rewrite(context, COMPARISONS, "comparisons.parquet", second_id=["d", "d", "b", "a", "a"])
     with pytest.raises(InputError, match=r"comparisons.parquet: row 2 names image 'b', which paraphrase_queries"):
         _score("geometry", context)
-
-
-@pytest.mark.parametrize("items", [2, 40, 600])
-def test_the_mean_potential_is_the_uniformity(items: int) -> None:
-    drawn = np.random.default_rng(items).normal(size=(items, 3))
-    features = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
-    assert np.log(gaussian_potential(features).mean()) == pytest.approx(uniformity(features), abs=1e-9)
 
 
 def test_the_potential_at_its_ends() -> None:
