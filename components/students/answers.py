@@ -93,7 +93,7 @@ def _moved(
     for name, needed in needs.items():
         given = folder / f"{needed}.parquet" if needed is not None else pairs or tasks[name].input
         tasks[name] = tasks[name].model_copy(
-            update={"input": given, "samples": 1, "captions": captions, "pairs": None, "pictures": False}
+            update={"input": given, "samples": 1, "max_captions": captions, "pairs": None, "pictures": False}
         )
     synthesize = settings.synthesize.model_copy(update={"tasks": tasks})
     return settings.model_copy(update={"synthesize": synthesize})
