@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import torch
 
 from benchmarks import gpu, gpu_sides
 from benchmarks.gpu_sides import Setup
-from components.methods.contract.optimisation import Optimisation
 
 REPO = Path(__file__).parents[2]
 
@@ -101,17 +99,3 @@ def test_a_part_that_fails_or_takes_too_long_does_not_keep_the_others_from_it(mo
 
 def _tiny() -> Setup:
     return Setup.of("tiny", gpu.TINY, "cpu", "bf16", 64)
-
-
-def test_texts_have_the_lengths_that_are_told() -> None:
-    setup = _tiny()
-    assert (setup.tokens.argmax(axis=1) + 1).tolist() == setup.lengths.tolist()
-    assert setup.tokens[:, 0].tolist() == [49406] * 64
-    assert all(
-        not row[length:].any() and row[:length].all() for row, length in zip(setup.tokens, setup.lengths, strict=True)
-    )
-    assert setup.facts()["tokens_longest"] == setup.lengths.max() <= 32
-
-
-def test_the_engine_is_given_all_that_it_may_ask_for() -> None:
-    assert set(vars(gpu_sides.optimisation(8))) == {field.name for field in fields(Optimisation)}

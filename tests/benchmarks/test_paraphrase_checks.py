@@ -6,13 +6,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paraphrase_checks import Score, run, stopped_by
+from benchmarks.paraphrase_checks import run
 from benchmarks.paraphrase_labels import (
     FLICKR8K,
     REASONS,
@@ -29,7 +27,6 @@ from benchmarks.paraphrase_labels import (
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.core.tables.records import GENERATIONS
-from components.validation.rules.rule import Rule
 
 CAPTION = "A dog with two red balls runs on the beach ."
 TEXTS = st.text(st.characters(categories=("Lu", "Ll", "Zs", "Po"), max_codepoint=127), max_size=40)
@@ -74,18 +71,6 @@ def test_drawn_rows_are_of_different_captions_and_read_back_with_their_labels(tm
     assert {one.source == f"First {one.caption}" for one in found if one.task == "paraphrase_2"} == {True}
     with pytest.raises(InputError, match=r"caption \d+\.jpg#0 is another one in this Flickr8k"):
         read_labels(dict.fromkeys(captions, "something else"), tmp_path / "labels.tsv")
-
-
-def test_scores_count_bad_answers_let_through_and_good_ones_stopped() -> None:
-    stopped, is_good = np.array([True, True, False, False, False]), np.array([True, False, True, False, False])
-    assert Score.of(stopped, is_good) == Score(bad_let_through=2, good_stopped=1)
-
-
-def test_a_rule_stops_what_breaks_it_and_nothing_that_was_not_measured() -> None:
-    numbers = pd.Series([0.1, 0.5, 0.9, np.nan])
-    assert stopped_by(numbers, Rule("x", "x", low=0.3, high=0.8)).tolist() == [True, False, True, False]
-    assert stopped_by(numbers, None).tolist() == [False] * 4
-    assert stopped_by(pd.Series(["lost", None], dtype=object), Rule("x", "x")).tolist() == [True, False]
 
 
 def test_every_check_of_the_table_is_scored() -> None:

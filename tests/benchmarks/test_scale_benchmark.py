@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchmarks.scale import measure
-from benchmarks.scale_inputs import Size, texts
+from benchmarks.scale_inputs import Size
 from benchmarks.scale_process import run, used
 from components.core.system.errors import InputError
 
@@ -43,14 +43,6 @@ def test_every_stage_runs_at_a_small_size_and_once(tmp_path: Path) -> None:
     assert min(json.loads((one / "state.json").read_text())["step"] for one in checkpoints) >= SIZE.steps
     with pytest.raises(InputError, match="another size"):
         measure(tmp_path, Size(3000, 300, 100, 64, 10))
-
-
-def test_texts_follow_from_the_seed_and_differ_in_their_words() -> None:
-    captions, first, second = (column.to_pylist() for column in texts(500, 3))
-    assert [column.to_pylist() for column in texts(500, 3)] == [captions, first, second]
-    assert len(set(captions)) > 490
-    assert all(2 <= len(caption.split()) <= 15 for caption in captions)
-    assert texts(500, 4)[0].to_pylist() != captions
 
 
 def test_memory_of_all_processes_and_disk_are_seen(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import serving
 from benchmarks.serving import compare, measure, registry, show, tell_overload
 from benchmarks.serving_client import Outcome
 
@@ -57,10 +56,3 @@ def test_an_overload_tells_refusals_from_what_else_went_wrong() -> None:
     found = tell_overload(Outcome(1.0, {"200": 5, "429": 3, "500": 1}, 2, [1.0], []), True, KNOWN)
     assert (found["overload_answered"], found["overload_refused"], found["overload_other"]) == (5, 3, 3)
     assert math.isnan(found["overload_largest_difference"])
-
-
-def test_a_champion_of_the_checkout_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving.Alias, "version", lambda _alias: "7")
-    monkeypatch.setattr(serving, "register_champion", lambda _encoder: pytest.fail("it has one"))
-    with registry(tmp_path):
-        pass

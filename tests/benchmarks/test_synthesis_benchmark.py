@@ -10,7 +10,7 @@ from rich.console import Console
 
 from benchmarks.synthesis import compare, measure, measure_real, show
 from benchmarks.synthesis_servers import Rates, measure_servers, requests
-from benchmarks.synthesis_store import Overhead, SteadyEngine
+from benchmarks.synthesis_store import Overhead
 from components.core.system.errors import InputError
 from tests.support.fake_llm_process import fake_llm
 
@@ -65,13 +65,6 @@ def test_the_tables_show_the_real_server_where_there_is_one() -> None:
     output = io.StringIO()
     show(found, Console(file=output, width=200))
     assert all(text in output.getvalue() for text in ("25.0 times as fast", "7.5 times as fast", "qwen", "50.0%"))
-
-
-def test_the_steady_engine_answers_each_row_once() -> None:
-    asked = requests(70, "steady")
-    batches = list(SteadyEngine(rate=1e6, batch=32).answer(asked))
-    assert [len(batch) for batch in batches] == [32, 32, 6]
-    assert [reply.request for batch in batches for reply in batch] == asked
 
 
 def test_a_url_needs_a_model() -> None:

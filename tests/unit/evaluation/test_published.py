@@ -211,17 +211,6 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
             paired([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
 
 
-def test_a_benchmark_of_groups_alone_is_compared_by_group(plan: Plan) -> None:
-    """As the STS tasks, SugarCrepe and `zero_shot_<set>` are."""
-    name = "colours/swap/red"
-    benchmark = replace(
-        BENCHMARK, score=lambda context: Scores({name: context.texts(["red"])[:, 0].astype(np.float64)})
-    )
-    for one in ("toy", "other"):
-        run_one(replace(UNDER_TEST, name=one, sha256=one), benchmark, plan)
-    assert [pair.metric for pair in paired(all_published(plan.results), "toy", plan.results)] == [name]
-
-
 def test_a_damaged_result_is_named(plan: Plan) -> None:
     run_one(UNDER_TEST, BENCHMARK, plan)
     path = plan.results / published_file("toy", UNDER_TEST.sha256, "colours")

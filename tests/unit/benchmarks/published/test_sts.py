@@ -118,12 +118,6 @@ def test_noise_of_single_precision_ranks_nothing() -> None:
     assert set(pair_cosines(first, first)) == set(pair_cosines(first, second)) == {1.0}
 
 
-def test_an_encoder_that_tells_nothing_apart_gets_0(tmp_path: Path) -> None:
-    _senteval(tmp_path, "2013", {"FNWN": [("a man", "a man", "1"), ("a man", "one man", "4"), ("a dog", "a dog", "5")]})
-    found = _values(find_published("sts13").score(toy_context(tmp_path, TABLE, allow_partial=True)))
-    assert set(found.values()) == {0.0}
-
-
 def test_bad_rows_are_named_counted_and_left_out_only_where_allowed(tmp_path: Path) -> None:
     _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, ("a man", "a dog", "six"), ("a man", "a boy", "5.5")]})
     with (tmp_path / "STS13-en-test" / "STS.input.FNWN.txt").open("a") as file:

@@ -59,11 +59,6 @@ def test_the_ensemble_is_of_the_published_templates(tmp_path: Path) -> None:
     assert found.values["zero_shot_cifar10/pc_clip/top1"].tolist()[0] == 1
 
 
-def test_a_tie_goes_to_the_first_class(tmp_path: Path) -> None:
-    same = dict.fromkeys(TABLE, (1, 1, 1))
-    assert run(tmp_path, same).values["zero_shot_cifar10/pc_clip/top1"].tolist() == [1, 0, 0, 0]
-
-
 def test_top5_only_where_there_are_more_classes(tmp_path: Path) -> None:
     names = [f"colour {number}" for number in range(10)]
     write_shards(tmp_path, [(RED, 9)], names=names)

@@ -94,12 +94,6 @@ def test_pictures_are_embedded_once_per_tower_and_content(
     assert embedded([picture_file(path)])[0] == [[0, 0, 1]], "a changed file"
 
 
-def test_many_pictures_keep_their_order(tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest) -> None:
-    colours = [RED, GREEN, BLUE] * 7
-    features = cache.of(under_test, pictures(tmp_path, *colours))
-    assert features.tolist() == [[channel // 255 for channel in colour] for colour in colours]
-
-
 def test_damaged_features_are_computed_again_and_a_damaged_file_is_named(
     tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest
 ) -> None:

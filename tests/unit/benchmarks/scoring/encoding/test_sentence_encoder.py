@@ -46,10 +46,6 @@ def test_it_agrees_with_plain_mean_pooling(under_test: EncoderUnderTest) -> None
     np.testing.assert_allclose(under_test.encoder.embed_texts(TEXTS[:2]), embed(TEXTS[:2]), atol=1e-5)
 
 
-def test_no_texts_no_rows(under_test: EncoderUnderTest) -> None:
-    assert under_test.encoder.embed_texts([]).shape == (0, 384)
-
-
 def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:
     (folder / "modules.json").unlink()
     shutil.rmtree(folder / "1_Pooling")
