@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_sides
-from benchmarks.gpu_sides import Setup
+from benchmarks import gpu
 
 REPO = Path(__file__).parents[2]
 
@@ -67,35 +65,3 @@ def test_without_a_gpu_it_says_so_in_one_line(
     assert told.out == ""
     assert told.err.startswith("error: no GPU is visible: run this where")
     assert told.err.count("\n") == 1
-
-
-def test_a_part_that_fails_or_takes_too_long_does_not_keep_the_others_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> gpu_sides.Figures:
-        raise RuntimeError("out of memory")
-
-    def slow() -> gpu_sides.Figures:
-        time.sleep(30)
-        raise AssertionError
-
-    known = {
-        "open_clip_train": (5.0, lambda: {"samples_per_second": 2.0, "first_step_loss": 3.0}),
-        "cliptune": (5.0, lambda: {"samples_per_second": 8.0, "first_step_loss": 3.5, "flop_utilisation": 0.5}),
-        "embed": (5.0, broken),
-        "cliptune_compiled": (0.2, slow),
-        "embed_compiled": (0.0, slow),
-    }
-    monkeypatch.setattr(gpu, "parts", lambda _setup, _compile: known)
-    found = gpu.measure(_tiny(), True)
-    assert found["speedup_vs_open_clip_train"] == 4
-    assert found["first_step_loss_difference"] == 0.5
-    assert found["share_of_peak_flops"] == 0.5
-    assert found["failed"] == {
-        "embed": "RuntimeError: out of memory",
-        "cliptune_compiled": "TimeoutError: more than 0 s",
-        "embed_compiled": "TimeoutError: no time is left",
-    }
-    assert (found["embed_images_per_second"], found["speedup_of_compiling"]) == (None, None)
-
-
-def _tiny() -> Setup:
-    return Setup.of("tiny", gpu.TINY, "cpu", "bf16", 64)

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks import seeds
-from components.benchmarks.scoring.benchmark import Scores
 from components.core.settings import Settings
-from components.evaluation.results import Folders, Report, Result, write_results
-from components.study.results import Results, read_results
 
 AO = "paraphrased_retrieval/ao_at_10"
 
@@ -68,18 +64,3 @@ def test_bf16_trains_paraclip_alone_from_the_float32_bases(
         ("train", 1, "bf16", "1-bf16", "1", "1", "data/validated/paraclip"),
         ("evaluate", "1-bf16", "paraclip"),
     ]
-
-
-def test_bf16_stands_beside_its_encoder(settings: Settings, tmp_path: Path) -> None:
-    def made(name: str, gain: float) -> Results:
-        folders = Folders(reports=tmp_path / name)
-        values = {AO: np.random.default_rng(0).random(100) + gain}
-        metrics = {AO: Result(value=float(values[AO].mean()), higher_is_better=True)}
-        report = Report(encoder="paraclip", protocol="p", data_hash="d", encoder_sha256=name, metrics=metrics)
-        write_results(report, Scores(values), folders.metrics, folders.per_query)
-        return read_results(["paraclip"], [folders], settings.evaluate)
-
-    results = seeds.with_mixed(made("fp32", 0.0), made("bf16", 0.25))
-    assert results.encoders == ["paraclip", seeds.MIXED]
-    found = seeds.rounded(results.difference(seeds.MIXED, "paraclip", AO))
-    assert found == {"mean": [0.25, 0.25, 0.25], "seeds": [0.25]}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
-from rich.console import Console
 
-from benchmarks.synthesis import compare, measure, measure_real, show
+from benchmarks.synthesis import compare, measure, measure_real
 from benchmarks.synthesis_servers import Rates, measure_servers, requests
 from benchmarks.synthesis_store import Overhead
 from components.core.system.errors import InputError
@@ -56,15 +54,6 @@ def test_the_stores_share_is_the_larger_one() -> None:
     assert sqlite["busy_share"] == pytest.approx(0.15)
     assert (sqlite["rows_per_second"], sqlite["rows_per_second_without_store"]) == (200, 250)
     assert sqlite["milliseconds_per_1000_rows"] == {"commits": 500, "look-ups": 250}
-
-
-def test_the_tables_show_the_real_server_where_there_is_one() -> None:
-    found = {"concurrency": 32, "latency_s": 0.2} | compare(Rates(2.0, 50.0, 0), STORES, 1000)
-    real = {"model": "qwen", "speedup_vs_sequential": 7.5}
-    found["real"] = real | {"rows_per_second_server": 3.0, "rows_per_second_sequential": 0.4}
-    output = io.StringIO()
-    show(found, Console(file=output, width=200))
-    assert all(text in output.getvalue() for text in ("25.0 times as fast", "7.5 times as fast", "qwen", "50.0%"))
 
 
 def test_a_url_needs_a_model() -> None:

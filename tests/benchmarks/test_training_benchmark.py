@@ -10,9 +10,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import training
 from benchmarks.training import compare, compare_precisions, measure, show
-from benchmarks.training_memory import BATCH, BATCHES, MICRO_BATCH, MICRO_BATCHES, Point, curve, plot
+from benchmarks.training_memory import curve
 from benchmarks.training_ours import Ours
 from benchmarks.training_peer import Peer
 
@@ -84,32 +83,6 @@ def test_speedups_are_medians_over_rounds_of_each_precision() -> None:
     assert found["speedup_bf16_vs_fp32"] == 2
     assert found["speedup_bf16_vs_fp32_in_processor_time"] == 4
     assert found["speedup_vs_open_clip_train_bf16"] == (20 + 5) / 2
-
-
-@pytest.mark.parametrize(
-    ("wanted", "device", "native", "measured"),
-    [
-        (None, "cpu", True, ("fp32", "bf16")),
-        (None, "cpu", False, ("fp32",)),
-        (None, "cuda", True, ("bf16", "fp32")),
-        (None, "cuda", False, ("fp32",)),
-        ("bf16", "cpu", False, ("bf16",)),
-        ("fp32", "cpu", True, ("fp32",)),
-    ],
-)
-def test_both_precisions_are_measured_where_both_are_in_hardware(
-    wanted: str | None, device: str, native: bool, measured: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "bf16_is_native", lambda _device: native)
-    assert training._precisions(wanted, device) == measured
-
-
-def test_the_memory_curve_becomes_a_picture(tmp_path) -> None:
-    points = [Point(BATCH, micro, 2.0) for micro in MICRO_BATCHES] + [
-        Point(batch, MICRO_BATCH, 2.0) for batch in BATCHES
-    ]
-    plot(points, tmp_path / "new" / "memory.png")
-    assert (tmp_path / "new" / "memory.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.integration

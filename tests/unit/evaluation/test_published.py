@@ -211,14 +211,6 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
             paired([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
 
 
-def test_a_damaged_result_is_named(plan: Plan) -> None:
-    run_one(UNDER_TEST, BENCHMARK, plan)
-    path = plan.results / published_file("toy", UNDER_TEST.sha256, "colours")
-    path.write_text("{}")
-    with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
-        all_published(plan.results)
-
-
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
     def told(context: PublishedContext) -> Scores:
         found = np.asarray(context.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))

@@ -81,18 +81,6 @@ def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path) -> None:
     assert [picture.data for picture in critic.asked[0].pictures] == [_png("green"), _png("red")]
 
 
-def test_three_hundred_are_drawn_by_the_seed(tmp_path: Path) -> None:
-    _write(tmp_path, *(f"good one {number}" for number in range(310)))
-    asked = []
-    for seed in (0, 0, 1):
-        critic = Critic()
-        options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/{len(asked)}.db")}
-        find_published("caption_quality").score(toy_context(tmp_path, {}, options=options, seed=seed))
-        asked.append({request.key for request in critic.asked})
-    assert len(asked[0]) == 300
-    assert asked[0] == asked[1] != asked[2]
-
-
 def test_wrong_and_missing_tables(tmp_path: Path) -> None:
     benchmark = find_published("caption_quality")
     _write(tmp_path, "odd")

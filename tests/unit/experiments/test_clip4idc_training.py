@@ -55,12 +55,6 @@ def test_captions_of_unseen_pairs_are_better_than_the_most_frequent_sentence(mon
     assert ours.cider.mean() > theirs.cider.mean() + 1
 
 
-def test_an_unlearned_pair_is_the_second_picture_less_the_first() -> None:
-    found = training.pair_embeddings(PairEncoder(1, 16).eval(), TEST, "cpu")
-    less = (TEST.after - TEST.before)[:, 0]
-    assert found == pytest.approx(less / np.linalg.norm(less, axis=1, keepdims=True), abs=1e-6)
-
-
 def test_a_word_is_foreseen_from_those_before_it_alone() -> None:
     decoder = SentenceDecoder(torch.randn(9, 16)).eval()
     seen, written = torch.randn(1, 2, 16), torch.tensor([[1, 4, 5, 6]])
@@ -118,10 +112,3 @@ def test_the_best_epoch_by_validation_is_kept() -> None:
     kept = float(module[0].weight.detach())
     assert kept == min(found, key=lambda value: abs(value - 0.25))
     assert not module.training
-
-
-def test_each_pair_gives_one_of_its_own_sentences() -> None:
-    assert TEST.one_each(None).tolist() == list(range(0, 24, 2))
-    drawn = np.array([TEST.one_each(np.random.default_rng(seed)) for seed in range(20)])
-    assert (TEST.pair[drawn] == np.arange(12)).all()
-    assert {0, 1} == set((drawn % 2).ravel().tolist())

@@ -14,7 +14,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.published import Plan, run_one
@@ -71,17 +71,6 @@ def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
     assert "reference 'the red wall is green now'" in told
 
 
-def test_pairs_that_nobody_describes_are_searched_too_and_get_no_caption(tmp_path: Path) -> None:
-    _write_pairs(tmp_path)
-    context = toy_context(tmp_path, {}, allow_partial=True)
-    found = training.run(context, find_published(NAME).score.keywords["read"](context))  # type: ignore[attr-defined]
-    assert (len(found.queries), len(found.pairs), len(found.captions)) == (7, 7, 6)
-    assert found.references[:2] == [
-        ["the red wall is green now", "nothing else has changed"],
-        ["the red wall is blue now"],
-    ]
-
-
 def test_the_same_seed_gives_the_same_scores(tmp_path: Path) -> None:
     _write_pairs(tmp_path)
     one, again, other = (_score(tmp_path, seed=seed) for seed in (0, 0, 1))
@@ -130,13 +119,6 @@ def test_drawn_pairs_need_no_files(tiny_encoder: Encoder, tmp_path: Path, monkey
     assert report.metrics[f"{name}/recall_at_10"].value == 1
     assert report.metrics[f"{name}/recall_at_10"].queries == 18
     assert run_one(under_test, find_published(name), plan).state == "kept"
-
-
-def test_an_encoder_without_images_is_refused(tmp_path: Path) -> None:
-    _write_pairs(tmp_path)
-    blind = EncoderUnderTest("blind", toy_context(tmp_path, {}).under_test.encoder, "blind")
-    with pytest.raises(InputError, match="'blind' has no image tower"):
-        find_published(NAME).score(PublishedContext(blind, tmp_path, allow_partial=True))
 
 
 def _write_rows(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,6 @@ from components.benchmarks.published import find_published
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
-from components.experiments.parts.diffusion import painted
 from components.experiments.parts.judge import Judge
 from tests.support.toy_context import ToyEncoder, toy_context
 
@@ -98,13 +97,6 @@ def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
         InputError, match=r"--benchmark-option diffusion_tower: tower 'third' is unknown.*second, first"
     ):
         benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl", "diffusion_tower": "third"}))
-
-
-def test_another_encoder_or_seed_is_painted_anew(tmp_path: Path) -> None:
-    crayon, under_test = Crayon(), EncoderUnderTest("toy", ToyEncoder({}), "one")
-    for one, seed in [(under_test, 0), (under_test, 0), (under_test, 1), (replace(under_test, sha256="two"), 0)]:
-        painted(crayon, one, ("apple", "red"), seed, tmp_path)
-    assert len(crayon.painted) == 3
 
 
 def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_for(

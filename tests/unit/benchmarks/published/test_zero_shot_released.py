@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from torchvision.datasets import Flowers102
 
 from components.benchmarks.published import find_published
@@ -39,21 +38,6 @@ def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -
     assert found["zero_shot_cifar10_semclip_released/top1"].tolist() == [1, 0, 1, 1]
     assert found["zero_shot_cifar10_semclip_released/top1_negated"].tolist() == [1, 0, 0, 0]
     assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
-
-
-def test_semclips_images_are_cropped_as_open_clip_does_and_not_squashed(tmp_path: Path) -> None:
-    """Its code squashes images for retrieval alone; squashed, the picture would show its red left third."""
-    (tmp_path / "meta").mkdir()
-    (tmp_path / "meta" / "classes.txt").write_text("blue\nboth\n")
-    (tmp_path / "meta" / "train.txt").write_text("blue/1\n")
-    wide = Image.new("RGB", (96, 32), tuple(BLUE))
-    wide.paste(tuple(RED), (0, 0, 32, 32))
-    (tmp_path / "images" / "blue").mkdir(parents=True)
-    wide.save(tmp_path / "images" / "blue" / "1.jpg", quality=95)
-    table = {"this is a photo of a blue": (0, 0, 1), "this is a photo of a both": (1 / 3, 0, 2 / 3)}
-    facts = image_sets()["food101"].model_copy(update={"classes": 2, "train": (1,)})
-    found = score_semclip(toy_context(tmp_path, table), facts).values
-    assert found["zero_shot_food101_semclip_released/top1"].tolist() == [1]
 
 
 def test_names_that_no_file_has_letter_by_letter_are_asked_for(tmp_path: Path) -> None:

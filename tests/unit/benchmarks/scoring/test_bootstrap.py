@@ -102,25 +102,18 @@ def test_a_mean_of_groups_draws_pictures_within_groups_that_share_none() -> None
     assert (found.value, found.low, found.high) == pytest.approx((0.625, 0.5, 0.75))
 
 
-@pytest.mark.parametrize("pictures", [12, 400])
-def test_intervals_cover_the_truth_where_queries_are_about_two_pictures(pictures: int) -> None:
-    """All 66 pairs of 12 pictures, and 200 pairs that share none of 400."""
+def test_intervals_cover_the_truth_where_queries_are_about_two_pictures() -> None:
+    """All 66 pairs of 12 pictures."""
     generator = np.random.default_rng(0)
-    few = pictures == 12
-    pairs = np.stack(np.triu_indices(12, k=1), axis=1) if few else np.arange(400).reshape(200, 2)
+    pairs = np.stack(np.triu_indices(12, k=1), axis=1)
     covered: dict[bool, list[bool]] = {True: [], False: []}
     for seed in range(300):
-        level = generator.normal(size=pictures)
-        values = level[pairs].sum(axis=1) + generator.normal(size=len(pairs))
+        values = generator.normal(size=12)[pairs].sum(axis=1) + generator.normal(size=len(pairs))
         for by_picture, found in covered.items():
             entry = interval(values, 200, seed, pictures=pairs if by_picture else None)
             found.append(entry.low <= 0 <= entry.high)
-    if few:
-        assert 0.82 <= np.mean(covered[True]) <= 0.98
-        assert np.mean(covered[False]) < 0.65
-    else:
-        assert covered[True] == covered[False]
-        assert 0.91 <= np.mean(covered[True]) <= 0.98
+    assert 0.82 <= np.mean(covered[True]) <= 0.98
+    assert np.mean(covered[False]) < 0.65
 
 
 def _columns(rows: int, noise: float = 1.0, seed: int = 0) -> tuple[Reals, Reals]:
@@ -187,14 +180,6 @@ def test_a_constant_column_correlates_with_nothing(kind: str) -> None:
     assert found == Interval(0.0, 0.0, 0.0)
 
 
-def test_which_picture_of_a_pair_is_named_first_does_not_matter() -> None:
-    generator = np.random.default_rng(0)
-    pairs, values = np.stack(np.triu_indices(7, k=1), axis=1), generator.random(21)
-    turned = np.where(generator.random((21, 1)) < 0.5, pairs, pairs[:, ::-1])
-    found = [interval(values, 200, 0, pictures=one) for one in (pairs, pairs[:, ::-1], turned)]
-    assert found[0] == pytest.approx(found[1]) == pytest.approx(found[2])
-
-
 def test_paired_difference_of_values_is_the_interval_of_their_difference() -> None:
     generator = np.random.default_rng(0)
     first, second, strata = generator.random(40), generator.random(40), generator.integers(0, 3, 40)
@@ -252,15 +237,12 @@ def test_sign_flips_agree_with_all_permutations(kind: str) -> None:
     assert sign_flip_p(first, second, 20_000, 0, strata) == pytest.approx(expected, abs=0.015)
 
 
-def test_sign_flips_are_uniform_without_a_difference_and_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p_values_are_uniform_without_a_difference_and_never_zero() -> None:
     generator = np.random.default_rng(0)
     found = [sign_flip_p(*generator.normal(size=(2, 40)), 200, seed) for seed in range(200)]
     assert 0.01 <= np.mean(np.array(found) <= 0.05) <= 0.1
     first = generator.random(100)
     assert sign_flip_p(first + 1, first, 99, seed=0) == pytest.approx(0.01)
-    whole = sign_flip_p(first, first[::-1], 500, seed=1)
-    monkeypatch.setattr(bootstrap, "_CELLS", 1000)
-    assert sign_flip_p(first, first[::-1], 500, seed=1) == whole
 
 
 def test_signs_of_a_picture_are_flipped_together() -> None:
