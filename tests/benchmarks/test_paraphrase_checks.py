@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paraphrase_checks import run
 from benchmarks.paraphrase_labels import (
-    FLICKR8K,
     Labelled,
     hidden,
-    read_captions,
-    read_labels,
-    read_rows,
     shown,
 )
 from components.core.system.profiles import settings_with
@@ -47,11 +42,3 @@ def test_every_check_of_the_table_is_scored() -> None:
 
 def _labelled(task: str, source: str, answer: str, label: Any) -> Labelled:
     return Labelled("1.jpg#0", task, CAPTION, source, answer, label, "" if label == "good" else "repeats")
-
-
-@pytest.mark.skipif(not FLICKR8K.is_dir(), reason=f"{FLICKR8K} is absent: the captions' words are there")
-def test_the_labelled_captions_are_those_of_flickr8k_and_none_of_their_words_is_in_the_file() -> None:
-    labelled = read_labels(read_captions())
-    for one, row in zip(labelled, read_rows(), strict=True):
-        assert hidden(one.answer, one.caption) == row["answer"]
-        assert "{" not in one.answer

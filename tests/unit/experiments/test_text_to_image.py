@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,17 +87,24 @@ def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_fig
             find_published("text_to_image").score(context)
 
 
-def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
-    benchmark = find_published("text_to_image")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("text_to_image", {}, "extra `diffusion` and give --benchmark-option diffusion="),
+        ("text_to_image", {"diffusion": "sdxl"}, "give --benchmark-option judge="),
+        ("text_to_image", {"diffusion": "sdxl", "diffusion_tower": "third"}, "tower 'third' is unknown.*second, first"),
+        ("text_to_image_clip_score", {"diffusion": Crayon(), "scorer": "ViT-B-32"}, "scorer=ViT-B-32 names no weights"),
+        ("text_to_image_clip_score", {"diffusion": Crayon(), "scorer": "ViT-B-32:nothing"},
+         "scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
+    ],
+)  # fmt: skip
+def test_missing_options_are_named_before_any_image_is_made(
+    tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
     (tmp_path / "fine_label_names.txt").write_text("apple")
-    with pytest.raises(InputError, match="extra `diffusion` and give --benchmark-option diffusion="):
-        benchmark.score(toy_context(tmp_path, {}))
-    with pytest.raises(InputError, match="give --benchmark-option judge="):
-        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl"}))
-    with pytest.raises(
-        InputError, match=r"--benchmark-option diffusion_tower: tower 'third' is unknown.*second, first"
-    ):
-        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl", "diffusion_tower": "third"}))
+    with pytest.raises(InputError, match=message):
+        find_published(name).score(toy_context(tmp_path, {}, allow_partial=True, options=options))
+    assert not getattr(options.get("diffusion"), "painted", [])
 
 
 def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_for(
@@ -117,16 +125,3 @@ def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_
     context.options = {"diffusion": crayon, "judge": Judge(Eye(), f"sqlite:///{tmp_path}/store.db")}
     find_published("text_to_image").score(context)
     assert len(crayon.painted) == 8
-
-
-def test_a_scorer_that_cannot_be_loaded_is_named_before_any_image_is_made(tmp_path: Path) -> None:
-    (tmp_path / "fine_label_names.txt").write_text("apple\n")
-    crayon = Crayon()
-    for scorer, message in (
-        ("ViT-B-32", "--benchmark-option scorer=ViT-B-32 names no weights: give <name>:<tag>"),
-        ("ViT-B-32:nothing", "--benchmark-option scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
-    ):
-        context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
-        with pytest.raises(InputError, match=message):
-            find_published("text_to_image_clip_score").score(context)
-    assert crayon.painted == []
