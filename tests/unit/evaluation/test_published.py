@@ -18,7 +18,7 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.core.system.errors import InputError
 from components.evaluation import published
-from components.evaluation.published import BenchmarkRun, Plan, run_all, run_one
+from components.evaluation.published import Plan, run_all, run_one
 from components.evaluation.results import all_published, published_file, read_published
 from components.report.published.table import paired, paired_sections
 from components.test_sets.files import RequiredFile
@@ -66,10 +66,6 @@ def plan(tmp_path: Path) -> Plan:
     (tmp_path / "colours").mkdir()
     (tmp_path / "colours" / "rows.json").write_text(json.dumps(["red", "green", "green"]))
     return Plan(data=tmp_path, results=tmp_path / "results", bootstrap=50)
-
-
-def _states(outcomes: list[BenchmarkRun]) -> list[str]:
-    return [outcome.state for outcome in outcomes]
 
 
 def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
@@ -178,7 +174,7 @@ def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> No
     elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
     seen = replace(BENCHMARK, name="seen", text_only=False)
     outcomes = run_all(UNDER_TEST, [elsewhere, seen, BENCHMARK], plan)
-    assert _states(outcomes) == ["failed", "failed", "scored"]
+    assert [outcome.state for outcome in outcomes] == ["failed", "failed", "scored"]
     assert "rows.json (3 rows, 1 kB, licence: CC0, from nobody)" in outcomes[0].fault
     assert "more" not in outcomes[0].fault
     assert "'toy' only embeds texts" in outcomes[1].fault

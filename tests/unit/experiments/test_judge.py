@@ -48,15 +48,10 @@ def test_scores_are_those_of_the_answers_and_nothing_is_asked_twice(tmp_path: Pa
     assert context.notes == ["judge oracle: 2 of 4 scores are unusable"]
     judged(context, "test", _questions("5", "3", "nonsense"), _number)
     assert len(oracle.asked) == 4
-
-
-def test_unusable_answers_are_refused_unless_allowed(tmp_path: Path) -> None:
-    judge = Judge(Oracle(), f"sqlite:///{tmp_path}/store.db")
     context = toy_context(tmp_path, {}, options={"judge": judge})
-    with pytest.raises(InputError, match="1 of 2 scores are unusable"):
-        judged(context, "test", _questions("3", "nonsense"), _number)
-    with pytest.raises(InputError, match="no usable score"):
-        judged(context, "test", _questions("nonsense"), _number)
+    for words, message in ((("3", "nonsense"), "1 of 2 scores are unusable"), (("nonsense",), "no usable score")):
+        with pytest.raises(InputError, match=message):
+            judged(context, "test", _questions(*words), _number)
 
 
 def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
