@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from benchmarks.query_expansion import EXPANSIONS, expanded, expansions
+from benchmarks.query_expansion import EXPANSIONS, expansions
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
-from components.encoders.adapter.encoder import Encoder
 
 
 class Rewriter:
@@ -37,11 +33,3 @@ def test_each_text_is_asked_about_once_and_repeated_answers_count_once(tmp_path:
     assert expansions(["a dog"], engine, store) == {"a dog": found["a dog"]}
     assert engine.asked == 2 * EXPANSIONS
     store.close()
-
-
-def test_a_feature_is_the_unit_mean_of_the_text_and_its_expansions(tiny_encoder: Encoder) -> None:
-    texts = ["a dog", "a cat on a sofa"]
-    found = expanded(texts, tiny_encoder, {"a dog": ["one hound", "a small dog"]})
-    group = tiny_encoder.embed_texts(["a dog", "one hound", "a small dog"]).mean(axis=0)
-    assert found[0] == pytest.approx(group / np.linalg.norm(group), abs=1e-6)
-    assert found[1] == pytest.approx(tiny_encoder.embed_texts(["a cat on a sofa"])[0], abs=1e-6)

@@ -54,8 +54,3 @@ def test_the_stores_share_is_the_larger_one() -> None:
     assert sqlite["busy_share"] == pytest.approx(0.15)
     assert (sqlite["rows_per_second"], sqlite["rows_per_second_without_store"]) == (200, 250)
     assert sqlite["milliseconds_per_1000_rows"] == {"commits": 500, "look-ups": 250}
-
-
-def test_a_url_needs_a_model() -> None:
-    with pytest.raises(InputError, match="--url needs --model"):
-        measure_real("http://127.0.0.1:1/v1", None, 1, 1)

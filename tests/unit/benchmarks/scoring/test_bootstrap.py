@@ -19,16 +19,6 @@ from components.benchmarks.scoring.bootstrap import (
 from components.core.compute.metrics import Indices, Reals
 
 
-def test_agrees_with_scipy() -> None:
-    values = np.random.default_rng(2).random(200)
-    found = interval(values, 4000, seed=0)
-    expected = stats.bootstrap(
-        (values,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(5)
-    ).confidence_interval
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.004)
-
-
 def test_strata_weigh_groups_alike() -> None:
     values = np.array([1.0] * 9 + [0.0])
     strata = np.array([0] * 9 + [1])
