@@ -44,7 +44,7 @@ COUNT, OTHER_FILE = "expansions", "paraphrases"
 RECALLED = 5
 """The depth that table 2 reports of COCO."""
 
-ASKED = "queries"
+TO_EXPAND = "queries"
 """Name, in `PublishedContext.lists`, of the texts that the task `query_paraphrase` reads."""
 
 Expand = Callable[[str], list[str]]
@@ -82,7 +82,7 @@ def score_coco(context: PublishedContext) -> Scores:
 
 def _sources(context: PublishedContext, texts: Sequence[str]) -> dict[str, Expand]:
     """Name of each existing source -> function from one of `texts` to its expansions."""
-    context.lists[ASKED] = [(text,) for text in dict.fromkeys(texts)]
+    context.lists[TO_EXPAND] = [(text,) for text in dict.fromkeys(texts)]
     count = _count(context)
     sources: dict[str, Expand] = {}
     if (context.folder / WORDNET).exists():

@@ -1,4 +1,4 @@
-"""The benchmark of the image index does what it measures; how fast, no test can say."""
+"""The benchmark of the image index runs at a small size; speed is not tested."""
 
 from __future__ import annotations
 

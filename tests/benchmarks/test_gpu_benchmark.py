@@ -19,7 +19,7 @@ NOT_THERE = (
     "annotated_types", "dvc", "mlflow", "more_itertools", "pandas", "prefect", "psutil", "pyarrow", "pydantic",
     "pydantic_settings", "rich", "sqlalchemy", "tenacity", "typer", "wandb", "webdataset",
 )  # fmt: skip
-"""What a machine with torch and open_clip alone does not have; `None` among the modules makes an import fail."""
+"""Packages that a machine with only torch and open_clip lacks; `None` among the modules makes an import fail."""
 BARE = f"""
 import runpy, sys
 sys.modules.update(dict.fromkeys({NOT_THERE}))
@@ -61,7 +61,7 @@ def test_without_a_gpu_it_says_so_in_one_line(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="1"):
         gpu.main([])
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: no GPU is visible: run this where")
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: no GPU is visible: run this where")
+    assert output.err.count("\n") == 1

@@ -11,7 +11,7 @@ from components.captions.prompting.request import Reply, Request
 
 
 class Rewriter:
-    """Says something else at each attempt but the last, which repeats the one before; notes what it was asked."""
+    """Every attempt has another answer, but the last repeats the one before; counts requests."""
 
     model = "rewriter"
 
@@ -25,7 +25,7 @@ class Rewriter:
             yield [Reply(request, f"{text} again {min(request.attempt, EXPANSIONS - 2)}")]
 
 
-def test_each_text_is_asked_about_once_and_repeated_answers_count_once(tmp_path: Path) -> None:
+def test_each_text_has_one_request_and_repeated_answers_count_once(tmp_path: Path) -> None:
     store, engine = GenerationStore(f"sqlite:///{tmp_path}/store.db"), Rewriter()
     found = expansions(["a dog", "a cat", "a dog"], engine, store)
     assert found == {text: [f"{text} again 0", f"{text} again 1"] for text in ("a dog", "a cat")}

@@ -1,4 +1,4 @@
-"""The benchmark of scale does what it measures; how fast and how large at five million rows, no test can say."""
+"""The benchmark of scale runs at a small size; speed and memory at five million rows are not tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The serving benchmark asks what it says it asks; how fast either server is, no test can say."""
+"""Both servers return the same vectors; speed is not tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training benchmark compares what it says it compares; how fast either side is, no test can say."""
+"""Both sides of the training benchmark train alike; speed is not tested."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from components.test_sets.pictures import LazyPicture, picture_file
 from components.test_sets.readers.image_sets import AWA2, AWA2_FOLDER
 
 CIFAR, FLOWERS, CUB = "difference_cifar100_size", "difference_flowers102", "difference_cub"
-CUB_PAIRS, CUB_ASKED = 5000, "pairs.parquet"
+CUB_PAIRS, CUB_PAIRS_FILE = 5000, "pairs.parquet"
 LARGE, SMALL = ("large_carnivores", "large_omnivores_and_herbivores"), ("small_mammals",)
 RELEASED_LARGE, RELEASED_SMALL = (15, 42, 43, 97), (36, 65, 74, 80)
 """Fine labels: camel, leopard, lion, wolf; hamster, rabbit, shrew, squirrel."""
@@ -177,7 +177,7 @@ def score_cub(context: PublishedContext) -> Scores:
         bad = next(row for row in table if row["id"] not in names or row["other_id"] not in names)
         context.deviates(
             f"differences.parquet: {len(table) - len(rows):,} of {len(table):,} rows do not name two test images, "
-            f"first {bad['id']} and {bad['other_id']}; ids of a prompt task need its {CUB_ASKED}"
+            f"first {bad['id']} and {bad['other_id']}; ids of a prompt task need its {CUB_PAIRS_FILE}"
         )
     if len(rows) < CUB_PAIRS:
         context.deviates(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
@@ -196,10 +196,10 @@ def score_cub(context: PublishedContext) -> Scores:
 def _cub_rows(context: PublishedContext, files: Sequence[Path]) -> dict[str, int]:
     """Id -> row of its test image: file names, and ids of the pairs in `pairs.parquet`."""
     rows = {path.relative_to(context.folder / "images").as_posix(): row for row, path in enumerate(files)}
-    asked = context.folder / CUB_ASKED
-    if asked.exists():
+    pairs_file = context.folder / CUB_PAIRS_FILE
+    if pairs_file.exists():
         shown = {image_id(path.read_bytes()): row for row, path in enumerate(files) if path.exists()}
-        pairs = PAIRS.read(asked, ["id", "image_id"]).to_pylist()
+        pairs = PAIRS.read(pairs_file, ["id", "image_id"]).to_pylist()
         rows |= {pair["id"]: shown[pair["image_id"]] for pair in pairs if pair["image_id"] in shown}
     return rows
 
@@ -214,8 +214,8 @@ _DIFFERENCES = RequiredFile(
     "differences.parquet", "5,000 or more differences of test images, columns id, other_id, difference", "1 MB",
     "of the language model that wrote them", "prompt task difference_cub, `dvc repro validate@differences_cub`",
 )  # fmt: skip
-_ASKED = RequiredFile(
-    CUB_ASKED, "the pairs of the prompt task", "1 MB", "yours", "data/pairs/train.parquet", optional=True
+_PAIRS_FILE = RequiredFile(
+    CUB_PAIRS_FILE, "the pairs of the prompt task", "1 MB", "yours", "data/pairs/train.parquet", optional=True
 )
 
 
@@ -243,6 +243,6 @@ def _declared(
 BENCHMARKS = (
     _declared(AWA2, AWA2_FOLDER, attributes.AWA2_FILES, score_awa2),
     _declared(CIFAR, "cifar100/cifar-100-binary", attributes.CIFAR_FILES, score_cifar100_size),
-    _declared(CUB, "cub", (*attributes.CUB_FILES, _DIFFERENCES, _ASKED), score_cub),
+    _declared(CUB, "cub", (*attributes.CUB_FILES, _DIFFERENCES, _PAIRS_FILE), score_cub),
     _declared(FLOWERS, "flowers102", attributes.FLOWERS_FILES, score_flowers102),
 )

@@ -59,19 +59,19 @@ def score(context: PublishedContext) -> Scores:
     pictures: dict[str, Indices] = {}
     for way, (queries, gallery) in ways.items():
         for name, matches in (("eccv", known.eccv[way]), ("cxc", known.cxc[way])):
-            asked = [query for query in matches if query in queries.rows]
-            if not asked:
+            scored_queries = [query for query in matches if query in queries.rows]
+            if not scored_queries:
                 raise InputError(
                     f"{context.folder / reader.FILE} has none of the queries of {way} in {name}: fetch it again"
                 )
-            scored = _scored(name, {query: matches[query] for query in asked}, queries, gallery, context.ks)
+            scored = _scored(name, {query: matches[query] for query in scored_queries}, queries, gallery, context.ks)
             named = {
                 f"{reader.NAME}/{name}/{way}/{metric}": np.array([one[metric] for one in scored])
                 for metric in scored[0]
             }
             values |= named
             if way == "text_to_image":
-                about = np.array([images.rows[known.about[query]] for query in asked], dtype=np.int64)
+                about = np.array([images.rows[known.about[query]] for query in scored_queries], dtype=np.int64)
                 pictures |= dict.fromkeys(named, about)
     return Scores(values, pictures=pictures)
 

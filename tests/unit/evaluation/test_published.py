@@ -140,31 +140,31 @@ def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan)
 
 
 def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[Path, Mapping[str, float]]] = []
-    monkeypatch.setattr(published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
+    logged: list[tuple[Path, Mapping[str, float]]] = []
+    monkeypatch.setattr(published, "add_metrics", lambda folder, metrics: logged.append((folder, metrics)))
     run_one(UNDER_TEST, BENCHMARK, plan)
-    assert told == []
+    assert logged == []
     trained = replace(UNDER_TEST, name="mine", folder=Path("models/mine"))
     report = run_one(trained, BENCHMARK, plan).report
     assert report is not None
-    assert told == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
+    assert logged == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["red"]))
     run_one(trained, BENCHMARK, replace(plan, allow_partial=True))
-    assert len(told) == 1
+    assert len(logged) == 1
 
 
 def test_questions_and_groups_without_values_are_kept(plan: Plan) -> None:
-    def told(context: PublishedContext) -> Scores:
+    def score(context: PublishedContext) -> Scores:
         context.lists["class_pairs"] = [("crab", "red \u2028 lobster"), ("lobster", "crab")]
         context.left_out.append("comparative: no texts")
         context.expect("rows", 0, 1)
         return Scores({"colours/red": np.ones(2)})
 
-    benchmark = replace(BENCHMARK, score=told)
-    asked = plan.results / "class_pairs" / "toy" / "colours.tsv"
+    benchmark = replace(BENCHMARK, score=score)
+    lists = plan.results / "class_pairs" / "toy" / "colours.tsv"
     with pytest.raises(InputError, match="rows: 0 found"):
         run_one(UNDER_TEST, benchmark, plan)
-    assert asked.read_text() == "crab\tred lobster\nlobster\tcrab\n"
+    assert lists.read_text() == "crab\tred lobster\nlobster\tcrab\n"
     run_one(UNDER_TEST, benchmark, replace(plan, allow_partial=True))
     (report,) = all_published(plan.results)
     assert report.left_out == ("comparative: no texts",)
@@ -208,11 +208,11 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
 
 
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
-    def told(context: PublishedContext) -> Scores:
+    def score(context: PublishedContext) -> Scores:
         found = np.asarray(context.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
         return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
 
-    benchmark = replace(BENCHMARK, score=told)
+    benchmark = replace(BENCHMARK, score=score)
     report = run_one(UNDER_TEST, benchmark, plan).report
     assert report is not None
     # Two pictures, one of which is always found: a resample has none, one or both of it.

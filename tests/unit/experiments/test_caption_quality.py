@@ -30,8 +30,8 @@ class Critic:
             self.asked.append(request)
             text = request.chat[-1][1]
             score = 0.75 if "good one" in text else 0.25 if "bad one" in text else 7
-            told = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
-            yield [Reply(request, f"```json\n{json.dumps(told)}\n```")]
+            content = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
+            yield [Reply(request, f"```json\n{json.dumps(content)}\n```")]
 
 
 def _write(folder: Path, *differences: str) -> None:

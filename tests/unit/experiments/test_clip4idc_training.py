@@ -50,12 +50,12 @@ def test_captions_of_unseen_pairs_are_better_than_the_most_frequent_sentence(mon
     references = [list(TEST.sentences[row : row + 2]) for row in range(0, len(TEST.sentences), 2)]
     frequent = Counter(TRAIN.sentences).most_common(1)[0][0]
     ours, theirs = (caption_scores(one, references) for one in (written, [frequent] * len(written)))
-    assert sum(caption in told for caption, told in zip(written, references, strict=True)) >= 10
+    assert sum(caption in sentences for caption, sentences in zip(written, references, strict=True)) >= 10
     assert ours.bleu_4 > theirs.bleu_4
     assert ours.cider.mean() > theirs.cider.mean() + 1
 
 
-def test_a_word_is_foreseen_from_those_before_it_alone() -> None:
+def test_a_word_is_predicted_from_earlier_words_only() -> None:
     decoder = SentenceDecoder(torch.randn(9, 16)).eval()
     seen, written = torch.randn(1, 2, 16), torch.tensor([[1, 4, 5, 6]])
     scores = decoder(seen, written)

@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _write_pairs(folder: Path) -> None:
-    """Six pairs in each split; the first of a split comes in two rows, and test has one more that nobody describes."""
+    """Six pairs in each split; the first of a split comes in two rows, and test has one more without a description."""
     (folder / "annotations").mkdir(parents=True, exist_ok=True)
     for split in ("train", "val", "test"):
         rows: list[dict[str, Any]] = []
@@ -62,13 +62,13 @@ def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
     found = _score(tmp_path, ks=(1, 7))
     assert set(found.values) == {f"{NAME}/{metric}" for metric in ("recall_at_1", "recall_at_7", "rouge_l", "cider")}
     assert set(found.scalars) == {f"{NAME}/bleu_4"}
-    # Seven sentences, two of the first pair; seven pairs, one of which nobody describes; the full stop is no sentence.
+    # Seven sentences, two of the first pair; seven pairs, one without description; a full stop is not a sentence.
     assert found.values[f"{NAME}/recall_at_7"].tolist() == [1] * 7
     assert found.pictures[f"{NAME}/recall_at_1"].tolist() == [0, 0, 1, 2, 3, 4, 5]
     assert found.values[f"{NAME}/cider"].shape == (6,)
-    told = capsys.readouterr().err
-    assert "METEOR is skipped, because it needs Java" in told
-    assert "reference 'the red wall is green now'" in told
+    output = capsys.readouterr().err
+    assert "METEOR is skipped, because it needs Java" in output
+    assert "reference 'the red wall is green now'" in output
 
 
 def test_the_same_seed_gives_the_same_scores(tmp_path: Path) -> None:

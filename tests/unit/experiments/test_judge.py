@@ -1,4 +1,4 @@
-"""The judge: asked through an engine, its answers kept."""
+"""The judge answers through an engine, and its answers are cached."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _number(answer: str) -> float | None:
     return float(answer) if answer.isdecimal() else None
 
 
-def test_scores_are_those_of_the_answers_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+def test_scores_are_those_of_the_answers_and_answers_are_cached(tmp_path: Path) -> None:
     oracle = Oracle()
     judge = Judge(oracle, f"sqlite:///{tmp_path}/store.db")
     context = toy_context(tmp_path, {}, options={"judge": judge}, allow_partial=True)
@@ -63,7 +63,7 @@ def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.Monkey
         judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
 
 
-def test_a_question_about_an_image_shows_it_and_says_what_was_asked_for() -> None:
+def test_a_question_about_an_image_has_the_image_and_its_prompt() -> None:
     question = question_about("a blue {cat}", Image.new("RGBA", (4, 4), "blue"))
     text = question.messages[-1]["content"]
     assert text.count(PICTURE) == len(question.pictures) == 1

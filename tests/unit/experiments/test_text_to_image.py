@@ -34,7 +34,7 @@ class Crayon:
 
 @dataclass
 class Eye:
-    """Gives an image of the colour that was asked for 5, of another 1."""
+    """Scores a red image 5, another one 1."""
 
     model: str = "eye"
     asked: list[Request] = field(default_factory=list)
@@ -59,7 +59,7 @@ def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pyte
     assert found["text_to_image/blue/score"].tolist() == [1, 1]
     assert ("This is a photo of aquarium fish", "black") in crayon.painted
     assert any("a photo of a red aquarium fish" in request.chat[-1][1] for request in eye.asked)
-    # Neither painted nor asked again.
+    # Images and answers come from their caches.
     find_published("text_to_image").score(context)
     assert (len(crayon.painted), len(eye.asked)) == (16, 16)
     assert context.notes[0] == "fine_label_names.txt: 2 found, 100 published"
@@ -81,9 +81,9 @@ def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_fig
     assert (dog[:2], house[:2]) == (("a photo of a dog", "red"), ("a house", "blue"))
     with Image.open(house[2]) as image:
         assert image.getpixel((0, 0)) == (0, 0, 255)
-    for content, told in (("a dog\n", "line 'a dog' does not have a prompt"), ("", "texts.tsv is empty")):
+    for content, message in (("a dog\n", "line 'a dog' does not have a prompt"), ("", "texts.tsv is empty")):
         texts.write_text(content)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             find_published("text_to_image").score(context)
 
 
@@ -107,14 +107,14 @@ def test_missing_options_are_named_before_any_image_is_made(
     assert not getattr(options.get("diffusion"), "painted", [])
 
 
-def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_for(
+def test_clip_score_is_by_another_encoder_between_image_and_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fine_label_names.txt").write_text("apple\n")
     # A picture's feature is its colour: red (1, 0, 0), blue (0, 0, 1); cosines of 0.6 and below 0.
-    asked = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
-    scorer = EncoderUnderTest("scorer", ToyEncoder(asked), "scorer", "scorer tower", 8)
+    prompts = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
+    scorer = EncoderUnderTest("scorer", ToyEncoder(prompts), "scorer", "scorer tower", 8)
     crayon = Crayon()
     context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
     found = find_published("text_to_image_clip_score").score(context).values

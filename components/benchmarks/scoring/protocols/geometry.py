@@ -149,14 +149,14 @@ def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
     finite(vocabulary)
     ranks = np.empty(len(questions), dtype=np.int64)
     for start in range(0, len(questions), BLOCK):
-        asked = questions[start : start + BLOCK]
-        a, b, c = (vocabulary[asked[:, column]] for column in range(3))
+        block = questions[start : start + BLOCK]
+        a, b, c = (vocabulary[block[:, column]] for column in range(3))
         near = (b - a + c) @ vocabulary.T
-        rows = np.arange(len(asked))
-        right = near[rows, asked[:, 3]].copy()
-        near[rows[:, None], asked[:, :3]] = -np.inf
+        rows = np.arange(len(block))
+        right = near[rows, block[:, 3]].copy()
+        near[rows[:, None], block[:, :3]] = -np.inf
         # A right word that is one of the three can never be the answer.
-        possible = np.isfinite(near[rows, asked[:, 3]])
+        possible = np.isfinite(near[rows, block[:, 3]])
         better = (near >= right[:, None]).sum(axis=1) - 1
         ranks[start : start + BLOCK] = np.where(possible, better, vocabulary.shape[0])
     return ranks

@@ -191,15 +191,15 @@ def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> No
 
 
 def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
-    """The task knows pairs by hashes; `pairs.parquet`, which it asked about, says which pictures these are."""
+    """The task knows pairs by hashes; `pairs.parquet`, its input table, has the pictures."""
     _cub(tmp_path, [("none", "none", "none")])
     captions = {"001.Auk/a.jpg": "a red bird", "002.Tit/c.jpg": "a green bird"}
     pictures = {caption: (tmp_path / "images" / name).read_bytes() for name, caption in captions.items()}
-    asked = [Pair("train", picture, caption).row() for caption, picture in pictures.items()]
-    PAIRS.write(tmp_path / "elsewhere.parquet", {name: [row[name] for row in asked] for name in asked[0]})
+    rows = [Pair("train", picture, caption).row() for caption, picture in pictures.items()]
+    PAIRS.write(tmp_path / "elsewhere.parquet", {name: [row[name] for row in rows] for name in rows[0]})
     sources = list(read_caption_pairs(tmp_path / "elsewhere.parquet", anything, Ask(9, pairs=2)))
-    told = {"a red bird": "redder", "a green bird": "greener"}
-    _cub(tmp_path, [(one.id, str(one.other_id), told[one.inputs["caption"]]) for one in sources])
+    texts = {"a red bird": "redder", "a green bird": "greener"}
+    _cub(tmp_path, [(one.id, str(one.other_id), texts[one.inputs["caption"]]) for one in sources])
     context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND}, allow_partial=True)
     with pytest.raises(InputError, match="a draw has no pair"):
         find_published("difference_cub").score(context)

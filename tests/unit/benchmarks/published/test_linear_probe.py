@@ -75,7 +75,7 @@ def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
 ) -> None:
     """Two images for each class are six of the fifteen that torch's permutation has first."""
     given: list[Any] = []
-    monkeypatch.setattr(linear_probe, "released_answers", lambda *told: given.extend(told) or ANSWERS)
+    monkeypatch.setattr(linear_probe, "released_answers", lambda *arguments: given.extend(arguments) or ANSWERS)
     found = score_released(context, FACTS)
     train, labels, test, *others = given
     drawn = torch.randperm(15, generator=torch.Generator().manual_seed(0))[:6].tolist()

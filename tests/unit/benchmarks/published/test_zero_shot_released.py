@@ -40,7 +40,7 @@ def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -
     assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
 
 
-def test_names_that_no_file_has_letter_by_letter_are_asked_for(tmp_path: Path) -> None:
+def test_missing_exact_class_names_are_required(tmp_path: Path) -> None:
     write_shards(tmp_path, [(RED, 0), (RED, 1)], "train", names=["apple pie", "waffles"])
     facts = image_sets()["food101"].model_copy(update={"classes": 2, "train": (2,)})
     with pytest.raises(InputError, match=r"does not have the exact class names of Food-101"):
@@ -133,7 +133,7 @@ def test_a_cell_has_one_text_which_updates_the_class_answered(tmp_path: Path) ->
         assert find_published("zero_shot_cifar100_pc_clip_released").metric(name)
 
 
-def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Path) -> None:
+def test_confused_pairs_become_prompts_and_their_answers_are_scored(tmp_path: Path) -> None:
     """From the cells of an encoder's confusion matrix to the questions, their answers and the groups of table 2."""
     write_shards(tmp_path, CONFUSED)
     context = toy_context(tmp_path, TILTED, allow_partial=True)
@@ -145,9 +145,9 @@ def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Pat
     assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
     write_lists(context, NAME, tmp_path / "results")
     sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))
-    told = {("green", "red"): "greener", ("red", "green"): "redder"}
+    texts = {("green", "red"): "greener", ("red", "green"): "redder"}
     pairs = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in sources]
-    write_differences(tmp_path / "class_differences.parquet", [(*pair, told[pair]) for pair in pairs])
+    write_differences(tmp_path / "class_differences.parquet", [(*pair, texts[pair]) for pair in pairs])
     found = run(tmp_path, TILTED)
     assert found.values[f"{NAME}/comparative_alpha_0.5/top1"].tolist() == [1, 1, 1]
     assert found.values[f"{NAME}/comparative_both_alpha_0.5/top1"].tolist() == [0, 1, 1]
