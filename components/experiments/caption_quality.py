@@ -19,9 +19,9 @@ from components.benchmarks.scoring.benchmark import Benchmark
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import group_numbers
 from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.pool import pictures_of
-from components.captions.prompting.inputs.sources import SHOWN
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.inputs.readers import SHOWN
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES

@@ -11,10 +11,9 @@ from pathlib import Path
 import pandas as pd
 from more_itertools import batched
 
-from components.captions.generating.asking.answers import write_answers
-from components.captions.generating.asking.asking import ask
-from components.captions.generating.asking.questions import Questions, questions_of
+from components.captions.generating.asking import ask, write_answers
 from components.captions.generating.engines import Engine
+from components.captions.generating.questions import Questions, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow
 from components.captions.prompting.task import PromptTask
@@ -93,7 +92,7 @@ def _moved(
     for name, needed in needs.items():
         given = folder / f"{needed}.parquet" if needed is not None else pairs or tasks[name].input
         tasks[name] = tasks[name].model_copy(
-            update={"input": given, "samples": 1, "captions": captions, "pairs": None, "pictures": False}
+            update={"input": given, "samples": 1, "max_captions": captions, "pairs": None, "pictures": False}
         )
     synthesize = settings.synthesize.model_copy(update={"tasks": tasks})
     return settings.model_copy(update={"synthesize": synthesize})

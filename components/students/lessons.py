@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
-from components.captions.generating.asking.questions import import_replay
 from components.captions.generating.engines import make_engine
+from components.captions.generating.questions import import_replay
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.request import Chat, Inputs
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 
-from components.captions.prompting.prompts.parsing import without_thought
+from components.captions.prompting.parsing import without_thought
 from components.core.tables.files import content_hash
 
 Chat = Sequence[Mapping[str, str]]

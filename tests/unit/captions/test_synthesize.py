@@ -13,8 +13,7 @@ import pytest
 from more_itertools import batched
 
 from components.captions import synthesize
-from components.captions.generating import engines
-from components.captions.generating.asking import questions
+from components.captions.generating import engines, questions
 from components.captions.generating.engines import make_engine
 from components.captions.generating.engines.local import LocalEngine
 from components.captions.generating.store import GenerationStore

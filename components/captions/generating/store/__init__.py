@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from components.captions.generating.store.database import Database
 from components.captions.generating.store.exchange import Without, export_parquet, import_parquet
-from components.captions.generating.store.rows import insert_rows, split
-from components.captions.generating.store.schema import FAILURES, GENERATIONS, migrate
+from components.captions.generating.store.schema import FAILURES, GENERATIONS, insert_rows, migrate, split
 from components.captions.generating.store.upkeep import Choice, Pruned, StoreStats, prune, read_stats
 from components.captions.prompting.request import Reply
 

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Connection, collate, delete, func, insert, select
 
 from components.captions.generating.store.database import Database
-from components.captions.generating.store.rows import Row, insert_rows, storable
-from components.captions.generating.store.schema import EXPORT, GENERATIONS, IMPORTS, PRUNED
+from components.captions.generating.store.schema import EXPORT, GENERATIONS, IMPORTS, PRUNED, Row, insert_rows, storable
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, file_hash

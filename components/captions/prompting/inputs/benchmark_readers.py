@@ -12,8 +12,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from components.captions.prompting.inputs.readers import accepted, paired
-from components.captions.prompting.inputs.sources import Accepts, Ask
+from components.captions.prompting.inputs.readers import Accepts, Ask, accepted, paired
 from components.captions.prompting.request import InputRow
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.captions.generating.engines import local
 from components.captions.generating.engines.local import EmbeddedOptions, LocalEngine, shared_length
-from components.captions.prompting.prompts.parsing import first_line
+from components.captions.prompting.parsing import first_line
 from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Request, Sampling
 from components.core.system.errors import InputError
 from tests.support.tiny_language_model import save_tiny_language_model

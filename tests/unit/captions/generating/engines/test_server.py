@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from components.captions.generating.endpoints import client
-from components.captions.generating.endpoints.client import ServerOptions
+from components.captions.generating import client
+from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines import make_engine
 from components.captions.generating.engines.server import ServerEngine
-from components.captions.prompting.prompts.parsing import first_line
+from components.captions.prompting.parsing import first_line
 from components.captions.prompting.request import Reply, Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings

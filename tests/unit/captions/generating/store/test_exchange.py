@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.captions.generating.store import GenerationStore, exchange
-from components.captions.generating.store.rows import storable
-from components.captions.generating.store.schema import EXPORT
+from components.captions.generating.store.schema import EXPORT, storable
 from components.captions.generating.store.upkeep import Choice
 from components.captions.prompting.request import Reply
 from components.core.system.errors import InputError

@@ -11,8 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.captions.prompting.inputs import readers
-from components.captions.prompting.inputs.readers import read_answers, read_caption_pairs, read_captions
-from components.captions.prompting.inputs.sources import SHOWN, Ask, anything, short_captions
+from components.captions.prompting.inputs.readers import (
+    SHOWN,
+    Ask,
+    anything,
+    read_answers,
+    read_caption_pairs,
+    read_captions,
+    short_captions,
+)
 from components.captions.prompting.request import InputRow, PromptPicture
 from components.core.system.errors import InputError
 from components.core.tables.records import GENERATIONS, PAIRS

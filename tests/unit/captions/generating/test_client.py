@@ -15,16 +15,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.captions.generating.endpoints import client as clients
-from components.captions.generating.endpoints.client import (
+from components.captions.generating import client as clients
+from components.captions.generating.client import (
     AccessDenied,
     LlmClient,
     RowRefused,
     ServerFault,
     ServerOptions,
     body_of,
+    replies_to,
 )
-from components.captions.generating.endpoints.flow import replies_to
 from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
 from components.core.system.errors import InputError
 

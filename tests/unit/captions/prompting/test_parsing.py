@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.prompting.prompts.parsing import cut, first_verdict, scored_json, verdict, without_thought
+from components.captions.prompting.parsing import cut, first_verdict, scored_json, verdict, without_thought
 
 KEYS = ("one", "score", "why")
 GOOD = {"one": "A dog.", "score": 0.75, "why": "It fits."}
