@@ -40,7 +40,7 @@ def train(
 train_paraclip = train.with_options(name="train-paraclip")
 train_pc_clip = train.with_options(name="train-pc-clip")
 train_semclip = train.with_options(name="train-semclip")
-train_adapted_lm = train.with_options(name="train-adapted-lm")
+train_lm_text_tower = train.with_options(name="train-lm-text-tower")
 train_joint = train.with_options(name="train-joint")
 
 

@@ -126,7 +126,15 @@ def main(
 
     Example: python -m components.base.base
     """
-    run_in_project(lambda: make_asset(load_checked(), Path("state/base-asset")) if asset else run(load_checked()))
+
+    def command() -> None:
+        settings = load_checked(entries=())
+        if asset:
+            make_asset(settings, Path("state/base-asset"))
+        else:
+            run(settings)
+
+    run_in_project(command)
 
 
 if __name__ == "__main__":

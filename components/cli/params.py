@@ -124,9 +124,9 @@ def search(
         if write:
             _write_mix(name, outcome)
         else:
-            mix, shares = outcome.mix, ", ".join(map(str, outcome.mix.weights))
-            typer.echo(f"for params.yaml, and {name} under encoders (or use --write):")
-            typer.echo(f"mixes:\n  {name}: {{first: {mix.a}, second: {mix.b}, shares: [{shares}]}}")
+            mix, weights = outcome.mix, ", ".join(map(str, outcome.mix.weights))
+            typer.echo(f"for params.yaml, with {name} in compare_encoders (or use --write):")
+            typer.echo(f"mixes:\n  {name}: {{a: {mix.a}, b: {mix.b}, weights: [{weights}]}}")
 
     run_in_project(command)
 

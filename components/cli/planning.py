@@ -22,7 +22,7 @@ from components.core.system.stage_graph import Graph, changes, is_locked, read_a
 from components.doctor.examine import CHECKS, CheckLine, examine, read_installation
 
 NEVER_RAN = "it has not run yet"
-_OWN = "state"
+_OWN = {"state", "checkpoint_dir"}
 """Name of settings with a folder that a stage writes and reads itself, outside its outputs."""
 
 
@@ -74,7 +74,7 @@ def _check_gate(settings: Settings) -> None:
 
     promote = settings.promote
     guards = [name for name, loss in promote.guards.items() if loss is not None]
-    for key, name in (("primary", promote.metric), *(("guards", name) for name in guards)):
+    for key, name in (("metric", promote.metric), *(("guards", name) for name in guards)):
         benchmark, *rest = name.split("/")
         if len(rest) == 1:
             families = [metric.name for metric in find_benchmark(benchmark).metrics]
@@ -108,10 +108,10 @@ def unwatched(stages: Iterable[Planned]) -> list[str]:
 
 
 def _places(setting: Any, key: str = "") -> Iterator[tuple[str, Path]]:
-    """The files and folders that a setting names, each with its key, without those of `state`."""
+    """The files and folders that a setting names, each with its key, without the stages' own state."""
     if isinstance(setting, dict):
         for name, below in setting.items():
-            if name != _OWN:
+            if name not in _OWN:
                 yield from _places(below, f"{key}.{name}".removeprefix("."))
     elif isinstance(setting, list):
         for below in setting:

@@ -244,7 +244,7 @@ def main(
     """
 
     def command() -> None:
-        settings, chosen = load_checked(), None if shard is None else Shard.parse(shard)
+        settings, chosen = load_checked(entries=()), None if shard is None else Shard.parse(shard)
         if settings.embed.processes > 1 and not launched_by_torchrun():
             own = [] if chosen is None else ["--shard", str(chosen)]
             become_torchrun(settings.embed.processes, ["-m", __spec__.name, *own])

@@ -146,7 +146,7 @@ def main(
 
     Example: python -m components.evaluation.evaluate --encoder base
     """
-    run_in_project(lambda: print_report(run(load_checked(), encoder)))
+    run_in_project(lambda: print_report(run(load_checked(entries=()), encoder)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CLIP from random weights, with the data and settings of `adapted_lm`: the baseline of that paper."""
+"""CLIP from random weights, with the data and settings of `lm_text_tower`: the baseline of that paper."""
 
 from __future__ import annotations
 

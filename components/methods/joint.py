@@ -46,7 +46,7 @@ class JointSettings(Optimisation):
 
     Attributes:
         parts: method name -> its weight and hyper-parameters. The optimisation is common to all parts; a parameter is
-            trained if any part trains it. One part may build a text tower (`adapted_lm`): all losses train it, and
+            trained if any part trains it. One part may build a text tower (`lm_text_tower`): all losses train it, and
             that part selects its trained parameters.
     """
 

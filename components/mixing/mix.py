@@ -118,7 +118,7 @@ def main(mix: Annotated[str, typer.Option(help="An entry of `mixes` in params.ya
 
     Example: python -m components.mixing.mix --mix all_needs
     """
-    run_in_project(lambda: run(load_checked(), mix))
+    run_in_project(lambda: run(load_checked(entries=()), mix))
 
 
 if __name__ == "__main__":

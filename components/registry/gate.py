@@ -71,7 +71,7 @@ def gap(candidate: Result, incumbent: Result) -> float:
 _MARGINS: dict[str, tuple[Callable[[Result, Result], float], str]] = {
     "half_width": (needed_gain, "the half-width"),
     "disjoint": (gap, "the gap that separates the intervals,"),
-    "least": (lambda _candidate, _incumbent: 0.0, "the least gain"),
+    "min_gain": (lambda _candidate, _incumbent: 0.0, "the least gain"),
 }
 """Margin rule -> the gain that must be exceeded, and its name."""
 

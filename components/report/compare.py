@@ -84,7 +84,7 @@ def main() -> None:
     """
 
     def command() -> None:
-        settings = load_checked()
+        settings = load_checked(entries=())
         print(headline(run(settings, track=True), settings.promote.metric))
         print(f"table: cliptune report; page: {DEFAULT.reports / 'comparison.html'}")
 

@@ -72,7 +72,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_checked() if profile is None else settings_with(profile)
+        settings = load_checked(entries=()) if profile is None else settings_with(profile)
         names, place = student or list(settings.students), from_root(output, OUTPUT)
         if place == OUTPUT:
             write_index(settings, place)

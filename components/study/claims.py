@@ -79,7 +79,7 @@ def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, with
     """
 
     def command() -> None:
-        settings = load_checked()
+        settings = load_checked(entries=())
         others = {seed: folders_of(seed) for seed in settings.study.seeds}
         show(run(settings, claims, {settings.train.seed: DEFAULT} | others))
         print(f"page: {REPORTS / claims}.html; table: {REPORTS / claims}.md")

@@ -47,7 +47,7 @@ def main(
 
     Example: python -m components.study.repeat --seed 1 --encoder paraclip
     """
-    run_in_project(lambda: run(load_checked(), seed, encoder, folders_of(seed)))
+    run_in_project(lambda: run(load_checked(entries=[encoder]), seed, encoder, folders_of(seed)))
 
 
 if __name__ == "__main__":

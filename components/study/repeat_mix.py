@@ -41,7 +41,7 @@ def main(
 
     Example: python -m components.study.repeat_mix --seed 1 --mix all_needs
     """
-    run_in_project(lambda: run(load_checked(), seed, name, folders_of(seed)))
+    run_in_project(lambda: run(load_checked(entries=()), seed, name, folders_of(seed)))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def main(seed: Annotated[int, typer.Option(help="One of study.seeds.")]) -> None
 
     Example: python -m components.study.seed --seed 1
     """
-    run_in_project(lambda: run(load_checked(), seed, folders_of(seed)))
+    run_in_project(lambda: run(load_checked(entries=()), seed, folders_of(seed)))
 
 
 if __name__ == "__main__":

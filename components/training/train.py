@@ -225,7 +225,7 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
     """
 
     def command() -> None:
-        settings = load_checked()
+        settings = load_checked(entries=[method])
         if settings.train.processes > 1 and not launched_by_torchrun():
             become_torchrun(settings.train.processes, ["-m", __spec__.name, "--method", method])
         run(settings, method)

@@ -229,7 +229,7 @@ def main(table: Annotated[str, typer.Option(help="A key of validate.tables.")]) 
 
     Example: python -m components.validation.validate --table paraphrases
     """
-    run_in_project(lambda: run_tracked(load_checked(), table))
+    run_in_project(lambda: run_tracked(load_checked(entries=()), table))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def _synthesize(done: Done, raw: dict[str, Any], environment: Mapping[str, str])
         llm.control("set", key=KEY)
         ServerProject.make(folder, raw, ROWS, llm.url)
         done.ended["dvc repro"] = _dvc_repro(folder, environment)
-        done.run("answers stats", folder, CLI, "store", "stats", environment=environment)
+        done.run("answers stats", folder, CLI, "answers", "stats", environment=environment)
         s3 = {**environment, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{llm.port}"}
         done.run("s3 put", folder, CLI, "s3", "put", "dvc.yaml", "s3://bucket/dvc.yaml", environment=s3)
         # New revisions, so that the answers so far do not count.

@@ -178,7 +178,7 @@ def test_every_flow_has_its_deployments_and_a_known_method() -> None:
         assert entry["work_pool"]["name"] == entry["name"]
         if flow.name.startswith("train-"):
             assert entry["parameters"]["method"] in known
-    methods = ("paraclip", "pc-clip", "semclip", "adapted-lm", "joint")
+    methods = ("paraclip", "pc-clip", "semclip", "lm-text-tower", "joint")
     wanted = {*(f"train-{name}" for name in methods), "compare-methods", "synthesize-captions", "promote", "sweep"}
     assert places == {name: ["local", "gpu"] for name in wanted}
     on = {entry["name"]: entry["schedules"][0].get("active", True) for entry in deployments if "schedules" in entry}

@@ -99,7 +99,7 @@ def _is_settings(node: ast.expr) -> bool:
 
 @cache
 def _graph() -> Any:
-    return grimp.build_graph(ROOT, exclude_type_checking_imports=True)
+    return grimp.build_graph(ROOT, exclude_type_checking_imports=True, cache_dir=None)
 
 
 @cache

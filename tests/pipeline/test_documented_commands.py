@@ -64,7 +64,7 @@ def test_cliptune_has_the_documented_commands_and_options() -> None:
             done = CliRunner().invoke(app, [*given, "value", "--help"])
         refused += [(line, done.output)] if done.exit_code else []
     assert refused == []
-    profiles = [(line, words[2]) for line, words in commands if words[:2] == ["profile", "use"] and words[2:]]
+    profiles = [(line, words[2]) for line, words in commands if words[:2] == ["profile", "apply"] and words[2:]]
     assert profiles
     assert [line for line, name in profiles if name not in {*profile_names(), *_OF_THE_READER}] == []
 

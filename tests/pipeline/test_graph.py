@@ -24,7 +24,7 @@ TABLES = {
     "paraclip_l2_l3": {"paraphrases"},
     "pc_clip": {"differences"},
     "pc_clip_mse": {"differences"},
-    "coco_ft": {"rewrites"},
+    "caption_ft": {"rewrites"},
     "rewrite_ft": {"rewrites"},
     "laclip_ft": {"rewrites"},
     "lm_finetuned": PAIRS,
@@ -38,7 +38,7 @@ TABLES = {
     "negclip": {"hard_negatives"},
     "conclip": {"negated_terms"},
     "negation_clip": {"absences"},
-    "half_truths": {"hard_negatives", "units"},
+    "cs_clip": {"hard_negatives", "units"},
     "leaf": PAIRS,
     # Of several families, which have only `data/validated` in common.
     "read_clip": ALL,

@@ -9,9 +9,9 @@ from tests.pipeline import stage_dependencies as read
 SETTINGS_PASSED_ON = {
     ("prepare", "methods"): "entries that do not use a query log's weights are only printed",
     ("validate", "synthesize"): "the name of the model in summary.json; other models give other answers, an input",
-    ("seed", "world"): "the name of the MLflow experiment",
-    ("repeat", "world"): "as for `seed`",
-    ("repeat_mix", "world"): "as for `seed`",
+    ("seed", "dataset"): "the name of the MLflow experiment",
+    ("repeat", "dataset"): "as for `seed`",
+    ("repeat_mix", "dataset"): "as for `seed`",
     ("students", "base"): "only the context length of the base model, which `synthesize` checks again",
 }
 """(stage, block) that a module of a stage names although no result of the stage depends on it, and why."""

@@ -24,7 +24,7 @@ from tests.conftest import TINY
 from tests.support.synthetic_training import SyntheticSource, entries, subject
 
 BATCH = 8
-LOGGED = ("coco_ft", "paraclip", "conclip")
+LOGGED = ("caption_ft", "paraclip", "conclip")
 """Methods that make use of weights."""
 
 

@@ -55,7 +55,7 @@ def load_settings(path: Path = PARAMS) -> Settings:
         InputError: the file is missing or not YAML, or a key is unknown, missing or of another type; the message names
             the key.
 
-    >>> load_settings(Path("params.yaml")).promote.primary
+    >>> load_settings(Path("params.yaml")).promote.metric
     'paraphrased_retrieval/ao_at_10'
     """
     try:

@@ -48,6 +48,7 @@ VALUES = {
     "prepare.source": {"embedded": "synthetic"},
     "synthesize.llms.*.engine": {"embedded": "local"},
     "promote.margin.rule": {"least": "min_gain"},
+    "methods.*.method": {"coco_ft": "caption_ft", "half_truths": "cs_clip", "adapted_lm": "lm_text_tower"},
 }
 """Key -> old value -> new value."""
 

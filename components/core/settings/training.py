@@ -81,7 +81,7 @@ class Compare(Block):
 class Margin(Block):
     """The least gain over the champion on the primary metric."""
 
-    rule: Literal["half_width", "disjoint", "least"] = "half_width"
+    rule: Literal["half_width", "disjoint", "min_gain"] = "half_width"
     """Larger than both half-widths of the 95% intervals; or intervals that do not overlap; or only `min_gain`."""
     min_gain: float = Field(0.0, ge=0)
     """The minimum gain under every rule."""
@@ -91,7 +91,7 @@ class Card(Block):
     """Facts of the model card that only people know."""
 
     datasets: tuple[str, ...] = ()
-    """The values of `dataset.name` for which the facts hold; for other worlds the card states none."""
+    """The values of `dataset.name` for which the facts hold; for other datasets the card states none."""
     data: str = ""
     """Description of the images and captions."""
     licences: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ otherwise appear only after hours of work.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,23 @@ BASE = "base"
 """The encoder that is not made by a method."""
 
 
-def load_checked(path: Path = PARAMS) -> Settings:
-    """`load_settings`, and then `check_settings`.
+def load_checked(path: Path = PARAMS, entries: Sequence[str] | None = None) -> Settings:
+    """`load_settings`, then `check_names` and `check_methods`.
+
+    Args:
+        path: params.yaml.
+        entries: the entries of `methods` to check; None for all. Stages after `synthesize` check only those that they
+            train, so they import no other method.
 
     Raises:
         InputError: as each of them.
     """
     settings = load_settings(path)
-    check_settings(settings)
+    check_names(settings)
+    methods = settings.methods
+    chosen = methods if entries is None else {name: methods[name] for name in entries if name in methods}
+    if chosen:
+        check_methods(chosen, table_files(settings))
     return settings
 
 

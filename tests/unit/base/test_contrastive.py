@@ -70,9 +70,7 @@ def test_the_losses_are_those_of_what_is_shown_and_where() -> None:
     columns = {"image": Feature(image, 0, 2), "caption": Feature(caption, 0, 2)}
     found = naming(Features(columns, torch.tensor(1.0), naming, labels={SHOWN: shown, PLACES: places}))
     logs = (3 * naming.shown(image)).log_softmax(dim=1)
-    assert found["attribute_loss_weight"].item() == pytest.approx(
-        -0.5 * ((logs[0, 0] + logs[0, 3]) / 2 + logs[1, 3]).item() / 2
-    )
+    assert found["naming"].item() == pytest.approx(-0.5 * ((logs[0, 0] + logs[0, 3]) / 2 + logs[1, 3]).item() / 2)
     for name, raw in (("image", image), ("caption", caption)):
         cosines = F.cosine_similarity(raw[:, None], naming.places[None], dim=2).view(2, 4, -1)
         sides = (math.exp(3) * cosines).log_softmax(dim=2)
@@ -86,7 +84,14 @@ def test_a_base_learns_names_and_keeps_only_its_towers(
     track_in(tmp_path)
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     _write_pairs(tmp_path / "train.parquet", [scene.to_json() for scene in SCENES * 4])
-    scratch = {"epochs": 40, "batch_size": 8, "lr": 3e-3, "warmup_steps": 1, "weight_decay": 0.1, "naming": 1.0}
+    scratch = {
+        "epochs": 40,
+        "batch_size": 8,
+        "lr": 3e-3,
+        "warmup_steps": 1,
+        "weight_decay": 0.1,
+        "attribute_loss_weight": 1.0,
+    }
     raw_params["base"] |= {"source": "scratch", "model": str(tmp_path / "tiny.json"), "scratch": scratch}
     settings = Settings.model_validate(raw_params)
     train = settings.train.model_copy(update={"checkpoint_dir": tmp_path / "state", "log_every": 1})

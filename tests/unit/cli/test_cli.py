@@ -80,14 +80,14 @@ def test_damaged_record_is_one_line() -> None:
     assert _output("history", code=1).startswith("error: reports/promotion/2026.json is damaged")
 
 
-def test_profile_use_shows_then_writes() -> None:
+def test_profile_apply_shows_then_writes() -> None:
     before = Path("params.yaml").read_text()
-    shown = _output("profile", "use", "toy", "--dry-run")
+    shown = _output("profile", "apply", "toy", "--dry-run")
     assert "+  name: toy" in shown
     assert Path("params.yaml").read_text() == before
-    assert "+  name: toy" in _output("profile", "use", "toy")
+    assert "+  name: toy" in _output("profile", "apply", "toy")
     assert "name: toy" in Path("params.yaml").read_text()
-    assert "already holds profile 'toy'" in _output("profile", "use", "toy")
+    assert "already holds profile 'toy'" in _output("profile", "apply", "toy")
 
 
 def test_profile_list_says_what_each_is_for() -> None:
@@ -156,10 +156,10 @@ def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(monkeypa
 
 
 def test_flags_have_no_type_in_help() -> None:
-    for command in (["report"], ["store", "prune"], ["profile", "use"], ["s3", "make-bucket"]):
+    for command in (["report"], ["answers", "prune"], ["profile", "apply"], ["s3", "make-bucket"]):
         assert "bool" not in _output(*command, "--help")
 
 
 def test_help_has_examples() -> None:
-    for command in ("promote", "history", "rollback", "report", "serve", "profile use"):
+    for command in ("promote", "history", "rollback", "report", "serve", "profile apply"):
         assert f"cliptune {command}" in _output(*command.split(), "--help")

@@ -174,7 +174,7 @@ def test_votes_are_shown_and_exported(project: Path) -> None:
         ("votes", "--export"),
         ("explore", *BOTH, "--query", "a dog", "--export"),
         ("table", "--output"),
-        ("store", "export", "--store", STORE),
+        ("answers", "export", "--store", STORE),
     ],
 )
 def test_a_file_that_exists_is_never_overwritten(project: Path, command: tuple[str, ...]) -> None:

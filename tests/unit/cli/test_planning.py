@@ -80,7 +80,7 @@ def test_a_metric_that_is_never_measured_is_named(
     monkeypatch.chdir(tmp_path)
     promote = raw_params["promote"]
     for change, message in (
-        ({"primary": "retrieval/t2i_recall_at_7"}, "primary 'retrieval/t2i_recall_at_7' is unknown: did you mean"),
+        ({"metric": "retrieval/t2i_recall_at_7"}, "metric 'retrieval/t2i_recall_at_7' is unknown: did you mean"),
         ({"guards": {"zero_shot/top2": 0.1}}, "guards 'zero_shot/top2' is unknown: did you mean 'zero_shot/top"),
     ):
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params | {"promote": promote | change}))

@@ -84,7 +84,7 @@ def test_what_the_store_or_the_replay_answers_is_not_asked(made: Callable[..., S
 def test_live_questions_are_asked_once_although_the_replay_has_them(
     made: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    settings = made(live=5)
+    settings = made(always_ask_first=5)
     questions = list(_questions(settings))
     elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions)
     elsewhere.export_parquet(tmp_path / "replay.parquet")

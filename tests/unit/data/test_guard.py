@@ -70,7 +70,7 @@ def test_leaks_of_each_way_are_dropped_and_counted(
     leaks = {text for _, text in LEAKS}
     for seed in range(40):
         settings = project(LEAKS)
-        settings = settings.model_copy(update={"dataset": settings.world.model_copy(update={"seed": seed})})
+        settings = settings.model_copy(update={"dataset": settings.dataset.model_copy(update={"seed": seed})})
         found = _prepared(settings, tmp_path)
         if leaks.isdisjoint(found["test"]):
             break
@@ -96,14 +96,14 @@ def test_a_file_name_that_anybody_may_use_is_no_leak(project: Any, tmp_path: Pat
 
 def test_a_leak_can_be_refused(project: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is in the test set coco_retrieval by (name|content|text): remove it, or"):
-        _prepared(project(LEAKS, leaks="refuse"), tmp_path)
+        _prepared(project(LEAKS, on_test_leak="refuse"), tmp_path)
     assert not (tmp_path / "pairs").exists()
     with pytest.raises(InputError, match="does not exist: put the published test sets there"):
-        _prepared(project([], benchmarks=str(tmp_path / "gone")), tmp_path)
+        _prepared(project([], heldout_testsets_dir=str(tmp_path / "gone")), tmp_path)
 
 
 def test_without_a_folder_nothing_is_looked_for_and_that_is_said(project: Any, tmp_path: Path) -> None:
-    found = _prepared(project(LEAKS, benchmarks=None), tmp_path)
+    found = _prepared(project(LEAKS, heldout_testsets_dir=None), tmp_path)
     assert sum(map(len, found.values())) == len(CLEAN) + len(LEAKS)
     counts = read_counts(tmp_path / "leaks")
     assert counts is not None

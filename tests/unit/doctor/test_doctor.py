@@ -180,7 +180,7 @@ def test_endpoint_serves_the_model(raw_params: dict[str, Any]) -> None:
         for model, key, status in (("phi", SECRET, "ok"), ("other", SECRET, "fail"), ("phi", "wrong", "fail")):
             server = {"engine": "server", "urls": [f"{url}/v1"], "model": model, "api_key_env": "KEY"}
             models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
-            result = _check("LLM endpoint", _changed(raw_params, synthesize={"models": models}), KEY=key)
+            result = _check("LLM endpoint", _changed(raw_params, synthesize={"llms": models}), KEY=key)
             assert result.status == status
             assert SECRET not in result.detail + result.fix
 

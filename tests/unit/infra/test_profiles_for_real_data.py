@@ -43,7 +43,7 @@ OVER = {
 REAL = ["cc-neg", "coco", "cub", "distilroberta", "laion", "pc-clip", "semclip-cc-neg", "semclip-scpp", *OVER]
 ON_A_TEST_SET = ("semclip-scpp", "semclip-sweep-scpp")
 """Four fifths of SugarCrepe++, as SemCLIP's paper has it; the source keeps the rows of the paper's own test out."""
-CROPPING = {"adapted_lm", "clip_scratch", "negclip"}
+CROPPING = {"lm_text_tower", "clip_scratch", "negclip"}
 """Methods whose papers train on random crops."""
 DIFFERS = {
     ("distilroberta-imagenet", None): {"image_tower"},
@@ -185,7 +185,7 @@ def test_both_losses_of_pc_clip_are_means_as_released(load: Load, name: str) -> 
     assert found == {"pc_clip": "released", "pc_clip_mse": "released", "pc_clip_mse_paper": "paper"}
     # Table 4's averages take half of what an encoder learnt.
     halves = {mix.a: mix.weights for mix in settings.mixes.values()}
-    assert halves == ({} if name == "coco" else {"pc_clip": (0.5, 0.0), "coco_ft": (0.5, 0.0)})
+    assert halves == ({} if name == "coco" else {"pc_clip": (0.5, 0.0), "caption_ft": (0.5, 0.0)})
 
 
 def test_alignment_layers_are_those_of_table_1d(load: Load) -> None:
@@ -213,7 +213,7 @@ def test_cc_neg_knows_its_published_split_and_starts_from_the_papers_base() -> N
 @pytest.mark.parametrize(
     ("name", "encoders"),
     [
-        ("pc-clip", ["pc_clip", "pc_clip_mse", "coco_ft", "rewrite_ft", "pc_clip_averaged", "coco_ft_averaged"]),
+        ("pc-clip", ["pc_clip", "pc_clip_mse", "caption_ft", "rewrite_ft", "pc_clip_averaged", "caption_ft_averaged"]),
         ("cub", ["pc_clip_cub"]),
     ],
 )

@@ -42,7 +42,7 @@ CASES: dict[str, dict[str, Any]] = {
     "conclip": {"method": "conclip"},
     "conclip, no distractors": {"method": "conclip", "distractors": False},
     "negation_clip": {"method": "negation_clip"},
-    "half_truths": {"method": "half_truths"},
+    "cs_clip": {"method": "cs_clip"},
     "leaf": {"method": "leaf"},
     "read_clip": {"method": "read_clip"},
     "semclip": {"method": "semclip", "paraphrase": "paraphrase_1"},
@@ -78,7 +78,9 @@ CASES: dict[str, dict[str, Any]] = {
 def configured(entry: Mapping[str, Any], name: str | None = None) -> tuple[Method, Any]:
     """Method and hyper-parameters of an entry as params.yaml has it."""
     method = find_method(entry["method"])
-    return method, method.settings({key: value for key, value in entry.items() if key not in ("method", "reads")}, name)
+    return method, method.settings(
+        {key: value for key, value in entry.items() if key not in ("method", "train_data")}, name
+    )
 
 
 def random_columns(names: Iterable[str], rows: int = 8) -> dict[str, Tensor]:

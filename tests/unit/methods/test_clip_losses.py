@@ -103,7 +103,7 @@ def test_every_row_of_table_2_trains_on_the_same_rows() -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"method": "adapted_lm"}, "caption"),
+        ({"method": "lm_text_tower"}, "caption"),
         ({"method": "clip_scratch"}, "caption"),
         ({"method": "laclip_ft"}, "drawn_caption"),
         ({"method": "negation_clip"}, "absence"),

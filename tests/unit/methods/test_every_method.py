@@ -86,7 +86,7 @@ def test_unknown_and_ill_typed_settings_are_named(name: str) -> None:
 
 
 PUBLISHED: dict[str, dict[str, Any]] = {
-    "adapted_lm": {
+    "lm_text_tower": {
         "lr": 0.001, "batch_size": 4000, "epochs": 32, "warmup_steps": 10_000, "weight_decay": 0.1, "eps": 1e-6,
         "betas": (0.9, 0.98), "schedule": "cosine", "image_tower": "random", "strategy": "alignment",
         "alignment_layers": 6,
@@ -99,7 +99,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "lr": 1e-6, "batch_size": 200, "epochs": 5, "warmup_steps": 50, "weight_decay": 0.2, "decay_all": True,
         "image_tower": "frozen",
     },
-    "half_truths": {
+    "cs_clip": {
         "lr": 5e-6, "batch_size": 128, "epochs": 5, "weight_decay": 0.01, "decay_all": True, "clip_gradient": 1.0,
         "image_tower": "trained", "unit_weight": 0.5,
     },
@@ -157,7 +157,7 @@ OUTSIDE: dict[str, list[Any]] = {
 }
 """Values that no method can be optimised with."""
 OWN: list[tuple[str, str, Any]] = [
-    ("adapted_lm", "alignment_layers", -1),
+    ("lm_text_tower", "alignment_layers", -1),
     ("caption_ft", "temperature", math.inf),
     ("joint", "parts.paraclip.weight", math.nan),
     ("laclip_ft", "rewrites", []),

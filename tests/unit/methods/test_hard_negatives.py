@@ -60,7 +60,7 @@ def test_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
         [CS_CLIP_IMAGE @ CS_CLIP_UNIT.T, (CS_CLIP_IMAGE * CS_CLIP_FOIL).sum(axis=1, keepdims=True)], axis=1
     )
     own = float(np.mean(np.log(np.exp(logits).sum(axis=1)) - np.diagonal(logits)))
-    assert losses_of({"method": "half_truths"}, CS_CLIP_COLUMNS) == pytest.approx(
+    assert losses_of({"method": "cs_clip"}, CS_CLIP_COLUMNS) == pytest.approx(
         {
             "image_to_text": picking(CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE) / 2,
             "text_to_image": picking(CS_CLIP_CAPTION, CS_CLIP_IMAGE) / 2,
@@ -72,7 +72,7 @@ def test_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
 
 def test_a_foil_like_its_unit_costs_the_log_of_two() -> None:
     row = {"image": [[1, 0]], "caption": [[1, 0]], "hard_negative": [[0, 1]], "unit": [[1, 0]], "unit_foil": [[1, 0]]}
-    losses = losses_of({"method": "half_truths", "unit_weight": 1}, row)
+    losses = losses_of({"method": "cs_clip", "unit_weight": 1}, row)
     assert losses["image_to_unit"] == pytest.approx(math.log(2) / 2)
     assert losses["unit_to_image"] == 0
 
@@ -81,7 +81,7 @@ def test_another_rows_foil_is_no_negative() -> None:
     # Both foils lie with the other row's image; each image sees its own foil alone, which is orthogonal to it.
     axes, turned = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
     columns = {"image": axes, "caption": axes, "hard_negative": axes, "unit": axes, "unit_foil": turned}
-    losses = losses_of({"method": "half_truths"}, columns)
+    losses = losses_of({"method": "cs_clip"}, columns)
     assert losses["image_to_unit"] == pytest.approx(math.log(1 + 2 * math.exp(-SCALE)) / 4)
 
 

@@ -90,8 +90,8 @@ def test_warnings_of_parts_are_passed_on() -> None:
         ({"semclip": {"lr": 1e-3}}, r"key 'methods\.mine\.parts\.semclip\.lr' is common to all parts: move it to"),
         ({"semclap": {}}, r"key 'methods\.mine\.parts': method 'semclap' is unknown: did you mean 'semclip'"),
         (
-            {"adapted_lm": {}, "clip_scratch": {}},
-            r"key 'methods\.mine\.parts\.clip_scratch': 'adapted_lm' builds the text tower already",
+            {"lm_text_tower": {}, "clip_scratch": {}},
+            r"key 'methods\.mine\.parts\.clip_scratch': 'lm_text_tower' builds the text tower already",
         ),
         ({}, r"key 'methods\.mine\.parts' is empty"),
     ],
@@ -103,8 +103,8 @@ def test_wrong_parts_are_named(parts: Any, message: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["frozen", "finetuned"])
 def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Encoder, strategy: str) -> None:
-    alone, own = configured({"method": "adapted_lm", "strategy": strategy, "image_tower": "frozen"})
-    given = {"parts": {"adapted_lm": {"strategy": strategy}, **PARTS}, "image_tower": "frozen"}
+    alone, own = configured({"method": "lm_text_tower", "strategy": strategy, "image_tower": "frozen"})
+    given = {"parts": {"lm_text_tower": {"strategy": strategy}, **PARTS}, "image_tower": "frozen"}
     hyper = METHOD.settings(given)
     assert METHOD.fresh_params(hyper) == alone.fresh_params(own)
     assert {"caption", "image"} < METHOD.columns(hyper)
@@ -113,7 +113,7 @@ def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Enc
     assert any(name.startswith("text.projection.") for name in trained)
     assert any(name.startswith("text.language.") for name in trained) == (strategy == "finetuned")
     losses = losses_of({"method": "joint", **given}, random_columns(METHOD.columns(hyper)))
-    assert {"adapted_lm/infonce", "paraclip/l2"} < set(losses)
+    assert {"lm_text_tower/infonce", "paraclip/l2"} < set(losses)
 
 
 def test_without_such_a_part_the_base_is_the_text_tower(tiny_encoder: Encoder) -> None:
@@ -134,7 +134,7 @@ def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:
 
 
 def test_two_parts_language_models_are_both_named(tmp_path: Path) -> None:
-    models = {name: tmp_path / name for name in ("adapted_lm", "read_clip")}
+    models = {name: tmp_path / name for name in ("lm_text_tower", "read_clip")}
     for folder in models.values():
         folder.mkdir()
     hyper = METHOD.settings({"parts": {name: {"language_model": str(folder)} for name, folder in models.items()}})

@@ -12,8 +12,8 @@ import torch
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import layers as language_layers
-from components.methods.adapted_lm import METHOD as ADAPTED
 from components.methods.clip_scratch import METHOD as SCRATCH
+from components.methods.lm_text_tower import METHOD as ADAPTED
 from tests.conftest import TINY
 
 

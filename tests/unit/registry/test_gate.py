@@ -60,9 +60,9 @@ def test_lower_is_better_turns_the_sign() -> None:
     assert not all(rule.passed for rule in judge(*reversed(lower), POLICY, Evidence()))
 
 
-@pytest.mark.parametrize("policy", [{"primary": "b/none"}, {"guards": {"b/none": 0.1}}])
+@pytest.mark.parametrize("policy", [{"metric": "b/none"}, {"guards": {"b/none": 0.1}}])
 def test_unknown_metric_names_the_setting(policy: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"promote\.(primary|guards) requires 'b/none'"):
+    with pytest.raises(InputError, match=r"promote\.(metric|guards) requires 'b/none'"):
         judge(_report(0.45, 0.5), OLD, POLICY.model_copy(update=policy), Evidence())
 
 
@@ -84,9 +84,9 @@ def test_two_encoders_never_beat_each_other(one: float, other: float, half: floa
         (Margin(rule="half_width", min_gain=0.03), 0.035, True),
         (Margin(rule="disjoint"), 0.035, False),
         (Margin(rule="disjoint"), 0.045, True),
-        (Margin(rule="least"), 0.001, True),
-        (Margin(rule="least"), 0.0, False),
-        (Margin(rule="least", min_gain=0.005), 0.004, False),
+        (Margin(rule="min_gain"), 0.001, True),
+        (Margin(rule="min_gain"), 0.0, False),
+        (Margin(rule="min_gain", min_gain=0.005), 0.004, False),
     ],
 )
 @pytest.mark.parametrize("higher", [True, False])
@@ -101,6 +101,6 @@ def test_margin_rules(margin: Margin, gain: float, passes: bool, higher: bool) -
 )
 def test_required_benchmark(benchmark: str, value: float, passes: bool) -> None:
     candidate = _report(0.45, value)
-    policy = POLICY.model_copy(update={"benchmarks": (benchmark,), "guards": {}})
+    policy = POLICY.model_copy(update={"require_benchmarks": (benchmark,), "guards": {}})
     rules = {rule.name: rule.passed for rule in judge(candidate, OLD, policy, Evidence())}
     assert rules[f"benchmark {benchmark}"] is passes

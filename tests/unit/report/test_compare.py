@@ -172,7 +172,7 @@ def _check_gallery(pictures: list[dict[str, str | None]]) -> None:
 
 
 def test_one_encoder_alone_is_reported(evaluated: Folders, make_settings: Make) -> None:
-    comparison = compare.run(make_settings(encoders=["base"]), evaluated)
+    comparison = compare.run(make_settings(compare_encoders=["base"]), evaluated)
     assert headline(comparison, PRIMARY).startswith(f"base is best on {PRIMARY} with 58.3 ±")
     assert "no other" not in headline(comparison, PRIMARY)
 
@@ -181,8 +181,8 @@ def test_without_rankings_there_is_no_gallery(
     evaluated: Folders, make_settings: Make, stub: Any, vectors: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = make_settings(
-        encoders=["base"],
-        evaluate={"benchmarks": ["swaps"], "ks": [1], "bootstrap": 20},
+        compare_encoders=["base"],
+        evaluate={"benchmarks": ["swaps"], "top_k": [1], "bootstrap": 20},
     )
     monkeypatch.setattr(Encoder, "load", staticmethod(lambda _folder: stub(vectors)))
     evaluate.run(settings, "base", evaluated)

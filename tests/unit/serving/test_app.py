@@ -56,7 +56,7 @@ def test_health(client: TestClient, app_of: Callable[..., Starlette]) -> None:
 def test_health_of_a_worker_that_ended(app_of: Callable[..., Starlette]) -> None:
     # Without its lifespan nothing starts the worker.
     answer = TestClient(app_of()).get("/health/live")
-    assert (answer.status_code, answer.json()["always_ask_first"]) == (503, False)
+    assert (answer.status_code, answer.json()["live"]) == (503, False)
 
 
 def test_unknown_paths_and_methods(client: TestClient) -> None:

@@ -85,9 +85,13 @@ def test_a_hundred_thousand_wrong_items_cause_one_error() -> None:
 
 
 def test_limits_that_contradict_each_other() -> None:
-    for wrong in ({"texts": 0}, {"batch": 0}, {"cache": -1}, {"texts": 9, "queue": 8}):
-        name, value = list(wrong.items())[-1]
-        with pytest.raises(InputError, match=f"--{name} {value} is too small"):
+    for wrong, refusal in (
+        ({"texts": 0}, "--max-texts 0"),
+        ({"batch": 0}, "--batch-size 0"),
+        ({"cache": -1}, "--cache -1"),
+        ({"texts": 9, "queue": 8}, "--max-queue 8"),
+    ):
+        with pytest.raises(InputError, match=f"{refusal} is too small"):
             ServingLimits(**wrong)  # type: ignore[arg-type]
 
 

@@ -29,8 +29,8 @@ from components.training.rows.shards import ShardSource
 from tests.conftest import TINY
 from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings
 
-METHODS = ["paraclip", "semclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
-METHODS += ["negation_clip", "half_truths"]
+METHODS = ["paraclip", "semclip", "pc_clip", "caption_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
+METHODS += ["negation_clip", "cs_clip"]
 
 
 @dataclass
@@ -120,7 +120,7 @@ def test_comparisons_are_all_visited_in_an_epoch_and_never_one_twice(shared: Wor
     assert not pd.Series(shown).value_counts().gt(free.drop_duplicates(["id", "other_id"])["id"].value_counts()).any()
 
 
-@pytest.mark.parametrize("name", ["paraclip", "coco_ft", "laclip_ft", "negclip", "conclip"])
+@pytest.mark.parametrize("name", ["paraclip", "caption_ft", "laclip_ft", "negclip", "conclip"])
 def test_captions_of_one_image_are_in_no_batch_together(name: str, shared: World) -> None:
     image_of, source = _image_of(shared), _load(shared, name, batch_size=8).data.source
     for batch in source.epoch(0):
@@ -222,8 +222,8 @@ def test_the_gallery_has_the_queries_images_first_and_the_validation_images_behi
 
 
 def test_a_trained_image_tower_embeds_its_gallery_anew(world: World) -> None:
-    loaded = _load(world, "coco_ft", image_tower="trained")
-    cached = _load(world, "coco_ft").data.held_out
+    loaded = _load(world, "caption_ft", image_tower="trained")
+    cached = _load(world, "caption_ft").data.held_out
     held_out = loaded.data.held_out
     assert held_out is not None
     assert cached is not None
@@ -246,7 +246,7 @@ def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: Wor
     loaded = _load(
         changed(world, files=changed(world.files, validated=file)),
         "semclip",
-        train={"held_out": 0},
+        train={"validation_images": 0},
         paraphrase="published_paraphrase",
         negation="published_negation",
         batch_size=8,
@@ -290,7 +290,7 @@ def _logged(world: World, folder: Path, weights: list[float | None] | None = Non
 def test_weights_reach_the_methods_that_declare_them(world: World, tmp_path: Path) -> None:
     logged = _logged(world, tmp_path)
     ids = list(logged.captions)
-    for name, weighted in (("paraclip", True), ("coco_ft", True), ("semclip", False), ("joint", False)):
+    for name, weighted in (("paraclip", True), ("caption_ft", True), ("semclip", False), ("joint", False)):
         data = _load(logged, name).data
         assert data.inputs["pairs"] == logged.files.pairs / "train.parquet"
         assert data.held_rows is not None
@@ -318,15 +318,15 @@ def test_that_shards_hold_no_weights_is_told(world: World, tmp_path: Path, capsy
     logged = _logged(world, tmp_path)
     write_shards(logged.files.pairs / "train.parquet", tmp_path / "shards", 30)
     train = {"shards": {"urls": str(tmp_path / "shards"), "columns": {"caption": "txt"}}}
-    _load(logged, "coco_ft", train, image_tower="trained")
+    _load(logged, "caption_ft", train, image_tower="trained")
     assert "train.shards: shards hold neither the weights of" in capsys.readouterr().out
-    _load(world, "coco_ft", train, image_tower="trained")
+    _load(world, "caption_ft", train, image_tower="trained")
     assert "shards" not in capsys.readouterr().out
 
 
 def test_nothing_is_held_out_where_that_is_asked_for_or_rows_are_few(world: World) -> None:
     for count in (0, 9):
-        data = _load(world, "coco_ft", {"held_out": count}).data
+        data = _load(world, "caption_ft", {"validation_images": count}).data
         assert data.held_out is None
         assert data.held_rows is None
         assert data.source.steps_per_epoch == (len(world.captions) - count) // 16
@@ -356,7 +356,7 @@ def test_embeddings_of_another_image_tower_are_refused(world: World, tmp_path: P
     with pytest.raises(InputError, match=r"was made by another image tower than .*base: run `dvc repro embed`"):
         _load(changed(world, files=files), "paraclip")
     # A tower that trains embeds for itself.
-    assert _load(changed(world, files=files), "coco_ft", image_tower="trained").data.source.steps_per_epoch
+    assert _load(changed(world, files=files), "caption_ft", image_tower="trained").data.source.steps_per_epoch
 
 
 def test_shards_are_streamed_where_the_image_tower_trains(world: World) -> None:
@@ -376,7 +376,7 @@ def test_held_out_pairs_are_not_trained_on_through_shards(world: World, held: se
     shards = world.folder / "shards of all"
     write_shards(world.files.pairs / "train.parquet", shards, 30)
     train = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}, "max_error_share": 0}}
-    source = _load(world, "coco_ft", train, image_tower="trained").data.source
+    source = _load(world, "caption_ft", train, image_tower="trained").data.source
     shown = {name.rpartition("/")[2] for batch in source.epoch(0) for name in batch.ids}
     assert not shown & held
     assert len(shown) > len(world.captions) / 2

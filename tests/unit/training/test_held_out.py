@@ -167,22 +167,22 @@ def test_with_nothing_to_score_there_is_no_validation(data: Data, tiny_encoder: 
 
 
 def _train(**changes: Any) -> Train:
-    return Train.model_validate({"state": "state", "validate_every": 5} | changes)
+    return Train.model_validate({"checkpoint_dir": "state", "validate_every": 5} | changes)
 
 
 @pytest.mark.parametrize("metric", sorted(DIRECTIONS))
 def test_exporting_by_a_metric_that_there_will_not_be_is_refused(metric: str, data: Data) -> None:
-    check_export(_train(export=metric), data)
-    check_export(_train(export="last", validate_every=None), Data(data.source, {}, None, None))
+    check_export(_train(select_checkpoint=metric), data)
+    check_export(_train(select_checkpoint="last", validate_every=None), Data(data.source, {}, None, None))
     with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' needs train.validate_every"):
-        check_export(_train(export=metric, validate_every=None), data)
+        check_export(_train(select_checkpoint=metric, validate_every=None), data)
     with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' has too few held-out rows"):
-        check_export(_train(export=metric), Data(data.source, {}, None, None))
+        check_export(_train(select_checkpoint=metric), Data(data.source, {}, None, None))
 
 
 def test_an_overlap_needs_paraphrases(data: Data) -> None:
     assert data.held_out is not None
     alone = HeldOut(data.held_out.captions, None, data.held_out.gallery)
-    check_export(_train(export="validation/r_at_5"), Data(data.source, {}, alone, None))
+    check_export(_train(select_checkpoint="validation/r_at_5"), Data(data.source, {}, alone, None))
     with pytest.raises(InputError, match="'validation/ao_at_10' has too few held-out rows"):
-        check_export(_train(export="validation/ao_at_10"), Data(data.source, {}, alone, None))
+        check_export(_train(select_checkpoint="validation/ao_at_10"), Data(data.source, {}, alone, None))

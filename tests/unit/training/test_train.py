@@ -158,7 +158,7 @@ def test_the_best_weights_are_exported(
     metric: str, pick: Any, options: dict[str, Any], world: World, tmp_path: Path
 ) -> None:
     entry = {"method": "paraclip", "schedule": "constant"} | options
-    folder = _run(world, entry, tmp_path, export=metric, validate_every=1)
+    folder = _run(world, entry, tmp_path, select_checkpoint=metric, validate_every=1)
     values = [metric.value for metric in make_client().get_metric_history(_last_run().info.run_id, metric)]
     assert pick(values) != pytest.approx(values[-1], rel=1e-3)
     assert _validate(world, Encoder.load(folder), entry)[metric] == pytest.approx(pick(values), rel=1e-5)
@@ -166,7 +166,7 @@ def test_the_best_weights_are_exported(
 
 def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
-        _run(world, {"method": "paraclip"}, tmp_path, export="validation/loss", validate_every=None)
+        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
     assert _last_run().info.status == "FAILED"
     assert "loss/total" not in _last_run().data.metrics
 
@@ -191,7 +191,7 @@ def test_a_killed_run_goes_on_and_ends_like_an_undisturbed_one(
     lora_rank: int, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1, "ema": 0.5, "lora_rank": lora_rank}
-    options = {"checkpoint_every": 3, "export": "validation/loss"}
+    options = {"checkpoint_every": 3, "select_checkpoint": "validation/loss"}
     whole = _state(_run(world, entry, tmp_path / "whole", **options))
     steps: list[int] = []
 
@@ -245,7 +245,12 @@ def test_lora_changes_matrices_by_a_low_rank_alone(share: float, world: World, t
 def test_lora_on_a_language_model_leaves_its_new_projection_whole(
     strategy: str, world: World, tmp_path: Path, language_model: Path
 ) -> None:
-    entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
+    entry = {
+        "method": "lm_text_tower",
+        "language_model": str(language_model),
+        "image_tower": "frozen",
+        "warmup_steps": 1,
+    }
     entry |= {"strategy": strategy, "epochs": 1, "lora_rank": 1}
     if strategy == "frozen":
         with pytest.raises(InputError, match="lora_rank needs a pretrained weight matrix"):
@@ -298,8 +303,8 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
         _fingerprint(world, {"method": "laclip_ft"}),
         _fingerprint(world, entry, {"a": "2"}),
         _fingerprint(world, entry, seed=4),
-        _fingerprint(world, entry, held_out=5),
-        _fingerprint(world, entry, export="validation/loss"),
+        _fingerprint(world, entry, validation_images=5),
+        _fingerprint(world, entry, select_checkpoint="validation/loss"),
         _fingerprint(world, entry, precision="bf16"),
     ]
     monkeypatch.setattr(
@@ -308,7 +313,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     known.append(_fingerprint(world, entry))
     monkeypatch.undo()
     assert len(set(known)) == len(known)
-    same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep=5)
+    same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep_checkpoints=5)
     assert same == known[0]
 
 
@@ -361,7 +366,7 @@ def test_auto_does_not_go_on_from_another_precisions_checkpoint(
 def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:
     copy = tmp_path / "lm"
     shutil.copytree(language_model, copy)
-    entry = {"method": "adapted_lm", "language_model": str(copy), "image_tower": "frozen", "warmup_steps": 0}
+    entry = {"method": "lm_text_tower", "language_model": str(copy), "image_tower": "frozen", "warmup_steps": 0}
     _checkpoints_of(world, entry, tmp_path)
     assert _checkpoints_of(world, entry, tmp_path) == "an earlier one"
     weights = load_file(copy / "model.safetensors")

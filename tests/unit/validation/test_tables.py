@@ -174,7 +174,7 @@ def test_without_facts_words_decide(tmp_path: Path, table: str) -> None:
     written = validated(
         write_texts(tmp_path, table, [text for text, _ in texts]),
         table,
-        check_facts=False,
+        check_scene_facts=False,
         tables={table: Limits(min_overlap=0.6)},
     )
     accepted = [row[find_table(table).answers[0].column] for row in written.accepted]
@@ -255,11 +255,11 @@ def test_tables_of_two_steps(
 
 def test_without_facts_only_the_caption_shows_an_absence(tmp_path: Path) -> None:
     rows = [(name, text) for reason, name, text in ABSENCE_FAULTS if reason.startswith(("absence_fault", "absent"))]
-    written = validated(write_steps(tmp_path, "absences", rows), "absences", check_facts=False)
+    written = validated(write_steps(tmp_path, "absences", rows), "absences", check_scene_facts=False)
     assert [row["absent_object"] for row in written.accepted] == ["kitty", "cart", "bus", "bus", "bus"]
     foils = [("a small dog", "the small dog"), ("a small dog", "a bus")]
     limits = {"units": Limits(min_overlap=0.5)}
-    written = validated(write_steps(tmp_path, "units", foils), "units", check_facts=False, tables=limits)
+    written = validated(write_steps(tmp_path, "units", foils), "units", check_scene_facts=False, tables=limits)
     assert [row["unit_foil"] for row in written.accepted] == ["the small dog"]
 
 

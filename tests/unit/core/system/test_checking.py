@@ -133,7 +133,7 @@ SLIPS: dict[str, tuple[Change, str]] = {
             raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
             raw["methods"]["negclip"].update(train_data="data/validated"),
         ),
-        "methods.half_truths.train_data: data/validated/negclip does not hold "
+        "methods.cs_clip.train_data: data/validated/negclip does not hold "
         "data/validated/negclip_2/hard_negatives.parquet",
     ),
     "reads a table of other columns in its place": (
@@ -143,7 +143,7 @@ SLIPS: dict[str, tuple[Change, str]] = {
     ),
     "reads a table that nothing makes": (
         lambda raw: raw["validate"]["tables"].pop("hard_negatives") and raw["synthesize"]["tasks"].pop("swap_negative"),
-        "methods.half_truths.train_data: the method needs table 'hard_negatives': add it to validate.tables",
+        "methods.cs_clip.train_data: the method needs table 'hard_negatives': add it to validate.tables",
     ),
     "engine": (
         lambda raw: raw["synthesize"]["llms"].update(llm={"engine": "sever"}),
@@ -182,29 +182,34 @@ def test_plan_and_doctor_report_it(
     assert (line.status, message in f"{line.detail}: {line.fix}") == ("fail", True)
 
 
+NAMES_ONLY = (
+    "base.base",
+    "encoders.embed",
+    "students.students",
+    "validation.validate --table paraphrases",
+    "training.train --method paraclip",
+    "evaluation.evaluate --encoder base",
+    "report.compare",
+)
+METHODS_TOO = ("data.prepare", "captions.synthesize", "training.train --method semclip")
+
+
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")
 def test_every_stage_begins_with_the_check(
     raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    raw_params["methods"]["semclip"]["epoch"] = 3
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     monkeypatch.chdir(tmp_path)
-    for command in (
-        "data.prepare",
-        "base.base",
-        "encoders.embed",
-        "students.students",
-        "captions.synthesize",
-        "validation.validate --table paraphrases",
-        "training.train --method paraclip",
-        "evaluation.evaluate --encoder base",
-        "report.compare",
-    ):
+    raw_params["methods"]["semclip"]["epoch"] = 3
+    fault = "unknown key 'methods.semclip.epoch'"
+    for command in (*METHODS_TOO, *NAMES_ONLY):
+        if command == NAMES_ONLY[0]:
+            raw_params["evaluate"]["benchmarks"], fault = ["nope"], "evaluate.benchmarks: 'nope' is unknown"
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
         monkeypatch.setattr(sys, "argv", command.split())
         with pytest.raises(SystemExit) as ended:
             runpy.run_module(f"components.{command.split(maxsplit=1)[0]}", run_name="__main__")
         assert ended.value.code == 1, command
-        assert capsys.readouterr().err.startswith("error: params.yaml: unknown key 'methods.semclip.epoch'"), command
+        assert capsys.readouterr().err.startswith(f"error: params.yaml: {fault}"), command
         assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"], command
 
 

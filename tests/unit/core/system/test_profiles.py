@@ -181,6 +181,6 @@ def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> N
         differing = {key for key in shared if getattr(entry.hyper, key) != getattr(papers, key)}
         # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three
         # epochs, which settings count in steps.
-        expected = {"pc_clip_mse": {"epochs"}, "half_truths": {"warmup_steps"}}
+        expected = {"pc_clip_mse": {"epochs"}, "cs_clip": {"warmup_steps"}}
         # Crops are a matter of image towers that train.
         assert differing - {"least_crop"} == expected.get(entry.name, set()), entry.name

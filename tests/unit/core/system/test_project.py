@@ -52,7 +52,7 @@ def test_the_nearest_params_yaml_marks_the_project(tmp_path: Path) -> None:
 
 def test_profiles_and_decisions_are_found(below: Path) -> None:
     assert "toy" in _output("profile", "list")
-    assert "+  name: toy" in _output("profile", "use", "toy")
+    assert "+  name: toy" in _output("profile", "apply", "toy")
     assert "name: toy" in (below / "params.yaml").read_text()
     assert not Path("params.yaml").exists()
     decision = Decision(
@@ -65,10 +65,10 @@ def test_profiles_and_decisions_are_found(below: Path) -> None:
 
 def test_typed_files_are_those_of_the_folder_at_hand(below: Path) -> None:
     GenerationStore(f"sqlite:///{below}/state/generations.db").add(replies(requests(2)))
-    assert "wrote 2 answers" in _output("store", "export", "all.parquet")
+    assert "wrote 2 answers" in _output("answers", "export", "all.parquet")
     assert Path("all.parquet").is_file()
-    assert "2 new answers" in _output("store", "import", "all.parquet", "--store", f"sqlite:///{below}/other.db")
-    assert "is missing" in _output("store", "import", "../all.parquet", code=1)
+    assert "2 new answers" in _output("answers", "import", "all.parquet", "--store", f"sqlite:///{below}/other.db")
+    assert "is missing" in _output("answers", "import", "../all.parquet", code=1)
 
 
 def test_an_encoder_and_an_output_are_named_from_the_folder_at_hand(below: Path, tiny_encoder: Encoder) -> None:

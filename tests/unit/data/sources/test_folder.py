@@ -63,7 +63,7 @@ def test_prepare_writes_the_splits(world: Any, tmp_path: Path, track_in: Callabl
     prepare.run_tracked(settings)
     rows = {split: PAIRS.read(Path(f"data/pairs/{split}.parquet")).num_rows for split in SPLITS}
     assert rows == {"train": 4, "val": 1, "test": 1}
-    [tracked] = find_runs(settings.world.name, "prepare")
+    [tracked] = find_runs(settings.dataset.name, "prepare")
     assert rows.items() <= tracked.data.metrics.items()
     assert tracked.data.tags["output.pairs.sha256"] == path_hash(Path("data/pairs"))
 
@@ -214,7 +214,7 @@ def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
 
 
 def test_unknown_source() -> None:
-    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, coco, embedded"):
+    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, coco, embeddings"):
         find_source("web")
 
 
@@ -226,7 +226,7 @@ def _copied(tmp_path: Path, name: str, *copies: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_one_picture_under_three_names_is_in_one_split(world: Any, tmp_path: Path, seed: int) -> None:
     settings = world([*ROWS, ("./0.png", "the first again"), ("copy.png", "a copy of the first")])
-    settings = settings.model_copy(update={"dataset": settings.world.model_copy(update={"seed": seed})})
+    settings = settings.model_copy(update={"dataset": settings.dataset.model_copy(update={"seed": seed})})
     _copied(tmp_path, "0.png", "copy.png")
     prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}

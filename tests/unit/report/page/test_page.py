@@ -128,7 +128,7 @@ def test_code_data_protocols_packages_and_parameters_are_named(
     # Pairs, paraphrase queries, caption queries, labels, swaps and caption ratings.
     assert len(origin.data) == 6
     assert origin.packages["torch"][0].isdigit()
-    assert "primary: paraphrased_retrieval/ao_at_2" in origin.params
+    assert "metric: paraphrased_retrieval/ao_at_2" in origin.params
 
 
 def test_secrets_are_not_shown() -> None:

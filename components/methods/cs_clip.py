@@ -57,7 +57,7 @@ def _losses(features: Features, hyper: HalfTruthsSettings) -> Losses:
 _COLUMNS = ("image", "caption", "hard_negative", "unit", "unit_foil")
 
 METHOD = Method(
-    name="half_truths",
+    name="cs_clip",
     citation="Kargi et al., Half-Truths Break Similarity-Based Retrieval (CS-CLIP), arXiv 2602.23906",
     hyper=HalfTruthsSettings,
     columns=lambda _hyper: frozenset(_COLUMNS),

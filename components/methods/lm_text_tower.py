@@ -71,7 +71,7 @@ def _losses(features: Features, _hyper: AdaptedLmSettings) -> Losses:
 
 
 METHOD = Method(
-    name="adapted_lm",
+    name="lm_text_tower",
     citation="Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024",
     hyper=AdaptedLmSettings,
     columns=lambda _hyper: frozenset({"image", "caption"}),
