@@ -70,9 +70,11 @@ class GenerationStore:
     def import_parquet(self, path: Path, *, once: bool = False, without: Without = frozenset) -> int:
         """Merge an export into the store; returns the number of new answers.
 
+        A file whose rows are all in the store is skipped.
+
         Args:
             path: the export.
-            once: skip a file that was imported before, even if answers were pruned since.
+            once: skip a file that was imported before also where answers were pruned since, which would restore them.
             without: returns the keys whose answers are left out; not called for a file that is skipped.
 
         Raises:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlalchemy import Column, Connection, Double, Integer, MetaData, String, Table, delete, inspect, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from components.captions.generating.store.database import Database
+from components.captions.generating.store.database import START, Database
 from components.captions.prompting.request import Reply
 from components.core.system.errors import InputError
 
@@ -71,7 +71,7 @@ def migrate(database: Database) -> None:
     Raises:
         InputError: the database cannot be reached, or its tables are from a newer version.
     """
-    with database.opening():
+    with database.explaining("cannot be opened", START):
         with database.streaming() as connection:
             if _version(connection) == VERSION:
                 return
@@ -111,13 +111,13 @@ def split(replies: Sequence[Reply]) -> tuple[list[Row], list[Row]]:
     """
     created = datetime.now(UTC).isoformat(timespec="seconds")
     answers = {reply.request.key: _answer(reply, created) for reply in replies if reply.answer is not None}
-    failures = {
-        reply.request.key: _failure(reply)
-        for reply in replies
-        if reply.answer is None and reply.request.key not in answers
-    }
+    failed = (reply for reply in replies if reply.answer is None and reply.request.key not in answers)
+    failures = {reply.request.key: _failure(reply) for reply in failed}
     for name in ("task", "model"):
-        _check(name, {str(row[name]) for row in (*answers.values(), *failures.values())})
+        longest = cast(String, GENERATIONS.c[name].type).length or 0
+        for value in {str(row[name]) for row in (*answers.values(), *failures.values())}:
+            if len(value) > longest:
+                raise InputError(f"{name} '{value[:60]}...' has {len(value)} characters: the store allows {longest}")
     return [answers[key] for key in sorted(answers)], [failures[key] for key in sorted(failures)]
 
 
@@ -127,7 +127,7 @@ def insert_rows(connection: Connection, answers: Sequence[Row], failures: Sequen
     A stored answer is never replaced. An answer deletes the failure of its question; a failure of an answered question
     is dropped, and a repeated failure counts one attempt more.
     """
-    insert = _insert(connection)
+    insert: Any = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     added = 0
     if answers:
         keep_first = insert(GENERATIONS).on_conflict_do_nothing(index_elements=["key"])
@@ -137,11 +137,11 @@ def insert_rows(connection: Connection, answers: Sequence[Row], failures: Sequen
     if failures:
         keys = [row["key"] for row in failures]
         answered = set(connection.execute(select(GENERATIONS.c.key).where(GENERATIONS.c.key.in_(keys))).scalars())
-        rows = [{**row, "attempts": 1, "at": time.time()} for row in failures if row["key"] not in answered]
+        failures = [{**row, "attempts": 1, "at": time.time()} for row in failures if row["key"] not in answered]
+    if failures:
         new = insert(FAILURES)
         changes = {"reason": new.excluded.reason, "attempts": FAILURES.c.attempts + 1, "at": new.excluded.at}
-        if rows:
-            connection.execute(new.on_conflict_do_update(index_elements=["key"], set_=changes), rows)
+        connection.execute(new.on_conflict_do_update(index_elements=["key"], set_=changes), failures)
     return added
 
 
@@ -154,10 +154,6 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def _insert(connection: Connection) -> Any:
-    return sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
 
 
 def _answer(reply: Reply, created: str) -> Row:
@@ -178,10 +174,3 @@ def _failure(reply: Reply) -> Row:
     request, reason = reply.request, " ".join((reply.failure or "no answer").split())
     kept = storable(reason[:_LONGEST_REASON])
     return {"key": request.key, "task": request.task, "model": request.model, "reason": kept}
-
-
-def _check(name: str, values: set[str]) -> None:
-    longest = cast(String, GENERATIONS.c[name].type).length or 0
-    for value in values:
-        if len(value) > longest:
-            raise InputError(f"{name} '{value[:60]}...' has {len(value)} characters: the store allows {longest}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +80,6 @@ short_captions = caption_words(2, 15)
 
 def anything(_inputs: Inputs) -> None:
     """Accepts all inputs."""
-    return
 
 
 def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -162,21 +160,13 @@ def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, InputRow]]:
 def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[InputRow]:
     columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
     rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
-    for row in _of_first_captions(rows, ask.limit):
-        if row["accepted"]:
-            texts = {name: row[column] for name, column in inputs.items()}
-            yield InputRow(row["id"], row["sample"], texts, row["other_id"])
-        else:
-            ask.skipped["no usable answer to ask about"] += 1
-
-
-def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
-    captions, last = 0, None
-    for row in rows:
-        captions, last = captions + (row["id"] != last), row["id"]
-        if captions > limit:
-            return
-        yield row
+    for _, group in islice(groupby(rows, key=itemgetter("id")), ask.limit):
+        for row in group:
+            if row["accepted"]:
+                texts = {name: row[column] for name, column in inputs.items()}
+                yield InputRow(row["id"], row["sample"], texts, row["other_id"])
+            else:
+                ask.skipped["no usable answer to ask about"] += 1
 
 
 def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -191,7 +181,7 @@ def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iter
             yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))
 
 
-def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[InputRow]:
+def paired(pool: Pool | Sequence[InputRow], pairs: int | None, seed: int) -> Iterator[InputRow]:
     """Sources about two of `pool` each, in the first one's order; the second one's inputs are named `other_<name>`.
 
     `sample` numbers the pairs of one first source.

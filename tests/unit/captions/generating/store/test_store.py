@@ -126,7 +126,7 @@ def test_statistics_count_everything(store: GenerationStore) -> None:
     [
         ("nonsense geheim", "synthesize.store is not a database URL: give for example sqlite:///"),
         ("postgresql://me:geheim@host:port/x", "synthesize.store is not a database URL"),
-        ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose one of postgresql, sqlite"),
+        ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose postgresql or sqlite"),
         ("sqlite://", "a store in memory keeps nothing: name a file"),
         ("postgresql://me:geheim@127.0.0.1:1/x", r"postgresql://\*\*\*@127.0.0.1:1/x cannot be opened .*refused"),
         ("postgres://127.0.0.1:1/x?user=me&password=geheim", r"x\?\S*password=\*\*\*\S* cannot be opened"),
