@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.schema import split, storable
+from components.captions.generating.store.schema import storable
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from tests.support.store_rows import SAMPLING, failures, keys, replies, request, requests
@@ -60,16 +60,6 @@ def test_what_is_stored_is_text_for_every_database(answer: str) -> None:
     assert kept.encode().decode() == kept
     if "\0" not in answer and not any("\ud800" <= character <= "\udfff" for character in answer):
         assert kept == answer
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.text(max_size=5)), max_size=20))
-def test_a_batch_is_split_into_answers_and_failures_by_key(batch: list[tuple[int, str | None]]) -> None:
-    answers, failed = split([Reply(request(str(number)), answer, "why") for number, answer in batch])
-    found = [[row["key"] for row in rows] for rows in (answers, failed)]
-    assert found == [sorted(set(one)) for one in found]
-    assert not set(found[0]) & set(found[1])
-    assert set(found[0]) | set(found[1]) == {request(str(number)).key for number, _ in batch}
-    assert set(found[0]) == {request(str(number)).key for number, answer in batch if answer is not None}
 
 
 def test_a_failure_counts_its_attempts_and_keeps_the_last_reason(store: GenerationStore) -> None:
