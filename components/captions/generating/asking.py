@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from more_itertools import batched
 from components.captions.generating.engines import Engine
 from components.captions.generating.questions import Questions
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Request
+from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
@@ -60,8 +62,6 @@ def ask(
     an answer is never stored twice, but two that send the same question at the same time both pay for it.
 
     Args:
-        store: where answers are looked up and stored.
-        engine: generates the answers.
         requests: the questions; read once, in order.
         title: name of the progress bar.
         total: upper bound of the number of questions, for the bar.
@@ -72,7 +72,7 @@ def ask(
     counts = SynthesisCounts()
     sent: set[str] = set()
     """Keys of questions that were sent and have no stored answer: in flight, or failed."""
-    with bar(title, total, "question") as progress:
+    with bar(title, total, "question") as progress, ThreadPoolExecutor(1, "store") as writer:
 
         def unanswered() -> Iterator[Request]:
             for block in batched(requests, _LOOK_UP):
@@ -84,13 +84,22 @@ def ask(
                 progress.update(len(block) - len(new))
                 yield from new.values()
 
-        for replies in engine.answer(unanswered()):
+        def write(replies: Sequence[Reply]) -> None:
             store.add(replies)
-            answered = [reply.request.key for reply in replies if reply.answer is not None]
-            sent.difference_update(answered)
-            counts.generated += len(answered)
-            counts.failed += len(replies) - len(answered)
+            sent.difference_update(reply.request.key for reply in replies if reply.answer is not None)
+
+        storing: Future[None] | None = None
+        for replies in engine.answer(unanswered()):
+            # One batch is stored while the engine makes the next, never more.
+            if storing is not None:
+                storing.result()
+            storing = writer.submit(write, replies)
+            failed = sum(reply.answer is None for reply in replies)
+            counts.failed += failed
+            counts.generated += len(replies) - failed
             progress.update(len(replies))
+        if storing is not None:
+            storing.result()
     return counts
 
 
@@ -110,35 +119,34 @@ def write_answers(path: Path, store: GenerationStore, questions: Questions) -> i
 
 
 def _rows(store: GenerationStore, questions: Questions, block: Sequence[Request]) -> list[Row]:
-    keys = [question.key for question in block]
-    answers = _Answers(store, keys)
+    answers = _Answers(store, questions, [question.key for question in block])
     if questions.task.judges is None:
-        return [_row(questions, question, _parsed(answers, question.key, questions)) for question in block]
+        return [_row(questions, question, answers.parsed(question.key, questions.task)) for question in block]
     rejected = [question for question in block if questions.rejects(answers.answers.get(question.key))]
     revisions = {question.key: questions.revision(question).key for question in rejected}
-    revised = _Answers(store, list(revisions.values()))
+    revised = _Answers(store, questions, list(revisions.values()))
     return [_row(questions, one, _judged(questions, one, answers, revised, revisions.get(one.key))) for one in block]
 
 
 class _Answers:
     """Answers and failures of a block of questions."""
 
-    def __init__(self, store: GenerationStore, keys: list[str]) -> None:
+    def __init__(self, store: GenerationStore, questions: Questions, keys: list[str]) -> None:
         self.answers = store.answers(list(dict.fromkeys(keys)))
-        self.failures = store.failures([key for key in keys if key not in self.answers])
+        self._failures = store.failures([key for key in keys if key not in self.answers])
+        self._name = questions.task.name
 
-
-def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None = None) -> Row:
-    """Columns `text`, `accepted` and `reason` of one answer."""
-    if key not in answers.answers:
-        if key not in answers.failures:
-            raise InputError(
-                f"generation store: an answer to task '{questions.task.name}' is missing (key {key[:12]}...): run "
-                f"`dvc repro synthesize@{questions.task.name}` again, and do not prune a store that is in use"
-            )
-        return {"text": None, "accepted": False, "reason": f"failed: {answers.failures[key]}"}
-    text = (find_task(task) if task else questions.task).parse(answers.answers[key])
-    return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
+    def parsed(self, key: str, task: PromptTask) -> Row:
+        """Columns `text`, `accepted` and `reason` of one answer to `task`."""
+        if key in self.answers:
+            text = task.parse(self.answers[key])
+            return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
+        if key in self._failures:
+            return {"text": None, "accepted": False, "reason": f"failed: {self._failures[key]}"}
+        raise InputError(
+            f"generation store: an answer to task '{self._name}' is missing (key {key[:12]}...): run "
+            f"`dvc repro synthesize@{self._name}` again, and do not prune a store that is in use"
+        )
 
 
 def _judged(
@@ -146,9 +154,9 @@ def _judged(
 ) -> Row:
     """The candidate, or the judge's text instead; `revision` is the key of the question that the judge answered."""
     if revision is not None:
-        rewritten = _parsed(revised, revision, questions, questions.task.judges)
+        rewritten = revised.parsed(revision, find_task(str(questions.task.judges)))
         return {**rewritten, "verdict": "no", "written_by": "judge"}
-    verdict = _parsed(verdicts, question.key, questions)
+    verdict = verdicts.parsed(question.key, questions.task)
     if verdict["text"] is None:
         return verdict
     candidate = question.source.inputs[questions.task.inputs[1]]

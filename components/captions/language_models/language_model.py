@@ -70,7 +70,12 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     revision = revision_of(adapter, base)
     exact = dtype if adapter is None else torch.float32
     if base is None:
-        model, tokenizer = _smollm2(exact)
+        try:
+            folder = smollm2_folder()
+        except OSError:
+            model, tokenizer = unpack_smollm2()
+        else:
+            model, tokenizer = _load(str(folder), None, exact, f"delete {folder}")
     else:
         model, tokenizer = _load(base, find_weights(base).commit, exact, "correct the model's key `base`")
     if adapter is not None:
@@ -88,14 +93,6 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
         except (RuntimeError, ValueError) as error:
             raise InputError(f"adapter {adapter} does not fit the model {revision}: {_brief(error)}") from None
     return LanguageModel(model.to(dtype).eval(), tokenizer, revision)
-
-
-def _smollm2(dtype: torch.dtype) -> tuple[Any, Any]:
-    try:
-        folder = smollm2_folder()
-    except OSError:
-        return unpack_smollm2()
-    return _load(str(folder), None, dtype, f"delete {folder}")
 
 
 def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tuple[Any, Any]:

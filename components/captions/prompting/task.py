@@ -107,16 +107,13 @@ def few_shot(system: str, demonstrations: Sequence[tuple[str, str]], question: s
     return [{"role": "system", "content": system}, *turns, {"role": "user", "content": question}]
 
 
-def few_shot_text(demonstrations: Sequence[tuple[str, str]], question: str) -> str:
-    """One text of questions and answers, which ends where the last answer begins."""
-    told = [f"Q: {asked}\n\nA: {answer}" for asked, answer in demonstrations]
-    return "\n\n".join([*told, f"Q: {question}\n\nA:"])
-
-
 def comparison(
     name: str, citation: str, question: Callable[[str, str], str], demonstrations: Sequence[tuple[str, str]]
 ) -> PromptTask:
     """PC-CLIP's task about the difference of two pictures; `question` takes both captions."""
+
+    # One text of questions and answers, which ends where the last answer begins.
+    shown = "".join(f"Q: {asked}\n\nA: {answer}\n\n" for asked, answer in demonstrations)
 
     def ask(inputs: Inputs) -> str:
         return question(inputs["caption"], inputs["other_caption"])
@@ -128,7 +125,7 @@ def comparison(
         reads=read_caption_pairs,
         messages=lambda inputs: few_shot("You compare images by their captions.", demonstrations, ask(inputs)),
         parse=cut,
-        published=lambda inputs: completion(few_shot_text(demonstrations, ask(inputs))),
+        published=lambda inputs: completion(f"{shown}Q: {ask(inputs)}\n\nA:"),
         outputs=("difference",),
         answers_repeat=("the visual difference between an image", "and an image"),
     )
