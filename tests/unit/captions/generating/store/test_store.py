@@ -138,14 +138,9 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         GenerationStore(f"sqlite:///{tmp_path}")
 
 
-def test_the_key_depends_on_prompt_model_sampling_and_attempt_alone() -> None:
+def test_the_key_depends_on_messages_model_sampling_and_attempt_only() -> None:
     different = [request(), request("a cat"), request(attempt=1), request(model="n")]
-    different.append(Request("paraphrase_1", (("system", "a dog"),), "m", SAMPLING, 0))
+    chats = [(("system", "a dog"),), (("user", "a "), ("user", "dog")), (("user", "a"), ("user", " dog"))]
+    different += [Request("paraphrase_1", chat, "m", SAMPLING, 0) for chat in chats]
     assert len({one.key for one in different}) == len(different)
     assert request().key == request(task="rewrite").key
-
-
-def test_prompts_that_differ_only_in_where_messages_split_differ() -> None:
-    one = Request("t", (("user", "ab"), ("user", "c")), "m", SAMPLING, 0)
-    other = Request("t", (("user", "a"), ("user", "bc")), "m", SAMPLING, 0)
-    assert one.key != other.key
