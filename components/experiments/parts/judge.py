@@ -19,7 +19,7 @@ from PIL import Image
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking import ask
 from components.captions.generating.engines import Engine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import PICTURE, Chat, PromptPicture, Request, Sampling

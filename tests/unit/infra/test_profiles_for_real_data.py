@@ -15,7 +15,7 @@ from dvc.repo import Repo
 
 from components.base.published import check_published
 from components.benchmarks.embedded import find_benchmark
-from components.captions.prompting.inputs.sources import short_captions
+from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, table_files

@@ -11,8 +11,7 @@ from scipy.io import savemat
 
 from components.benchmarks.published import difference_classification as benchmark
 from components.benchmarks.published import find_published
-from components.captions.prompting.inputs.readers import read_caption_pairs
-from components.captions.prompting.inputs.sources import Ask, anything
+from components.captions.prompting.inputs.readers import Ask, anything, read_caption_pairs
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair

@@ -13,7 +13,7 @@ from components.benchmarks.published import find_published
 from components.benchmarks.published.zero_shot_released import score_pc_clip, score_semclip
 from components.benchmarks.scoring.benchmark import Scores
 from components.captions.prompting.inputs.benchmark_readers import read_class_pairs, read_classes
-from components.captions.prompting.inputs.sources import Ask, anything
+from components.captions.prompting.inputs.readers import Ask, anything
 from components.core.system.errors import InputError
 from components.evaluation.published import write_lists
 from components.test_sets.image_sets.image_set import ImageSet, image_sets
