@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.hardware import pick_autocast, pick_device
+from components.core.compute.hardware import pick_device
 from components.core.compute.provenance import code_hash
 from components.core.settings import Settings
 from components.core.tables.files import content_hash, file_hash
@@ -28,7 +28,7 @@ from components.data.world.description.scenes import RELATIONS, Scene
 from components.encoders.adapter.architecture import model_config, plain_name, refuse_batch_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.losses import Features, Losses, info_nce, unit
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.tracking import TrackedRun
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
@@ -112,14 +112,7 @@ def contrast(
             extra=extra,
             source=source,
             optimisation=plan,
-            options=LoopOptions(
-                device=device,
-                autocast=pick_autocast(train.precision, device),
-                micro_batch=train.micro_batch,
-                compiled=train.compile,
-                checkpoint_every=train.checkpoint_every,
-                log_every=train.log_every,
-            ),
+            options=LoopOptions.of(train, device),
             checkpoints=checkpoints,
             report=report_to(tracked),
             rates=rates or {},

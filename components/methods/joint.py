@@ -14,8 +14,7 @@ from typing_extensions import TypedDict
 from components.core.system.errors import InputError
 from components.core.tables.column_names import NEIGHBOUR
 from components.methods.contract.losses import Features, Losses
-from components.methods.contract.method import Method, Neighbours, Visits
-from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.method import Method, Neighbours, NotNegative, Optimisation, Positive, Visits
 from components.methods.registry import find_method
 
 if TYPE_CHECKING:

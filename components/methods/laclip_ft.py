@@ -9,8 +9,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive
 
 DRAWN = "drawn_caption"
 """The made-up column."""

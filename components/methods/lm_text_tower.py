@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, ImageTower, NotNegative, Optimisation, Positive
+from components.methods.contract.method import (
+    TEXT_TOWER,
+    Betas,
+    ImageTower,
+    Method,
+    NotNegative,
+    Optimisation,
+    Positive,
+)
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder

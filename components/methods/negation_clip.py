@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pydantic import PositiveInt
 
 from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive, Schedule
+from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive, Schedule
 
 _TRAINED = r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)"
 """The text side without its last layer norm, which the released code freezes like the image tower."""

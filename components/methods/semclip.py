@@ -11,8 +11,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from components.core.settings.block import Seed
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features, Losses, info_nce, unit
-from components.methods.contract.method import Method, Visits
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive, Visits
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

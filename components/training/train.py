@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
-from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
+from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
-from components.core.settings import Settings, Train
+from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
@@ -124,7 +124,7 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         optimisation=hyper,
         extra=extra,
         perturb=method.augment and method.augment(job.encoder, hyper),
-        options=_engine(train, world, device),
+        options=LoopOptions.of(train, device, world),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
@@ -142,19 +142,6 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
     job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
     model.to("cpu")
     return checkpoints
-
-
-def _engine(train: Train, world: World, device: str) -> LoopOptions:
-    return LoopOptions(
-        device=device,
-        autocast=pick_autocast(train.precision, device),
-        micro_batch=train.micro_batch,
-        compiled=train.compile,
-        world=world,
-        checkpoint_every=train.checkpoint_every,
-        log_every=train.log_every,
-        validate_every=train.validate_every,
-    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks import gpu, gpu_sides
 from benchmarks.gpu_sides import Setup
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 
 REPO = Path(__file__).parents[2]
 

@@ -13,26 +13,21 @@ from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
+from components.core.compute.hardware import pick_autocast
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
 
 if TYPE_CHECKING:
-    from components.methods.contract.method import Perturb
-    from components.methods.contract.optimisation import Optimisation
+    from components.core.settings import Train
+    from components.methods.contract.method import Optimisation, Perturb
     from components.training.rows.batches import BatchSource
 
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """Options of the loop that do not change the result.
-
-    Attributes:
-        micro_batch: number of texts, and of images, per pass through the towers; None for all.
-        autocast: element type of mixed precision; None for float32.
-        compiled: whether torch compiles the towers.
-    """
+    """Options of the loop; `micro_batch` and `autocast` as in `Objective` and `Towers`."""
 
     device: str = "cpu"
     autocast: torch.dtype | None = None
@@ -43,6 +38,20 @@ class LoopOptions:
     log_every: int = 10
     validate_every: int | None = None
 
+    @staticmethod
+    def of(train: Train, device: str, world: World | None = None) -> LoopOptions:
+        """The options of the block `train` of params.yaml."""
+        return LoopOptions(
+            device=device,
+            autocast=pick_autocast(train.precision, device),
+            micro_batch=train.micro_batch,
+            compiled=train.compile,
+            world=world or World(),
+            checkpoint_every=train.checkpoint_every,
+            log_every=train.log_every,
+            validate_every=train.validate_every,
+        )
+
 
 @dataclass(frozen=True)
 class Run:
@@ -52,9 +61,7 @@ class Run:
         title: for the progress bar and errors.
         model: an encoder's model; has `logit_scale`.
         trained: its trained parameters by name, and those of `extra`.
-        losses: named loss terms of a batch; their sum is minimised.
-        checkpoints: where the run's state is saved; None for no checkpoints.
-        perturb: changes the texts of a batch before the towers encode them; None for no change.
+        extra, losses, perturb: as in `Objective`.
         report: called by the leading rank every `log_every` steps and after the last one.
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.

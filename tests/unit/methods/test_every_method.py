@@ -17,7 +17,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import HOLDERS
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.methods.registry import check_entries, find_method, method_names
 from tests.conftest import TINY
 from tests.support.params import every_method

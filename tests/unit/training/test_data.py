@@ -319,7 +319,7 @@ def test_that_shards_hold_no_weights_is_told(world: World, tmp_path: Path, capsy
     write_shards(logged.files.pairs / "train.parquet", tmp_path / "shards", 30)
     train = {"shards": {"urls": str(tmp_path / "shards"), "columns": {"caption": "txt"}}}
     _load(logged, "caption_ft", train, image_tower="trained")
-    assert "train.shards: shards hold neither the weights of" in capsys.readouterr().out
+    assert "train.shards: shards have neither the weights of" in capsys.readouterr().out
     _load(world, "caption_ft", train, image_tower="trained")
     assert "shards" not in capsys.readouterr().out
 

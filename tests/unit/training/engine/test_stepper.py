@@ -15,7 +15,7 @@ from torch import Tensor
 from components.core.compute.checkpoint import Checkpoints
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.training.engine.meter import Meter
 from components.training.engine.run import Run
 from components.training.engine.stepper import (
