@@ -43,7 +43,7 @@ class TrainingJob:
     """One run of the stage, loaded and checked.
 
     Attributes:
-        base: the base encoder's weights where they are to be averaged with, else none.
+        base: the base encoder's weights, only for `weight_ensemble`.
         from_base: whether all weights begin as the base's.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
@@ -76,7 +76,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
     with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")
-        # The run's parameters and its checkpoints' name say what was computed in, not what it was chosen by.
+        # Parameters and fingerprint have the precision, not `auto`.
         precision = pick_precision(settings.train.precision, device)
         settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
         torch.manual_seed(settings.train.seed)
@@ -102,15 +102,15 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
 
 def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
-    model = job.encoder.model.to(device)
+    model, metric = job.encoder.model.to(device), train.select_checkpoint
     extra = method.extra(job.encoder, hyper).to(device)
     in_model = method.freeze(model, hyper)
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
     learnt = in_model
     if hyper.lora_rank:
-        new = method.fresh_params(hyper)
-        learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
+        fresh = method.fresh_params(hyper)
+        learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, fresh, train.seed)
     trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     checkpoints = Checkpoints(
         train.checkpoint_dir / f"{job.entry.name}-{job.fingerprint}", train.keep_checkpoints, code_hash("train")
@@ -128,9 +128,7 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
-        select=None
-        if train.select_checkpoint == "last"
-        else (train.select_checkpoint, DIRECTIONS[train.select_checkpoint]),
+        select=None if metric == "last" else (metric, DIRECTIONS[metric]),
     )
     with _note_bad_batch(checkpoints.folder, tracked):
         fit(run)
@@ -183,17 +181,13 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Raise `InputError` when training does not start from the base's weights: their average would be no encoder."""
-    odd = [name for name, weights in trained.items() if name not in base or base[name].shape != weights.shape]
-    if share < 1 and odd:
-        raise InputError(
-            f"weight_ensemble {share} needs a base with the same towers, but it has no '{odd[0]}': set it to 1"
-        )
-    new = [name for name, weights in trained.items() if share < 1 and not torch.equal(weights.cpu(), base[name].cpu())]
-    if new:
-        raise InputError(
-            f"weight_ensemble {share} averages with the base's weights, but '{new[0]}' starts at random: set it to 1"
-        )
+    """Raise `InputError` if training does not start from the base's weights, so that an average makes no sense."""
+    for name, weights in trained.items() if share < 1 else ():
+        where = f"weight_ensemble {share} averages with the base's weights, but"
+        if name not in base or base[name].shape != weights.shape:
+            raise InputError(f"{where} the base has no '{name}': set it to 1")
+        if not torch.equal(weights.cpu(), base[name].cpu()):
+            raise InputError(f"{where} '{name}' starts at random: set it to 1")
 
 
 @torch.no_grad()

@@ -436,7 +436,7 @@ def test_share_is_that_of_the_fine_tuned_weights(share: float, expected: list[fl
 def test_towers_that_the_base_does_not_have_are_refused() -> None:
     base = {"a": torch.ones(2)}
     for odd in ({"new": nn.Parameter(torch.ones(2))}, {"a": nn.Parameter(torch.ones(3))}):
-        with pytest.raises(InputError, match=f"weight_ensemble 0.5 needs a base .* it has no '{next(iter(odd))}'"):
+        with pytest.raises(InputError, match=f"weight_ensemble 0.5 averages .* the base has no '{next(iter(odd))}'"):
             check_ensemble(0.5, odd, base)
         check_ensemble(1.0, odd, base)
     check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
