@@ -194,11 +194,6 @@ def test_fewer_shards_than_ranks_are_refused_at_once(tmp_path: Path) -> None:
         _source(make_shards(tmp_path, 2, 8), batch_size=3, world=World(0, 3))
 
 
-def test_a_batch_that_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="batch_size 3"):
-        _source(make_shards(tmp_path, 2, 8), batch_size=3, world=World(0, 2))
-
-
 def test_shards_without_samples_are_an_error(tmp_path: Path) -> None:
     write_tar(tmp_path / "000.tar", [])
     with pytest.raises(InputError, match="have no samples"):
@@ -362,14 +357,6 @@ def test_ranks_share_every_epoch_among_them(per_rank: int, ranks: int, buffer: i
     assert len(set(seen)) == len(seen) == shards * PER_SHARD
 
 
-def test_the_order_follows_from_seed_and_epoch_alone() -> None:
-    first = _names(6, 30, world=World())
-    assert first == _names(6, 30, world=World())
-    assert first != _names(6, 30, seed=2, world=World())
-    assert first != _names(6, 30, epoch=1, world=World())
-    assert sorted(first) == sorted(_names(6, 30, epoch=1, world=World()))
-
-
 def test_the_buffer_mixes_samples_of_a_shard_and_of_neighbours() -> None:
     unmixed = _names(6, 30, buffer=0, world=World())
     assert [name.split("/")[1] for name in unmixed] == [str(number) for number in range(PER_SHARD)] * 6
@@ -383,12 +370,6 @@ def test_after_the_last_shard_comes_another_order_of_all() -> None:
     passes = [names[start : start + 20] for start in (0, 20, 40)]
     assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
     assert passes[0] != passes[1] != passes[2]
-
-
-def test_a_rank_without_samples_is_told_and_does_not_wait() -> None:
-    order = ShardOrder(["0.tar"], lambda _shard: iter(()), 1, 4, World())
-    with pytest.raises(InputError, match="have no samples"):
-        next(order.epoch(0))
 
 
 def _hash(urls: Any, world: World | None = None, **options: Any) -> str:
