@@ -33,7 +33,7 @@ from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import TrainingFiles, load_data
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
-from components.training.engine.run import LoopOptions, Run
+from components.training.engine.run import LoopOptions, Run, copy_into
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
 
@@ -81,13 +81,14 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
-        averaged = base.model.state_dict() if entry.hyper.weight_ensemble < 1 else {}
-        kept = {key: weights.clone() for key, weights in averaged.items()}
+        kept = {}
+        if entry.hyper.weight_ensemble < 1:
+            kept = {key: weights.clone() for key, weights in base.model.state_dict().items()}
         encoder = entry.method.start(base, entry.hyper)
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
-        beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
-        hashes = data_hashes(inputs.values()) | beside | data.streamed
+        other_files = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
+        hashes = data_hashes(inputs.values()) | other_files | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
         job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
@@ -133,7 +134,9 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
     with _note_bad_batch(checkpoints.folder, tracked):
         fit(run)
     if run.select and world.leads:
-        _take_best(trained, checkpoints)
+        if (best := checkpoints.best()) is None:
+            raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
+        copy_into(trained, best)
     if hyper.lora_rank:
         merge_low_rank(model)
     ensemble(hyper.weight_ensemble, in_model, job.base)
@@ -152,17 +155,6 @@ def _note_bad_batch(folder: Path, tracked: TrackedRun | None) -> Iterator[None]:
             write_json(path, {"step": error.step, "ids": error.ids, "reason": str(error)})
             tracked.log_artifact(path)
         raise
-
-
-@torch.no_grad()
-def _take_best(trained: dict[str, nn.Parameter], checkpoints: Checkpoints) -> None:
-    best = checkpoints.best()
-    if best is None:
-        raise InputError(
-            f"{checkpoints.folder} has no best weights: set train.validate_every, or train.select_checkpoint to 'last'"
-        )
-    for key, weights in trained.items():
-        weights.copy_(best[key])
 
 
 def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:

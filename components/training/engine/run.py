@@ -85,13 +85,15 @@ class Run:
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
-class MovingAverage:
-    """`average = decay * average + (1 - decay) * weights` after every step.
+@torch.no_grad()
+def copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Overwrite `tensors` with the `values` of the same names."""
+    for name, tensor in tensors.items():
+        tensor.copy_(values[name])
 
-    Args:
-        trained: parameters by name; the average starts at their values.
-        decay: per step.
-    """
+
+class MovingAverage:
+    """`average = decay * average + (1 - decay) * weights` after every step; it starts at the weights."""
 
     def __init__(self, trained: Mapping[str, nn.Parameter], decay: float) -> None:
         self._trained = trained
@@ -103,17 +105,9 @@ class MovingAverage:
         """Move the average towards the weights."""
         torch._foreach_lerp_(list(self.tensors.values()), list(self._trained.values()), 1 - self._decay)
 
-    @torch.no_grad()
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue from a saved average."""
-        for name, average in self.tensors.items():
-            average.copy_(tensors[name])
-
-    @torch.no_grad()
     def put(self) -> None:
         """Copy the average into the weights."""
-        for name, weights in self._trained.items():
-            weights.copy_(self.tensors[name])
+        copy_into(self._trained, self.tensors)
 
     @contextmanager
     def as_weights(self) -> Iterator[None]:
@@ -123,9 +117,7 @@ class MovingAverage:
         try:
             yield
         finally:
-            with torch.no_grad():
-                for name, weights in self._trained.items():
-                    weights.copy_(kept[name])
+            copy_into(self._trained, kept)
 
 
 class State:
@@ -208,14 +200,12 @@ class State:
             tensors |= {f"average.{name}": average for name, average in self.average.tensors.items()}
         return tensors | {"rng": torch.get_rng_state()}
 
-    @torch.no_grad()
     def _restore(self, facts: Facts, tensors: dict[str, Tensor]) -> None:
         self._compare(facts)
-        for name, weights in self._trained.items():
-            weights.copy_(tensors[f"weights.{name}"])
+        copy_into(self._trained, {name: tensors[f"weights.{name}"] for name in self._trained})
         restore_optimiser(self._optimiser, tensors)
         if self.average is not None:
-            self.average.load({name: tensors[f"average.{name}"] for name in self._trained})
+            copy_into(self.average.tensors, {name: tensors[f"average.{name}"] for name in self._trained})
         if facts["scaler"]:
             self._scaler.load_state_dict(facts["scaler"])
         torch.set_rng_state(tensors["rng"])
