@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from open_clip.hf_model import HFTextEncoder
-from open_clip.transformer import ResidualAttentionBlock, text_global_pool
 from torch import Tensor, nn
 
 from components.encoders.adapter.language_tower import LanguageTower
@@ -42,7 +40,8 @@ def text_features(model: Any, tokens: Tensor) -> Tensor:
     if isinstance(tower, LanguageTower):
         features = _by_length(tower, tokens)
     else:
-        features = tower(tokens) if isinstance(tower, HFTextEncoder) else _causal(tower, tokens)
+        # open_clip's tower around a Hugging Face model has no embeddings of its own.
+        features = _causal(tower, tokens) if hasattr(tower, "token_embedding") else tower(tokens)
     return features.float()
 
 
@@ -71,6 +70,8 @@ def _causal(tower: Any, tokens: Tensor) -> Tensor:
     if pool in _ENDS and can_pack(tower, tokens):
         pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end)))
     else:
+        from open_clip.transformer import text_global_pool
+
         length = tokens.shape[1]
         x = tower.token_embedding(tokens) + tower.positional_embedding[:length]
         x = tower.transformer(x, attn_mask=tower.attn_mask[:length, :length])
@@ -128,6 +129,8 @@ def can_pack(tower: Any, tokens: Tensor) -> bool:
 
     It does not on a GPU: packing must wait for the lengths, and a compiler needs fixed shapes.
     """
+    from open_clip.transformer import ResidualAttentionBlock
+
     plain = all(type(block) is ResidualAttentionBlock for block in tower.transformer.resblocks)
     causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
     return plain and causal and tokens.device.type == "cpu" and not torch.compiler.is_compiling()

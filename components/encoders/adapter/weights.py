@@ -9,9 +9,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import open_clip
 import torch
-from open_clip.model import convert_to_custom_text_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -109,7 +107,9 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
 
 def _fitted(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
     """The same weights under the names and in the shapes that today's open_clip gives them."""
-    if isinstance(model, open_clip.CustomTextCLIP):
+    from open_clip.model import CustomTextCLIP, convert_to_custom_text_state_dict
+
+    if isinstance(model, CustomTextCLIP):
         state = convert_to_custom_text_state_dict(state)
     known = model.state_dict()
     # Older transformers saved this buffer, which is no weight.
