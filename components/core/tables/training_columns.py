@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from components.core.system.errors import InputError
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables import NEIGHBOUR
 from components.core.tables.records import (
     ABSENCES,
     DIFFERENCES,

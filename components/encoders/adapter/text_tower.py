@@ -1,9 +1,8 @@
 """Text features of any encoder from token batches shorter than its context.
 
-On a CPU, texts of similar length go through a language model together, so that it computes little padding, and CLIP's
-causal tower computes none. It is the same computation as open_clip's in another layout: linear layers and norms process
-the concatenated tokens of all texts, `[tokens, width]`, and only attention uses texts, `[texts, length]`. The last
-block is computed only for end tokens, because nothing else of it is used.
+On a CPU, a language model computes little padding, because its batches have texts of similar length. CLIP's causal
+tower computes no padding: linear layers and norms process the concatenated tokens of all texts, `[tokens, width]`, and only
+attention uses texts, `[texts, length]`. The last block is computed only for end tokens, the only ones that are used.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
     lengths = (tokens != tower.pad_id).sum(dim=1)
     order = lengths.argsort(stable=True)
     alike = torch.split(order, _TOGETHER)
-    found = torch.cat([tower(tokens[rows, : int(lengths[rows].max())]) for rows in alike])
-    return found[order.argsort()]
+    features = torch.cat([tower(tokens[rows, : int(lengths[rows].max())]) for rows in alike])
+    return features[order.argsort()]
 
 
 def _causal(tower: Any, tokens: Tensor) -> Tensor:

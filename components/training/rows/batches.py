@@ -18,8 +18,8 @@ from torch import Tensor
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
+from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import rows_of
-from components.core.tables.column_names import NEIGHBOUR
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.method import Neighbours, Visits
 from components.training.rows.tables import QueryLog, Rows

@@ -13,7 +13,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from components.captions.prompting.inputs.sources import short_captions
-from components.core.text.words import content_words, new_words, normalised
+from components.core.text import content_words, new_words, normalised
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.validation.rules.tables.negations import CUES
 

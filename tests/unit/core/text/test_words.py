@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.text.words import content_words, new_words, normalised
+from components.core.text import content_words, new_words, normalised
 
 
 def test_normalised_ignores_case_punctuation_and_space() -> None:
