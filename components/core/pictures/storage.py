@@ -58,10 +58,7 @@ class S3:
 
     Args:
         hurry: short timeouts and no retries, to check whether the store answers.
-        endpoint: replaces that of the environment, as do all that follow.
-        region: the region.
-        access_key: the access key, together with `secret_key`.
-        secret_key: see `access_key`.
+        endpoint, region, access_key, secret_key: replace those of the environment.
         profile: a profile of the files in ~/.aws.
 
     Raises:
@@ -127,13 +124,8 @@ class S3:
     def put(self, source: Path, url: str, on_bytes: Callable[[int], None] = _report_nothing) -> int:
         """Upload a file, unless the object has its content already; the object appears whole or not at all.
 
-        Args:
-            source: the file.
-            url: `s3://bucket/key`.
-            on_bytes: called with the number of further bytes in the store; negative where some are sent again.
-
-        Returns:
-            The number of uploaded bytes.
+        `on_bytes` gets the number of further bytes in the store; it is negative if some are sent again. Returns the
+        number of uploaded bytes.
 
         Raises:
             InputError: the file is missing, changes meanwhile, or the store refuses it or cannot be reached.
@@ -193,8 +185,23 @@ class S3:
         return [(url + name, path_inside(target, name, url)) for name in names]
 
     def make_bucket(self, url: str, versions: bool = False) -> list[str]:
-        """See `make_bucket` of this module."""
-        return make_bucket(self._client, url, versions)
+        """Make a bucket, or apply these settings to an existing one; returns the actions in words.
+
+        Existing lifecycle rules of the bucket stay unchanged.
+
+        Raises:
+            InputError: the name is invalid or taken, or the store refuses or does not support versions.
+        """
+        bucket, key = split_url(url)
+        if key:
+            raise InputError(f"{url} names an object: write s3://bucket")
+        with explained(f"s3://{bucket}", "made"):
+            done = [_create(self._client, bucket)]
+            if versions:
+                self._client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+                done.append("old versions are kept")
+            done.append(_remove_half_uploads(self._client, bucket))
+        return done
 
     def check_bucket(self, url: str) -> None:
         """Raise `InputError` if the bucket of `url` is missing or access is denied."""
@@ -203,27 +210,19 @@ class S3:
             self._client.head_bucket(Bucket=bucket)
 
     def buckets(self) -> list[str]:
-        """Names of all buckets.
-
-        Raises:
-            InputError: access is denied, or the store cannot be reached.
-        """
+        """Names of all buckets; raises as `exists`."""
         with explained("s3://", "listed"):
             return [bucket["Name"] for bucket in self._client.list_buckets()["Buckets"]]
 
     def list(self, url: str) -> list[str]:
-        """URLs of all objects whose key starts with the key of `url`, sorted.
-
-        Raises:
-            InputError: the bucket is missing, access is denied, or the store cannot be reached.
-        """
+        """URLs of all objects whose key starts with the key of `url`, sorted; raises as `etags`."""
         return sorted(self.etags(url))
 
     def etags(self, url: str) -> dict[str, str]:
         """URL -> ETag of the objects that `list` returns; it changes with the content.
 
         Raises:
-            InputError: as `list`.
+            InputError: the bucket is missing, access is denied, or the store cannot be reached.
         """
         bucket, prefix = split_url(url)
         with explained(url):
@@ -289,26 +288,6 @@ class ObjectReader(io.RawIOBase):
             self._body.close()
             response = self._client.get_object(**self._target, Range=f"bytes={self._position}-", IfMatch=self._etag)
             self._body = response["Body"]
-
-
-def make_bucket(client: Any, url: str, versions: bool) -> list[str]:
-    """Make a bucket, or apply these settings to an existing one; returns the actions in words.
-
-    Existing lifecycle rules of the bucket stay unchanged.
-
-    Raises:
-        InputError: the name is invalid or taken, or the store refuses or does not support versions.
-    """
-    bucket, key = split_url(url)
-    if key:
-        raise InputError(f"{url} names an object: write s3://bucket")
-    with explained(f"s3://{bucket}", "made"):
-        done = [_create(client, bucket)]
-        if versions:
-            client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-            done.append("old versions are kept")
-        done.append(_remove_half_uploads(client, bucket))
-    return done
 
 
 def _create(client: Any, bucket: str) -> str:

@@ -1,8 +1,8 @@
 """Text features of any encoder from token batches shorter than its context.
 
 On a CPU, a language model computes little padding, because its batches have texts of similar length. CLIP's causal
-tower computes no padding: linear layers and norms process the concatenated tokens of all texts, `[tokens, width]`, and only
-attention uses texts, `[texts, length]`. The last block is computed only for end tokens, the only ones that are used.
+tower computes no padding: linear layers and norms process the concatenated tokens of all texts, `[tokens, width]`.
+Only attention uses texts, `[texts, length]`. The last block is computed only for end tokens; no others are used.
 """
 
 from __future__ import annotations
