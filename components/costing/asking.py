@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
-import pyarrow as pa
 import pyarrow.parquet as pq
-from more_itertools import batched
 
-from components.captions.generating.asking.questions import Questions, questions_of
+from components.captions.generating.asking.questions import questions_of
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
@@ -26,20 +25,16 @@ _CAPTION = "a photo of two small dogs that play on the grass behind a red house"
 """Stands for texts that no stage has made yet."""
 _SAMPLE = 2000
 """Questions whose tokens are counted, and which are looked up in the store."""
-_BLOCK = 500
-_COLUMNS = ("key", "task", "model")
 
 
 @dataclass(frozen=True)
 class TaskQuestions:
-    """The questions of a task.
+    """Numbers of a task's questions.
 
     Attributes:
-        all: their number, at most if the input table does not exist yet.
-        open: the number of those that neither the store nor `synthesize.cached_answers` answers.
-        tokens_in: of the open questions.
-        tokens_out: of their answers, at most.
-        sure: whether the input table exists, so that the numbers are those of its rows.
+        open: those that neither the store nor `synthesize.cached_answers` answers.
+        tokens_in, tokens_out: of the open questions, and of their answers at most.
+        sure: whether the input table exists; without it the numbers are upper bounds.
     """
 
     all: int
@@ -56,44 +51,43 @@ def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
         InputError: a task or its model is wrong.
     """
     answers = _KnownAnswers(settings)
-    try:
-        return {name: _count(settings, name, answers) for name in settings.synthesize.tasks}
-    finally:
-        answers.close()
+    return {name: _count(settings, name, answers) for name in settings.synthesize.tasks}
 
 
 class _KnownAnswers:
     """Answers in the store, and in the replay file, which is merged into it first."""
 
     def __init__(self, settings: Settings) -> None:
-        replay = settings.synthesize.cached_answers
-        exists = replay is not None and replay.is_file()
-        table = pq.read_table(replay, columns=list(_COLUMNS)) if exists else pa.table({name: [] for name in _COLUMNS})
-        keys, *of = (table[name].to_pylist() for name in _COLUMNS)
-        self._replayed, self.replayed_of = frozenset(keys), Counter(zip(*of, strict=True))
-        try:
-            self._store: GenerationStore | None = GenerationStore(settings.synthesize.store, must_exist=True)
-        except InputError:
-            # A store that does not exist yet has no answers.
-            self._store = None
+        replay, self._url = settings.synthesize.cached_answers, settings.synthesize.store
+        rows = []
+        if replay is not None and replay.is_file():
+            table = pq.read_table(replay, columns=["key", "task", "model"])
+            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        self._replayed = frozenset(key for key, _, _ in rows)
+        self.replayed_of = Counter((task, model) for _, task, model in rows)
 
     def stored(self, questions: Iterable[Request]) -> set[str]:
         """The keys of `questions` with an answer in the store."""
-        keys = {question.key for question in questions}
-        return set(self._store.answers(keys)) if self._store is not None else set()
+        try:
+            store = GenerationStore(self._url, must_exist=True)
+        except InputError:
+            # A store that does not exist yet has no answers.
+            return set()
+        with closing(store):
+            return set(store.answers({question.key for question in questions}))
 
     def among(self, questions: Sequence[Request]) -> int:
         """The number of `questions` with an answer."""
         return len(self.stored(questions) | self._replayed & {question.key for question in questions})
 
-    def close(self) -> None:
-        """Close the store."""
-        if self._store is not None:
-            self._store.close()
-
 
 def _count(settings: Settings, name: str, answers: _KnownAnswers) -> TaskQuestions:
-    questions, task = _questions(settings, name), settings.synthesize.tasks[name]
+    task = settings.synthesize.tasks[name]
+    try:
+        questions = questions_of(settings, name, engine_of(settings.synthesize, name))
+    except InputError:
+        # A student that is not trained yet has no name and no answers.
+        questions = questions_of(settings, name, cast("Engine", SimpleNamespace(model="")))
     rows, sure = questions.most, task.input.is_file()
     if sure:
         step = max(1, rows // _SAMPLE)
@@ -103,7 +97,7 @@ def _count(settings: Settings, name: str, answers: _KnownAnswers) -> TaskQuestio
     if not sample:
         return TaskQuestions(0, 0, 0, 0, sure)
     if sure:
-        answered = sum(answers.among(block) for block in batched(sample, _BLOCK)) / len(sample)
+        answered = answers.among(sample) / len(sample)
     else:
         answered = min(1.0, answers.replayed_of[name, questions.model] / rows)
     # The first questions are sent to the model although the replay has their answers.
@@ -112,12 +106,3 @@ def _count(settings: Settings, name: str, answers: _KnownAnswers) -> TaskQuestio
     characters = sum(len(content) for question in sample for _, content in question.chat) / len(sample)
     tokens = round(unanswered * characters / _CHARACTERS_PER_TOKEN)
     return TaskQuestions(rows, unanswered, tokens, unanswered * task.max_tokens, sure)
-
-
-def _questions(settings: Settings, name: str) -> Questions:
-    engine = engine_of(settings.synthesize, name)
-    try:
-        return questions_of(settings, name, engine)
-    except InputError:
-        # A student that is not trained yet has no name and no answers.
-        return questions_of(settings, name, cast("Engine", SimpleNamespace(model="")))

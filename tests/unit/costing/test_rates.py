@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.system.errors import InputError
-from components.costing.rates import load_rates
+from components.costing.cost import load_rates
 
 
 @pytest.fixture
