@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 from torch import nn
 
+from components.captions.generating.asking.questions import questions_of
+from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Block, Settings, explain_fault
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
-from components.costing.asking import TaskQuestions, count_questions
+from components.core.tables.work_shard import Shard
 from components.encoders.adapter.architecture import build, model_config
 from components.methods.contract.method import Method
 from components.methods.registry import find_entry
 
 _MEASURED = Path(__file__).parent / "rates.yaml"
+_CHARACTERS_PER_TOKEN = 4
+"""Of English, about, for the tokenizers of language models."""
+_CAPTION = "a photo of two small dogs that play on the grass behind a red house"
+"""Stands for texts that no stage has made yet."""
+_SAMPLE = 2000
+"""Questions whose tokens are counted, and which are looked up in the store."""
 _TEXTS_PER_TEST = 12
 """Texts that the demo's benchmarks embed per test picture, about."""
 _OPTIMISER = 16
@@ -92,6 +105,87 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} has no keys: see {_MEASURED} for those it may have")
     return content
+
+
+@dataclass(frozen=True)
+class TaskQuestions:
+    """Numbers of a task's questions.
+
+    Attributes:
+        open: those that neither the store nor `synthesize.cached_answers` answers.
+        tokens_in, tokens_out: of the open questions, and of their answers at most.
+        sure: whether the input table exists; without it the numbers are upper bounds.
+    """
+
+    all: int
+    open: int
+    tokens_in: int
+    tokens_out: int
+    sure: bool
+
+
+def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
+    """The questions of each task of params.yaml.
+
+    Raises:
+        InputError: a task or its model is wrong.
+    """
+    answers = _KnownAnswers(settings)
+    return {name: _count_of_task(settings, name, answers) for name in settings.synthesize.tasks}
+
+
+class _KnownAnswers:
+    """Answers in the store, and in the replay file, which is merged into it first."""
+
+    def __init__(self, settings: Settings) -> None:
+        replay, self._url = settings.synthesize.cached_answers, settings.synthesize.store
+        rows = []
+        if replay is not None and replay.is_file():
+            table = pq.read_table(replay, columns=["key", "task", "model"])
+            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        self._replayed = frozenset(key for key, _, _ in rows)
+        self.replayed_of = Counter((task, model) for _, task, model in rows)
+
+    def stored(self, questions: Iterable[Request]) -> set[str]:
+        """The keys of `questions` with an answer in the store."""
+        try:
+            store = GenerationStore(self._url, must_exist=True)
+        except InputError:
+            # A store that does not exist yet has no answers.
+            return set()
+        with closing(store):
+            return set(store.answers({question.key for question in questions}))
+
+    def among(self, questions: Sequence[Request]) -> int:
+        """The number of `questions` with an answer."""
+        return len(self.stored(questions) | self._replayed & {question.key for question in questions})
+
+
+def _count_of_task(settings: Settings, name: str, answers: _KnownAnswers) -> TaskQuestions:
+    task = settings.synthesize.tasks[name]
+    try:
+        questions = questions_of(settings, name, engine_of(settings.synthesize, name))
+    except InputError:
+        # A student that is not trained yet has no name and no answers.
+        questions = questions_of(settings, name, cast("Engine", SimpleNamespace(model="")))
+    rows, sure = questions.most, task.input.is_file()
+    if sure:
+        step = max(1, rows // _SAMPLE)
+        sample = list(questions.read(Shard(0, step) if step > 1 else None))
+    else:
+        sample = [questions.about(InputRow("", 0, dict.fromkeys(questions.task.inputs, _CAPTION)), 0)]
+    if not sample:
+        return TaskQuestions(0, 0, 0, 0, sure)
+    if sure:
+        answered = answers.among(sample) / len(sample)
+    else:
+        answered = min(1.0, answers.replayed_of[name, questions.model] / rows)
+    # The first questions are sent to the model although the replay has their answers.
+    live = 0 if answers.stored(sample[:1]) else min(task.always_ask_first, rows)
+    unanswered = max(live, round(rows * (1 - answered)))
+    characters = sum(len(content) for question in sample for _, content in question.chat) / len(sample)
+    tokens = round(unanswered * characters / _CHARACTERS_PER_TOKEN)
+    return TaskQuestions(rows, unanswered, tokens, unanswered * task.max_tokens, sure)
 
 
 @dataclass(frozen=True)
