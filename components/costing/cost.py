@@ -16,8 +16,8 @@ import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 from torch import nn
 
-from components.captions.generating.asking.questions import questions_of
 from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Block, Settings, explain_fault
