@@ -209,11 +209,6 @@ class S3:
         with explained(f"s3://{bucket}", "used"):
             self._client.head_bucket(Bucket=bucket)
 
-    def buckets(self) -> list[str]:
-        """Names of all buckets; raises as `exists`."""
-        with explained("s3://", "listed"):
-            return [bucket["Name"] for bucket in self._client.list_buckets()["Buckets"]]
-
     def list(self, url: str) -> list[str]:
         """URLs of all objects whose key starts with the key of `url`, sorted; raises as `etags`."""
         return sorted(self.etags(url))

@@ -14,7 +14,7 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
 from components.core.tables.records import PAIRS
-from components.costing.asking import TaskQuestions, count_questions
+from components.costing.cost import TaskQuestions, count_questions
 
 CAPTIONS = 12
 TABLE = Path("data/pairs/train.parquet")

@@ -159,7 +159,7 @@ def test_plan_and_doctor_report_it(
     monkeypatch.chdir(tmp_path)
     planned = CliRunner().invoke(app, ["plan"])
     assert (planned.exit_code, f"error: params.yaml: {message}" in planned.output) == (1, True)
-    (line,) = examine(read_installation(tmp_path), checks=[check for check in CHECKS if check.title == "params.yaml"])
+    (line,) = examine(read_installation(tmp_path), checks={"params.yaml": CHECKS["params.yaml"]})
     assert (line.status, message in f"{line.detail}: {line.fix}") == ("fail", True)
 
 
