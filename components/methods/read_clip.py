@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Features, Losses, contrast
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, ImageTower, NotNegative, Optimisation, Positive
+from components.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -16,7 +16,7 @@ MODULES = (
     "components.core.compute.metrics",
     "components.core.settings",
     "components.core.tables.table",
-    "components.core.text.words",
+    "components.core.text",
     "components.methods.registry",
 )
 
