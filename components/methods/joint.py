@@ -12,7 +12,7 @@ from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from typing_extensions import TypedDict
 
 from components.core.system.errors import InputError, told_of
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables import NEIGHBOUR
 from components.methods.contract.losses import Features, Losses
 from components.methods.contract.method import Method, Neighbours, NotNegative, Optimisation, Positive, Visits
 from components.methods.registry import find_method

@@ -141,7 +141,7 @@ def reconstruct(extra: Any, features: Tensor, tokens: Tokens, ranks: int = 1) ->
 
 
 def _extra(encoder: Encoder, hyper: ReadClipSettings) -> nn.Module:
-    from components.captions.language_models.smollm2 import smollm2_folder
+    from components.captions.language_models.language_model import smollm2_folder
     from components.encoders.adapter.language_tower import folder_of
 
     folder = folder_of(hyper.language_model) if hyper.language_model else smollm2_folder()

@@ -1,7 +1,4 @@
-"""The columns of each training table, and the file of each table in a folder.
-
-The columns that methods declare are matched with the tables that `train_data` in params.yaml covers.
-"""
+"""The columns of each training table, and the file of each table in a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from components.core.system.errors import InputError
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables import NEIGHBOUR
 from components.core.tables.records import (
     ABSENCES,
     DIFFERENCES,

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.losses import Feature, Features

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torchvision.transforms.v2.functional import InterpolationMode, resized_crop
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
+from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import rows_of
-from components.core.tables.column_names import NEIGHBOUR
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.method import Neighbours, Visits
 from components.training.rows.tables import QueryLog, Rows
@@ -127,6 +126,9 @@ class Crops:
         return torch.stack([self._crop(image, name, epoch) for image, name in zip(pixels, names, strict=True)])
 
     def _crop(self, image: Tensor, name: str, epoch: int) -> Tensor:
+        # torchvision takes a second to import.
+        from torchvision.transforms.v2.functional import InterpolationMode, resized_crop
+
         rng, size = np.random.default_rng([self.seed, epoch, crc32(name.encode())]), image.shape[-1]
         for _ in range(_TRIES):
             area, ratio = size**2 * rng.uniform(self.least, 1), math.exp(rng.uniform(*_RATIO))

@@ -15,8 +15,8 @@ from components.core.compute.metrics import top_k
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError
 from components.core.system.progress import track
+from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import mapped_array, rows_of, written_array
-from components.core.tables.column_names import NEIGHBOUR
 from components.core.tables.files import atomic_file, hash_of_all
 from components.core.tables.records import PAIRS
 from components.core.tables.text_column import TextColumn
