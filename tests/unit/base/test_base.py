@@ -251,7 +251,7 @@ def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str
         ({"model": "ViT-B-32"}, "model 'ViT-B-32' has no timm_model_name"),
         ({"file": Path("gone.safetensors")}, r"params\.yaml: base: gone\.safetensors is missing"),
         ({"file": None}, r"weights of timm's 'test_vit\.r160_in1k' cannot be fetched \(.*: check the network"),
-        ({"package": "numpy"}, "package 'numpy' holds no image tower that is known: name efficientnet-lite2-pytorch-"),
+        ({"package": "numpy"}, "package 'numpy' is not a known package of weights: name efficientnet-lite2-pytorch-"),
     ],
 )
 def test_what_is_no_image_tower_of_timms_is_refused(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.captions.generating.asking.questions import questions_of
 from components.captions.generating.engines import engine_of
+from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings

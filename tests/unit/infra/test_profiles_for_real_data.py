@@ -15,14 +15,14 @@ from dvc.repo import Repo
 
 from components.base.published import check_published
 from components.benchmarks.embedded import find_benchmark
-from components.captions.prompting.inputs.sources import short_captions
+from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, table_files
 from components.core.system.profiles import overlaid, write
 from components.data.sources import find_source
 from components.doctor.examine import CHECKS, examine, read_installation
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.methods.registry import find_entry
 from components.training.rows.tables import input_files
 from components.validation.rules.tables import find_table

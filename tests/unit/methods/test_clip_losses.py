@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
@@ -53,16 +51,6 @@ def test_every_text_of_a_row_is_as_likely() -> None:
     assert LACLIP.column_mixture(hyper) == {
         drawn: {"caption": 0.25, "rewrite": 0.25, "paraphrase_1": 0.25, "paraphrase_2": 0.25}
     }
-
-
-NEGATION_CLIP_COLUMNS = random_columns(("image", "absence"))
-
-
-def test_negation_clips_two_rows_by_hand() -> None:
-    # Images and captions lie on two axes, each caption with its own image: the other one is `SCALE` logits below.
-    axes = [[1, 0], [0, 1]]
-    losses = losses_of({"method": "negation_clip"}, {"image": axes, "absence": axes})
-    assert losses == pytest.approx({"infonce": math.log(1 + math.exp(-SCALE))})
 
 
 def test_the_last_layer_norm_is_frozen_and_all_else_of_the_text_side_trains() -> None:

@@ -29,13 +29,6 @@ def test_infonce_is_equation_4(temperature: float | None, scale: float) -> None:
     assert _loss(temperature=temperature) == pytest.approx(expected)
 
 
-def test_infonce_by_hand() -> None:
-    # Differences along +x+y, -x-y after normalising, each with its own text: cosines 1 and -1.
-    columns = {"image": [[2, 0], [0, -3]], "other_image": [[0, -1], [5, 0]], "difference": [[1, 1], [-2, -2]]}
-    expected = math.log(1 + math.exp(-2))
-    assert losses_of({"method": "pc_clip"}, columns) == pytest.approx({"infonce": expected})
-
-
 def test_infonce_of_the_paper_is_a_sum_over_the_batch() -> None:
     # As above: two rows of the same loss.
     columns = {"image": [[2, 0], [0, -3]], "other_image": [[0, -1], [5, 0]], "difference": [[1, 1], [-2, -2]]}

@@ -35,7 +35,7 @@ from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import watch
-from components.training.train import TrainingJob, check_ensemble, ensemble
+from components.training.train import TrainingJob, check_ensemble
 from tests.support.toy_world import World, world_settings
 
 
@@ -266,12 +266,6 @@ def test_lora_on_a_language_model_leaves_its_new_projection_whole(
     assert torch.linalg.matrix_rank(tuned[inner] - none[inner], rtol=1e-2) == 1
 
 
-def test_an_ensemble_with_random_towers_is_refused(world: World, tmp_path: Path) -> None:
-    entry = {"method": "paraclip", "image_tower": "random"}
-    with pytest.raises(InputError, match=r"weight_ensemble 0\.5 averages with the base's weights, but '.*' starts at"):
-        _run(world, entry | {"weight_ensemble": 0.5, "warmup_steps": 0}, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("method", "extra"), [({"method": "paraclip"}, set()), ({"method": "semclip", "n": 3}, {"directions"})]
 )
@@ -423,20 +417,10 @@ def test_what_a_user_should_know_is_said_at_the_start(
     assert "tried: semclip with n: 1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.0, [1.0, 1.0]), (0.25, [1.5, 0.5]), (0.5, [2.0, 0.0]), (1.0, [3.0, -1.0])]
-)
-def test_share_is_that_of_the_fine_tuned_weights(share: float, expected: list[float]) -> None:
-    trained, base = {"a": nn.Parameter(torch.tensor([3.0, -1.0]))}, {"a": torch.ones(2), "frozen": torch.zeros(1)}
-    ensemble(share, trained, base)
-    assert trained["a"].tolist() == expected
-    assert base["a"].tolist() == [1.0, 1.0]
-
-
 def test_towers_that_the_base_does_not_have_are_refused() -> None:
     base = {"a": torch.ones(2)}
     for odd in ({"new": nn.Parameter(torch.ones(2))}, {"a": nn.Parameter(torch.ones(3))}):
-        with pytest.raises(InputError, match=f"weight_ensemble 0.5 needs a base .* it has no '{next(iter(odd))}'"):
+        with pytest.raises(InputError, match=f"weight_ensemble 0.5 averages .* the base has no '{next(iter(odd))}'"):
             check_ensemble(0.5, odd, base)
         check_ensemble(1.0, odd, base)
     check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)

@@ -15,7 +15,7 @@ from components.core.settings import load_settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.profiles import base_profile, difference, merge, notices, overlaid, profile_names, write
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.methods.registry import find_entry, method_names
 
 REPO = Path(__file__).parents[4]

@@ -49,11 +49,6 @@ def test_epochs_and_seeds_differ() -> None:
     assert len(orders) == 4
 
 
-def test_too_few_rows_are_named() -> None:
-    with pytest.raises(InputError, match="paraclip visits 2 rows in an epoch, fewer than batch_size 3"):
-        Sampler(np.array([0, 0, 1]), 3, 0).check("paraclip")
-
-
 SHOWN = np.array([4, 4, 4, 9, 9, 4])
 PAIRS = np.array([4, 5, 5, 9, 9, 4])
 OTHERS = np.array([1, 1, 2, 1, 1, 2])

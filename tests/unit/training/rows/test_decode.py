@@ -16,7 +16,7 @@ from components.core.system.errors import InputError
 from components.data.leaks.keys import picture_key, text_key
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.images import decode
-from components.training.rows.decode import DecodedSample, SampleDecoder
+from components.training.rows.shards import DecodedSample, SampleDecoder
 from tests.support.shard_making import picture
 
 DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)
