@@ -193,7 +193,7 @@ def train_ours(setup: Setup, *, compiled: bool) -> Figures:
 
 
 def optimisation(batch: int) -> Any:
-    """The fields of `components.methods.contract.optimisation.Optimisation`, whose module needs pydantic."""
+    """The fields of `components.methods.contract.method.Optimisation`, whose module needs pydantic."""
     return SimpleNamespace(
         lr=_LR, batch_size=batch, epochs=1, weight_decay=_DECAY, decay_all=False, warmup_steps=0, schedule="constant",
         gamma=0.9, betas=_BETAS, eps=_EPS, clip_gradient=None, accumulate=1, image_tower="frozen",

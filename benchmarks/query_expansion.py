@@ -22,7 +22,7 @@ from rich.table import Table
 
 from components.benchmarks.scoring.bootstrap import Interval, interval
 from components.benchmarks.scoring.protocols.retrieval import paraphrase_agreement
-from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking import ask
 from components.captions.generating.engines import Engine, make_engine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request, Sampling

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from components.captions.generating.store.schema import EXPORT
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.request import Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.core.system.progress import bar

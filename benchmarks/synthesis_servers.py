@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from components.captions.generating.endpoints.client import ServerOptions
+from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.prompting.request import Request, Sampling
 from components.captions.prompting.tasks import find_task

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from more_itertools import batched
 
 from benchmarks.synthesis_servers import requests
-from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking import ask
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 

@@ -28,7 +28,7 @@ from components.core.compute.provenance import LOCK, git_commit
 from components.core.tables.files import file_hash
 from components.evaluation.results import DEFAULT, read_report
 from components.registry.decision import Decision
-from components.registry.lineage import experiment_of, record_lock
+from components.registry.lineage import record_lock
 from components.report.comparison import read_csv
 from components.tracking import tracking_uri
 from flows.commands import fail_fast
@@ -139,8 +139,8 @@ def record_state(encoders: list[str]) -> None:
         create_markdown_artifact(text, key="dvc-lock", description=f"dvc.lock after this run{', dirty' * dirty}.")
     facts = {"prefect_flow_run": str(flow_run.id), "flow_git_commit": commit, "flow_git_dirty": str(dirty).lower()}
     for encoder in encoders:
-        if run_id := record_lock(MODELS / encoder, facts):
-            _link(encoder, run_id)
+        if recorded := record_lock(MODELS / encoder, facts):
+            _link(encoder, *recorded)
 
 
 def _tag_dirty(run: UUID) -> None:
@@ -150,7 +150,7 @@ def _tag_dirty(run: UUID) -> None:
             client.update_flow_run(run, tags=[*tags, DIRTY])
 
 
-def _link(encoder: str, run_id: str) -> None:
+def _link(encoder: str, run_id: str, experiment: str) -> None:
     # The tracking URI may carry a user and a password.
     scheme, mark, rest = tracking_uri().partition("://")
     uri = f"{scheme}{mark}{rest.rpartition('@')[2]}"
@@ -158,7 +158,7 @@ def _link(encoder: str, run_id: str) -> None:
     key = f"mlflow-{encoder.lower().replace('_', '-')}"
     about = f"The MLflow run that trained {encoder}."
     if pages:
-        address = f"{pages.rstrip('/')}/#/experiments/{experiment_of(run_id)}/runs/{run_id}"
+        address = f"{pages.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}"
         create_link_artifact(address, link_text=run_id, key=key, description=about)
     else:
         create_markdown_artifact(f"run `{run_id}` in `{uri}`", key=key, description=about)

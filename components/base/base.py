@@ -1,4 +1,4 @@
-"""Stage `base`: the starting encoder, shipped, trained or fitted here, fetched by open_clip or timm, or a file.
+"""Stage `base`: the starting encoder, shipped, trained here, fetched by open_clip or timm, or read from a file.
 
 python -m components.base.base
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,35 +35,29 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
     Raises:
         InputError: the model, tag or file is unknown, broken, or has another activation than its config.
     """
-    trains = _trainer(settings)
-    if trains is not None:
-        _train(settings, trains, output, pairs_folder / "train.parquet")
-        return
-    fetch = {"open_clip": _from_open_clip, "timm": _from_timm, "file": _from_file}
-    source = settings.base.source
-    with told_of("params.yaml: base"):
-        if source == "shipped":
-            encoder = shipped_encoder(settings, pairs_folder / "train.parquet")
-        else:
-            encoder = fetch[source](settings)
-    encoder.sidecar = encoder.sidecar.model_copy(
-        update={"name": "base", "git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
-    )
-    encoder.save(output)
-
-
-_Train = Callable[[Settings, Path, TrackedRun], tuple[Encoder, Checkpoints]]
-
-
-def _trainer(settings: Settings) -> _Train | None:
-    """The function that trains the base, if it is trained here."""
-    base = settings.base
+    base, train_pairs = settings.base, pairs_folder / "train.parquet"
     if base.source == "scratch":
-        return pretrain
-    return fit_towers if base.source == "timm" and base.fit is not None else None
+        _train(settings, pretrain, output, train_pairs)
+    elif base.source == "timm" and base.fit is not None:
+        _train(settings, fit_towers, output, train_pairs)
+    else:
+        with told_of("params.yaml: base"):
+            encoder = _ready_made(settings, train_pairs)
+        _add_facts(encoder, settings, name="base")
+        encoder.save(output)
 
 
-def _train(settings: Settings, trains: _Train, output: Path, train_pairs: Path) -> None:
+def _add_facts(encoder: Encoder, settings: Settings, **facts: Any) -> None:
+    facts |= {"git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
+    encoder.sidecar = encoder.sidecar.model_copy(update=facts)
+
+
+def _train(
+    settings: Settings,
+    trains: Callable[[Settings, Path, TrackedRun], tuple[Encoder, Checkpoints]],
+    output: Path,
+    train_pairs: Path,
+) -> None:
     inputs = {"pairs": train_pairs}
     with told_of("params.yaml: base"):
         model_config(settings.base.model)
@@ -72,40 +66,29 @@ def _train(settings: Settings, trains: _Train, output: Path, train_pairs: Path) 
     params = settings.base.model_dump(mode="json") | {"train": settings.train.model_dump(mode="json")}
     with tracked_run("base", "base", settings, params, inputs) as tracked:
         encoder, checkpoints = trains(settings, train_pairs, tracked)
-        encoder.sidecar = encoder.sidecar.model_copy(
-            update={
-                "settings": settings.base.model_dump(mode="json"),
-                "data_hashes": data_hashes(inputs.values()),
-                "git_commit": git_commit(),
-            }
-        )
+        _add_facts(encoder, settings, data_hashes=data_hashes(inputs.values()))
         encoder.save(output)
         write_json(output / RUN_FILE, tracked.reference())
         tracked.log_artifact(output)
     checkpoints.clear()
 
 
-def _from_open_clip(settings: Settings) -> Encoder:
+def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
+    """An encoder with weights that are shipped, published or in a file."""
     base = settings.base
-    if base.pretrained is None:
-        raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
-    return open_clip_encoder(base.model, base.pretrained)
-
-
-def _from_timm(settings: Settings) -> Encoder:
-    base = settings.base
-    return timm_encoder(base.model, base.file, settings.train.seed, base.package)
-
-
-def _from_file(settings: Settings) -> Encoder:
-    base = settings.base
+    if base.source == "shipped":
+        return shipped_encoder(settings, train_pairs)
+    if base.source == "timm":
+        return timm_encoder(base.model, base.file, settings.train.seed, base.package)
+    if base.source == "open_clip":
+        if base.pretrained is None:
+            raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
+        return open_clip_encoder(base.model, base.pretrained)
     if base.file is None:
         raise InputError(
             "source 'file' needs `file`: name an encoder folder or a weights file (.safetensors, .pt, .bin)"
         )
-    if base.file.is_dir():
-        return Encoder.load(base.file)
-    return weights_file_encoder(base.model, base.file)
+    return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file)
 
 
 def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:
@@ -120,7 +103,7 @@ def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:
 
 
 def main(
-    asset: Annotated[bool, typer.Option("--asset", help="Train the shipped base again and replace its files.")] = False,
+    asset: Annotated[bool, typer.Option("--asset", help="Train the shipped base and replace its files.")] = False,
 ) -> None:
     """Make the starting encoder.
 

@@ -1,8 +1,7 @@
-"""Contrastive training of a base: from random weights on images and alt-texts, with an optional loss on drawn scenes.
+"""Contrastive training of a base from random weights on images and alt-texts; synthetic scenes may add a loss.
 
-From 20,000 alt-texts a small tower learns sizes, layouts and colours, which distinguish the pictures of a batch; it
-learns objects late, and left from right never: if both towers were mirrored, they would agree equally well. Published
-towers have seen hundreds of millions of pictures, or were trained on labelled ones before.
+From 20,000 alt-texts a small tower learns sizes, layouts and colours, which distinguish the images of a batch. It
+learns objects late, and never left from right: if both towers were mirrored, they would agree equally well.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.hardware import pick_autocast, pick_device
+from components.core.compute.hardware import pick_device
 from components.core.compute.provenance import code_hash
 from components.core.settings import Settings
 from components.core.tables.files import content_hash, file_hash
@@ -28,7 +27,7 @@ from components.data.world.description.scenes import RELATIONS, Scene
 from components.encoders.adapter.architecture import model_config, plain_name, refuse_batch_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.losses import Features, Losses, info_nce, unit
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.tracking import TrackedRun
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
@@ -64,7 +63,7 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     naming = Naming(encoder.sidecar.embed_dim, weight) if labels else None
     images = TableImages(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
     own = base.scratch.model_dump(exclude={"attribute_loss_weight"})
-    # The logit scale decays too: if it grows freely, a batch is told apart before relations are needed.
+    # The logit scale decays too: if it grows freely, a batch is distinguished before relations are learned.
     plan = Optimisation(**own, decay_all=True, clip_gradient=1.0, image_tower="random")
     batches = BatchPlan(frozenset({"image", "caption"}), plan.batch_size, settings.train.seed, visits="pairs")
     source = table_source(rows, images, batches, encoder.tokenizer, settings.train.checkpoint_dir / "tokens", labels)
@@ -92,7 +91,7 @@ def contrast(
 
     Args:
         model: has `encode_image`, a text side and a `logit_scale`.
-        depends_on: inputs of the weights extra_weightss the settings, so that only the run's own checkpoints fit.
+        depends_on: inputs of the weights besides the settings; only checkpoints with the same inputs are resumed.
         rates: as in `Run`.
         naming: a second loss, whose tensors are trained and not kept.
     """
@@ -112,14 +111,7 @@ def contrast(
             extra=extra,
             source=source,
             optimisation=plan,
-            options=LoopOptions(
-                device=device,
-                autocast=pick_autocast(train.precision, device),
-                micro_batch=train.micro_batch,
-                compiled=train.compile,
-                checkpoint_every=train.checkpoint_every,
-                log_every=train.log_every,
-            ),
+            options=LoopOptions.of(train, device),
             checkpoints=checkpoints,
             report=report_to(tracked),
             rates=rates or {},

@@ -28,7 +28,7 @@ from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.adapter.language_tower import LanguageClip
 from components.encoders.embeddings import require_finite
 from components.encoders.new_text_towers import with_language_tower
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.tracking import TrackedRun
 from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, TableSource
 from components.training.rows.sources import TableImages, table_source

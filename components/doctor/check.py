@@ -1,4 +1,4 @@
-"""The contract of a check: its input, and its result."""
+"""The input and the result of a check."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Literal
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 
-Status = Literal["ok", "warn", "fail", "not used"]
 TIMEOUT_S = 5.0
 """Time limit of one request."""
+
+
+class NoSettingsError(InputError):
+    """params.yaml cannot be read."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
     """The result of a check; `fix` is the instruction if something is wrong."""
 
-    status: Status
+    status: Literal["ok", "warn", "fail", "not used"]
     detail: str
     fix: str = ""
 
@@ -42,29 +45,14 @@ class Installation:
 
     @property
     def settings(self) -> Settings:
-        """params.yaml.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """params.yaml; raises `NoSettingsError` if it cannot be read."""
         if self.loaded is None:
-            raise InputError(self.fault)
+            raise NoSettingsError(self.fault)
         return self.loaded
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of the table.
-
-    Attributes:
-        title: its name in the table.
-        run: the check; an `InputError` is a failure, and the end of its message is the fix.
-        needs_settings: skip the check if params.yaml cannot be read.
-    """
-
-    title: str
-    run: Callable[[Installation], CheckResult]
-    needs_settings: bool = False
+CheckFunction = Callable[[Installation], CheckResult]
+"""A check; an `InputError` is a failure, and the end of its message is the fix."""
 
 
 def ok(detail: str) -> CheckResult:

@@ -6,36 +6,35 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.settings import PARAMS, load_settings
 from components.core.system.errors import InputError
 from components.doctor import machine, servers
-from components.doctor.check import Check, CheckResult, Installation, fail, not_used
+from components.doctor.check import CheckFunction, CheckResult, Installation, NoSettingsError, fail, not_used
 from components.tracking import shown_address
 
 LIMIT_S = 60.0
 """Time limit of all checks together; imports take most of it on a busy machine."""
 
-CHECKS = (
-    Check("params.yaml", machine.check_params),
-    Check("versions", machine.check_versions),
-    Check("Prefect API", servers.check_prefect),
-    Check("work pools and workers", servers.check_workers),
-    Check("tracking", servers.check_tracking),
-    Check("registry", servers.check_registry, needs_settings=True),
-    Check("DVC remote", servers.check_dvc_remote),
-    Check("S3", servers.check_s3),
-    Check("generation store", servers.check_generation_store, needs_settings=True),
-    Check("LLM endpoint", servers.check_language_models, needs_settings=True),
-    Check("GPU and driver", machine.check_gpu),
-    Check("disk space", machine.check_disk),
-    Check("clock", servers.check_clock),
-    Check("data", machine.check_data, needs_settings=True),
-)
-"""All checks in the order of the table."""
+CHECKS: Mapping[str, CheckFunction] = {
+    "params.yaml": machine.check_params,
+    "versions": machine.check_versions,
+    "Prefect API": servers.check_prefect,
+    "work pools and workers": servers.check_workers,
+    "tracking": servers.check_tracking,
+    "registry": servers.check_registry,
+    "DVC remote": servers.check_dvc_remote,
+    "generation store": servers.check_generation_store,
+    "LLM endpoint": servers.check_language_models,
+    "GPU and driver": machine.check_gpu,
+    "disk space": machine.check_disk,
+    "data": machine.check_data,
+}
+"""Title -> check, in the order of the table."""
 
 
 @dataclass(frozen=True)
@@ -56,35 +55,37 @@ def read_installation(folder: Path, environment: Mapping[str, str] = os.environ)
         return Installation(environment, folder, None, str(error))
 
 
-def examine(installation: Installation, limit: float = LIMIT_S, checks: Sequence[Check] = CHECKS) -> list[CheckLine]:
+def examine(
+    installation: Installation, limit: float = LIMIT_S, checks: Mapping[str, CheckFunction] = CHECKS
+) -> list[CheckLine]:
     """Run every check; a check that raises, or has no result within `limit` seconds in all, has failed."""
     ended: queue.Queue[tuple[str, CheckResult]] = queue.Queue()
-    for check in checks:
+
+    def run(title: str, check: CheckFunction) -> None:
+        ended.put((title, _result(check, installation)))
+
+    for check in checks.items():
         # Daemons: a check that hangs must not keep the command from ending.
-        threading.Thread(target=_run, args=(check, installation, ended), daemon=True).start()
-    results: dict[str, CheckResult] = {}
-    deadline = time.monotonic() + limit
-    while len(results) < len(checks):
-        try:
-            title, result = ended.get(timeout=max(deadline - time.monotonic(), 0.0))
-        except queue.Empty:
-            break
-        results[title] = result
+        threading.Thread(target=run, args=check, daemon=True).start()
     late = fail(f"no answer within {limit:.0f} s", "check whether the machine or the server is overloaded; try again")
-    lines = [(check.title, results.get(check.title, late)) for check in checks]
+    results = dict.fromkeys(checks, late)
+    deadline = time.monotonic() + limit
+    with suppress(queue.Empty):
+        for _ in checks:
+            title, result = ended.get(timeout=max(deadline - time.monotonic(), 0.0))
+            results[title] = result
     # Addresses come from many settings and libraries, and any of them may contain a password.
-    return [CheckLine(title, one.status, shown_address(one.detail), shown_address(one.fix)) for title, one in lines]
+    return [
+        CheckLine(title, result.status, shown_address(result.detail), shown_address(result.fix))
+        for title, result in results.items()
+    ]
 
 
-def _run(check: Check, installation: Installation, ended: queue.Queue[tuple[str, CheckResult]]) -> None:
-    ended.put((check.title, _result(check, installation)))
-
-
-def _result(check: Check, installation: Installation) -> CheckResult:
-    if check.needs_settings and installation.loaded is None:
-        return not_used("params.yaml cannot be read")
+def _result(check: CheckFunction, installation: Installation) -> CheckResult:
     try:
-        return check.run(installation)
+        return check(installation)
+    except NoSettingsError:
+        return not_used("params.yaml cannot be read")
     except InputError as error:
         detail, _, fix = str(error).rpartition(": ")
         return fail(detail, fix)

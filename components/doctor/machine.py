@@ -26,7 +26,9 @@ _LEAST_BYTES, _GOOD_BYTES = 1e9, 10e9
 
 def check_params(installation: Installation) -> CheckResult:
     """All keys and names of params.yaml are known."""
-    settings = installation.settings
+    settings = installation.loaded
+    if settings is None:
+        raise InputError(installation.fault)
     check_settings(settings)
     return ok(
         f"world '{settings.dataset.name}', {len(settings.methods)} methods, {len(settings.compare_encoders)} encoders"

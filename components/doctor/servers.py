@@ -1,4 +1,4 @@
-"""Checks of servers and stores: Prefect, MLflow, databases, language models, S3, the DVC remote, and their clocks.
+"""Checks of servers and stores: Prefect, MLflow, databases, language models and the DVC remote.
 
 Requests to Prefect use the variables of its own client, whose import takes seconds; only flows/ imports it.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,6 @@ from components.tracking import explained, make_client, nothing_tracked, reason_
 _CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
 _LOCAL_POOL = "local"
 """Without a worker of this pool no flow runs here; other pools may belong to other hosts."""
-_WARN_S, _FAIL_S = 5.0, 300.0
-"""Tolerated differences of clocks; S3 rejects requests that are fifteen minutes off."""
-_AWS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN")
 _DVC_KEYS = {
     "endpointurl": "endpoint",
     "access_key_id": "access_key",
@@ -76,7 +71,6 @@ def check_prefect(installation: Installation) -> CheckResult:
     url = _prefect_url(installation.environment)
     if not url:
         return not_used("PREFECT_API_URL is not set; `make stack` prints its value")
-    _prefect(installation.environment, "/health")
     theirs, ours = str(_prefect(installation.environment, "/admin/version")), version("prefect")
     if theirs != ours:
         return warn(f"{url} runs Prefect {theirs}, this environment has {ours}", "install the same version in both")
@@ -85,16 +79,19 @@ def check_prefect(installation: Installation) -> CheckResult:
 
 def check_workers(installation: Installation) -> CheckResult:
     """The work pools of prefect.yaml exist and have workers."""
-    environment = installation.environment
+    environment, file = installation.environment, installation.folder / "prefect.yaml"
     if not _prefect_url(environment):
         return not_used("PREFECT_API_URL is not set")
-    wanted = _work_pools(installation.folder / "prefect.yaml")
+    if not file.is_file():
+        raise InputError(f"{file} is missing: run the command in the project's folder")
+    deployments = yaml.safe_load(file.read_text("utf-8"))["deployments"]
+    wanted = sorted({deployment["work_pool"]["name"] for deployment in deployments})
     existing = {pool["name"] for pool in _prefect(environment, "/work_pools/filter", {})}
-    if missing := sorted(wanted - existing):
+    if missing := [pool for pool in wanted if pool not in existing]:
         fix = f"make it: `prefect work-pool create {missing[0]} --type process`"
         return fail(f"no work pool {', '.join(missing)}", fix)
     online = {}
-    for pool in sorted(wanted):
+    for pool in wanted:
         workers = _prefect(environment, f"/work_pools/{pool}/workers/filter", {})
         online[pool] = sum(worker.get("status") == "ONLINE" for worker in workers)
     detail = ", ".join(f"{pool}: {count} online" for pool, count in online.items())
@@ -104,16 +101,6 @@ def check_workers(installation: Installation) -> CheckResult:
     is_local = _LOCAL_POOL in idle
     fix = f"start one: `prefect worker start --pool {_LOCAL_POOL if is_local else idle[0]}`"
     return fail(detail, fix) if is_local else warn(detail, fix)
-
-
-def _work_pools(path: Path) -> set[str]:
-    try:
-        content: Any = yaml.safe_load(path.read_text("utf-8"))
-        return {deployment["work_pool"]["name"] for deployment in content["deployments"]}
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: run the command in the project's folder") from None
-    except (yaml.YAMLError, KeyError, TypeError):
-        raise InputError(f"{path} names no work pools: give each deployment a work_pool with a name") from None
 
 
 def check_tracking(_installation: Installation) -> CheckResult:
@@ -128,10 +115,8 @@ def check_tracking(_installation: Installation) -> CheckResult:
 def check_registry(installation: Installation) -> CheckResult:
     """The registry answers and has a champion."""
     model = installation.settings.promote.model
-    champion = None
-    if not nothing_tracked():
-        with explained():
-            champion = find_alias(make_client(), model, CHAMPION)
+    with explained():
+        champion = None if nothing_tracked() else find_alias(make_client(), model, CHAMPION)
     if champion is None:
         return not_used(f"'{model}' has no champion yet; `cliptune promote` chooses one")
     return ok(f"{model}: {CHAMPION} is version {champion.version}")
@@ -199,24 +184,6 @@ def _endpoint(installation: Installation, name: str, url: str, model: Mapping[st
     return ok(f"{name}: {url} serves {model.get('model')}")
 
 
-def check_s3(installation: Installation) -> CheckResult:
-    """S3 accepts the credentials, if this installation uses it."""
-    environment, loaded = installation.environment, installation.loaded
-    shards = loaded.train.shards if loaded is not None else None
-    url = shards.urls if shards is not None and shards.urls.startswith("s3://") else ""
-    if not url and not any(environment.get(name) for name in _AWS):
-        return not_used("no shards in S3 and no AWS_ variables")
-    # boto3 takes half a second, for which `cliptune plan` must not wait.
-    from components.core.pictures.storage import S3
-
-    store = S3(hurry=True)
-    address = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or "Amazon S3"
-    if url:
-        store.check_bucket(url)
-        return ok(f"{address}: the bucket of train.shards.urls answers")
-    return ok(f"{address}: {len(store.buckets())} buckets")
-
-
 def check_dvc_remote(installation: Installation) -> CheckResult:
     """The DVC remote answers with DVC's credentials."""
     from dvc.config import Config, ConfigError  # type: ignore[import-untyped]
@@ -245,30 +212,3 @@ def check_dvc_remote(installation: Installation) -> CheckResult:
     elif not (Path(url).is_dir() and os.access(url, os.W_OK)):
         return fail(f"{name}: {url} is not a writable folder", "make it, mount it, or correct its rights")
     return ok(f"{name}: {url}")
-
-
-def check_clock(installation: Installation) -> CheckResult:
-    """This machine's clock agrees with the servers'; schedules and S3's signatures depend on it."""
-    environment = installation.environment
-    urls = (f"{_prefect_url(environment)}/health", tracking_uri(), environment.get("AWS_ENDPOINT_URL_S3", ""))
-    offsets = {url: offset for url in urls if url.startswith("http") and (offset := _clock_offset(url)) is not None}
-    if not offsets:
-        return not_used("no server to compare with")
-    url, worst = max(offsets.items(), key=lambda item: abs(item[1]))
-    if abs(worst) <= _WARN_S:
-        return ok("agrees with the servers")
-    detail = f"{abs(worst):.0f} s {'behind' if worst > 0 else 'ahead of'} {url}"
-    return (fail if abs(worst) > _FAIL_S else warn)(detail, "set the clock by NTP: `timedatectl set-ntp true`")
-
-
-def _clock_offset(url: str) -> float | None:
-    """The seconds that a server's clock is ahead of this machine's; None if its response has no date."""
-    try:
-        before = time.time()
-        response = httpx.get(url, timeout=TIMEOUT_S)
-        theirs = parsedate_to_datetime(response.headers["date"]).timestamp()
-    except (httpx.HTTPError, KeyError, ValueError):
-        return None
-    # The response was dated between the two readings, in whole seconds.
-    after = time.time()
-    return 0.0 if before - 1 <= theirs <= after else (theirs - after if theirs > after else theirs - before)

@@ -1,7 +1,6 @@
-"""Stage `embed`: image embeddings of all splits by the frozen image tower, once.
+"""Stage `embed`: computes the image embeddings of all splits with the frozen image tower.
 
-The pairs are embedded part by part. What is done is kept in `embed.state`, shared by all ranks, and so goes on after a
-kill; pictures of the next batches are read while the tower works, and decoded, too, unless it needs all cores.
+Pairs are embedded in parts. Finished parts are in `embed.state`, which all ranks share, so a killed stage resumes.
 
 python -m components.encoders.embed
 python -m components.encoders.embed --shard 0/4
@@ -53,12 +52,12 @@ from components.tracking import tracked_run
 _AHEAD = 2
 """Batches that wait for the tower."""
 _Encoded = tuple[str, bytes]
-"""Where a picture lies, and its bytes."""
+"""The file of a picture, and its bytes."""
 
 
 @dataclass(frozen=True)
 class _Split:
-    """One split of the pairs and where its parts are kept while the stage runs."""
+    """One split of the pairs, and the folder of its parts while the stage runs."""
 
     name: str
     pairs: Path
@@ -81,13 +80,12 @@ def run(
 ) -> None:
     """Write unit rows `<split>.npy` and their lengths `<split>.norms.npy` for every split, and the manifest.
 
-    Pairs that are embeddings already, see source `embeddings`, are taken as they are. With a `shard` only its parts are
-    embedded and kept in `embed.state`; a later run without one puts all parts together. With `track` it is an MLflow
-    run, whose artifact is the manifest: the hashes of the pairs and of the tower.
+    Embeddings of source `embeddings` are copied. With a `shard` only its parts are embedded, into `embed.state`; a
+    later run without a shard joins all parts. With `track` it is an MLflow run with the manifest as artifact.
 
     Raises:
         InputError: an image is missing or cannot be decoded, or its feature is not finite; the message names it. Or
-            given embeddings have another width than the encoder.
+            the user's embeddings have another width than the encoder.
     """
     with join_world(pick_device(settings.embed.device)) as (world, device), ExitStack() as stack:
         tracked, begun = None, time.monotonic()
@@ -101,7 +99,7 @@ def run(
         whole = shard or Shard()
         own = Shard(whole.number * world.size + world.rank, whole.of * world.size)
         made = sum(_embed(encoder, split, settings, own, device) for split in splits)
-        # Here each rank waits for all others.
+        # Each rank waits for all others here.
         made = sum(world.everyones(made))
         if not world.leads:
             return
@@ -124,7 +122,7 @@ def _split(name: str, pairs_folder: Path, settings: Settings, tower: str) -> _Sp
 
 
 def _embed(encoder: Encoder, split: _Split, settings: Settings, shard: Shard, device: str) -> int:
-    """Keep the raw features `[rows, dim]` of the shard's parts that are not there yet; returns how many."""
+    """Write the raw features `[rows, dim]` of the shard's missing parts; returns the number of parts."""
     embed = settings.embed
     rows = {start // embed.part: min(embed.part, split.rows - start) for start in range(0, split.rows, embed.part)}
     own = list(rows)[shard.number :: shard.of]
@@ -146,7 +144,7 @@ def _embed(encoder: Encoder, split: _Split, settings: Settings, shard: Shard, de
 
 
 def _features(encoder: Encoder, rows: pa.Table, embed: Embed, device: str) -> Vectors:
-    """Raw features `[rows, dim]`; an image that several rows show, each with another caption, is embedded once."""
+    """Raw features `[rows, dim]`; an image of several rows is embedded once."""
     if rows["file"][0].is_valid and not rows["size"][0].is_valid:
         return _given(rows, encoder.sidecar.embed_dim)
     pairs = rows.to_pylist()
@@ -155,16 +153,16 @@ def _features(encoder: Encoder, rows: pa.Table, embed: Embed, device: str) -> Ve
     size = encoder.sidecar.image_size
     with closing(_batches(distinct, embed, size, device)) as batches:
         shown = (as_imagenet(pixels) if embed.squash else pixels for pixels in batches)
-        found = np.concatenate([encoder.pixel_features(pixels.to(device)) for pixels in shown])
+        features = np.concatenate([encoder.pixel_features(pixels.to(device)) for pixels in shown])
     place = {row["image_id"]: number for number, row in enumerate(distinct)}
-    return found[[place[row["image_id"]] for row in pairs]]
+    return features[[place[row["image_id"]] for row in pairs]]
 
 
 def _batches(rows: Sequence[dict[str, object]], embed: Embed, size: int, device: str) -> Generator[Tensor]:
-    """Pixels `[batch, 3, size, size]`, a batch or two ahead of the tower.
+    """Pixels `[batch, 3, size, size]`, prepared by threads while the tower computes.
 
-    A tower that computes on all cores waits for the slowest of them, so threads that decode beside it cost it twice
-    what they take: there only reading is ahead, and decoding and computing take turns.
+    If the tower uses all cores, threads only read: decoding at the same time would slow the tower down by twice the
+    time that decoding takes.
     """
     if device != "cpu" or torch.get_num_threads() < len(os.sched_getaffinity(0)):
         yield from prefetched(lambda _: _decoded(_read(rows), embed, size), _AHEAD)
@@ -175,7 +173,7 @@ def _batches(rows: Sequence[dict[str, object]], embed: Embed, size: int, device:
 
 
 def _read(rows: Iterable[dict[str, object]]) -> Generator[_Encoded]:
-    """Each row's picture; one thread reads, so that shards are in their order."""
+    """Each row's picture; one thread reads, so that shards are read in order."""
     with Pictures() as pictures:
         for row in rows:
             yield place_of(row), pictures.one(row)
@@ -188,14 +186,14 @@ def _in_batches(encoded: Iterable[_Encoded], batch_size: int) -> Generator[list[
 def _decoded(encoded: Iterable[_Encoded], embed: Embed, size: int) -> Generator[Tensor]:
     """Pixels `[batch, 3, size, size]`, decoded by one thread per core."""
     fit = squashed if embed.squash else None
-    decoded = mapped(lambda one: decode([one[1]], size, [one[0]], fit), encoded, per_thread=embed.batch_size)
+    decoded = mapped(lambda item: decode([item[1]], size, [item[0]], fit), encoded, per_thread=embed.batch_size)
     for batch in chunked((pixels for _, pixels in decoded), embed.batch_size):
         yield torch.cat(batch)
 
 
 def _given(rows: pa.Table, dim: int) -> Vectors:
-    """Embeddings that the rows refer to, `[rows, dim]`; rows of a file that ascend are read in one go."""
-    found = np.empty((rows.num_rows, dim), np.float32)
+    """The user's embeddings of the rows, `[rows, dim]`; consecutive rows of a file are read together."""
+    features = np.empty((rows.num_rows, dim), np.float32)
     files, positions = rows["file"].to_pylist(), rows["position"].to_numpy()
     start = 0
     for file, own in groupby(files):
@@ -205,15 +203,15 @@ def _given(rows: pa.Table, dim: int) -> Vectors:
         if given.shape[1] != dim:
             raise InputError(
                 f"{file} has embeddings of {given.shape[1]} numbers, those of the base have {dim}: set base to the "
-                "model that made them"
+                "model of these embeddings"
             )
-        found[start:stop] = given[positions[start:stop] - first]
+        features[start:stop] = given[positions[start:stop] - first]
         start = stop
-    return found
+    return features
 
 
 def _assemble(splits: Sequence[_Split], part_rows: int, output: Path, encoder: Encoder) -> None:
-    """Put the parts together as unit rows; memory holds one part."""
+    """Join the parts as unit rows; memory holds one part."""
     dim = encoder.sidecar.embed_dim
     with atomic_folder(output) as folder:
         for split in splits:
@@ -235,10 +233,10 @@ def _assemble(splits: Sequence[_Split], part_rows: int, output: Path, encoder: E
 
 def main(
     shard: Annotated[
-        str | None, typer.Option(help="Only embed this share of the pictures, such as 0/4, into embed.state.")
+        str | None, typer.Option(help="Embed only this shard of the pictures, such as 0/4, into embed.state.")
     ] = None,
 ) -> None:
-    """Embed the images of all splits by the frozen image tower.
+    """Embed the images of all splits with the frozen image tower.
 
     Examples: python -m components.encoders.embed; ... --shard 0/4
     """

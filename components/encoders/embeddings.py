@@ -1,4 +1,4 @@
-"""Reads the image embeddings that stage `embed` wrote, memory-mapped, and refuses features that are not finite."""
+"""Reads the image embeddings of stage `embed`, memory-mapped; refuses features that are not finite."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MANIFEST = "manifest.json"
 
 
 class EmbeddedSplit(BaseModel):
-    """One split in the manifest: the rows that were embedded, and the hash of the file they came from."""
+    """One split in the manifest: the number of rows, and the hash of the file of pairs."""
 
     pairs_sha256: str
     rows: int
 
 
 class Manifest(BaseModel):
-    """What the image embeddings of all splits were made from."""
+    """The inputs of the image embeddings of all splits."""
 
     image_tower_sha256: str
     embed_dim: int
@@ -40,11 +40,11 @@ class ImageEmbeddings:
     """Image features of one split with the ids of their pairs, in the same order.
 
     Attributes:
-        ids: of the pairs.
-        image_ids: of their images.
+        ids: ids of the pairs.
+        image_ids: ids of their images.
         features: unit rows `[images, dim]`.
-        image_tower_sha256: the tower that made them.
-        norms: lengths `[images]` that the rows had before they were normalised; their product is the raw features.
+        image_tower_sha256: hash of the image tower.
+        norms: lengths `[images]` of the raw features, which are `features` times `norms`.
     """
 
     ids: TextColumn
@@ -58,7 +58,7 @@ class ImageEmbeddings:
         """Map the features of `split` into memory.
 
         Raises:
-            InputError: they are missing or damaged, or were made from another version of `pairs_file`.
+            InputError: they are missing or damaged, or belong to another version of `pairs_file`.
         """
         fix = "delete its folder and run `dvc repro embed`"
         path, norms_path = folder / f"{split}.npy", folder / f"{split}.norms.npy"
@@ -77,11 +77,11 @@ class ImageEmbeddings:
 
 
 _ROWS = 1 << 14
-"""Rows looked at together, so that a memory-mapped file need not fit into memory."""
+"""Rows that are checked at once, so that a memory-mapped file need not fit into memory."""
 
 
 def non_finite_row(features: npt.NDArray[np.float32]) -> int | None:
-    """Number of the first row of `[rows, dim]` that is not finite; None where all are."""
+    """Number of the first row of `[rows, dim]` that is not finite; None if all are finite."""
     for start in range(0, len(features), _ROWS):
         bad = ~np.isfinite(features[start : start + _ROWS]).all(axis=1)
         if bad.any():
@@ -94,9 +94,9 @@ def require_finite(features: npt.NDArray[np.float32], encoder: str, kind: str, n
 
     Args:
         features: `[rows, dim]`.
-        encoder: its name.
-        kind: what a row is of, such as "picture".
-        names: of what each row is of `[rows]`.
+        encoder: the name of the encoder.
+        kind: the input of a row, such as "picture".
+        names: names of the inputs `[rows]`.
 
     Raises:
         InputError: a row is not finite; the message has its name and the encoder's.
@@ -105,5 +105,5 @@ def require_finite(features: npt.NDArray[np.float32], encoder: str, kind: str, n
     if row is not None:
         raise InputError(
             f"encoder '{encoder}' gives {kind} '{names[row]}' a feature that is not finite (NaN or infinite): its "
-            "weights are damaged, so train it again or fetch it again"
+            "weights are damaged: train or fetch it again"
         )

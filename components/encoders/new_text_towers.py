@@ -1,4 +1,4 @@
-"""Gives a base encoder another text tower: a pretrained language model, or one of random weights."""
+"""Replaces the text tower of a base encoder by a pretrained language model, or by random weights."""
 
 from __future__ import annotations
 
@@ -29,23 +29,22 @@ def with_language_tower(
     adapter_norm: bool = False,
     adapter_placement: Placement = "layers",
 ) -> Encoder:
-    """The base encoder with another text side; projections, adapters, added layers and logit scale are new.
+    """The base encoder with a language model as text tower; all other parts of the text side and logit scale are new.
 
     Args:
-        base: gives the image tower, its projection included, the dimension and the context length.
-        language_model: a Hugging Face folder or name; None for all-MiniLM-L6-v2, which comes with this package.
-        strategy: how the language model is adapted.
-        alignment_layers: how many layers the strategy `alignment` adds.
-        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
-        adapter_placement: where these adapters are.
+        base: the source of image tower, dimension and context length.
+        language_model: a Hugging Face folder or name; None for all-MiniLM-L6-v2 from its package.
+        alignment_layers: number of layers that the strategy `alignment` adds.
+
+    The other arguments are those of `LanguageTower`.
 
     Raises:
-        InputError: there is no such language model or tokenizer, or the two do not fit each other.
+        InputError: language model or tokenizer is missing, or the two do not fit each other.
     """
     source = language_model or str(embedded_model())
     added = alignment_layers if strategy == "alignment" else 0
     language = load_pretrained(source, added)
-    # RoBERTa and its kin count positions from two, behind the padding's id.
+    # RoBERTa and similar models count positions from two, after the id of the padding.
     positions = language.config.max_position_embeddings - 2
     tokenizer = HuggingFaceTokenizer(source, min(base.sidecar.context_length, positions))
     if tokenizer.pad_id != language.config.pad_token_id:
@@ -70,7 +69,7 @@ def with_language_tower(
     tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm, adapter_placement)
     model = LanguageClip(base.model.visual, tower)
     encoder = Encoder.of(model, tokenizer, base.sidecar.name, base.sidecar.model, config, base.sidecar.method)
-    # The same image tower: embeddings that were made with it stay good.
+    # The image tower is unchanged, so its embeddings remain valid.
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})
     return encoder
 

@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
-from components.benchmarks.scoring.benchmark import tracked_metrics
+from components.benchmarks.scoring.benchmark import Scores, tracked_metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.benchmarks.scoring.scores import Scores
 from components.core.compute.metrics import Features
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Evaluate, Settings
@@ -79,10 +78,7 @@ def _track(report: Report, benchmarks: Sequence[EmbeddedBenchmark], folders: Fol
 def image_features(
     encoder: Encoder, embeddings: Path, pairs_file: Path, batch_size: int
 ) -> tuple[Sequence[str], Features]:
-    """Ids and unit features `[images, dim]` of a split's images by this encoder's image tower.
-
-    Args:
-        pairs_file: `<split>.parquet`.
+    """Ids and unit features `[images, dim]` of the images in `<split>.parquet` by this encoder's image tower.
 
     Raises:
         InputError: the stored features do not fit the pairs, an image cannot be decoded, or a feature is not finite.

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import ImageFeatures
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash, file_hash
 from components.evaluation.results import (
@@ -29,17 +28,8 @@ from components.tracking import add_metrics
 class Plan:
     """Settings of a run of benchmarks.
 
-    Attributes:
-        data: root folder of the benchmarks' folders.
-        results: folder of the results.
-        again: score even if there is a result.
-        allow_partial: accept data that is not as published.
-        bootstrap: resamples of each interval.
-        seed: of every random draw.
-        ks: depths of ranking metrics.
-        options: by benchmark or topic, see the benchmarks.
-        dry_run: only report which benchmarks would be scored.
-        image_features: the cache of image features.
+    `data` has the benchmarks' folders. `again` scores even if there is a result, `allow_partial` accepts data
+    that is not as published, and `dry_run` only reports which benchmarks would be scored.
     """
 
     data: Path

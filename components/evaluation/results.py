@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Scores
 from components.benchmarks.scoring.bootstrap import correlation_interval, interval
-from components.benchmarks.scoring.scores import Correlation, Scores
 from components.core.compute.metrics import finite
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
@@ -60,13 +59,9 @@ DEFAULT = Folders()
 
 
 class Result(BaseModel):
-    """One metric of one encoder.
+    """One metric of one encoder: a mean over queries, a correlation, or another scalar.
 
-    Attributes:
-        value: a mean over queries, a correlation, or another scalar.
-        ci95: its 95% bootstrap interval over queries; None if it is not a statistic of queries.
-        higher_is_better: its direction.
-        queries: number of queries.
+    `ci95` is its 95% bootstrap interval over queries; None if it is not a statistic of queries.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,12 +80,8 @@ class Result(BaseModel):
 class Report(BaseModel):
     """Results of one encoder on all benchmarks of the pipeline.
 
-    Attributes:
-        encoder: name of the encoder.
-        protocol: every benchmark with its protocol version.
-        data_hash: hash over the benchmark tables and the test pairs.
-        encoder_sha256: hash of the encoder's weights file.
-        metrics: results by full metric name, in the order of the benchmarks.
+    `protocol` lists every benchmark with its protocol version, `data_hash` is over the benchmark tables and the test
+    pairs, and `metrics` are by full metric name, in the order of the benchmarks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,11 +112,6 @@ class PublishedReport(Report):
     """Results of one encoder on one published benchmark.
 
     Attributes:
-        encoder_sha256: hash of everything that determines its results.
-        benchmark: the benchmark's name.
-        version: of the benchmark's protocol.
-        protocol: the source of its rules.
-        data_hash: of the benchmark's files.
         partial: deviations of the data; results with any are not comparable with published ones.
         options: the user's options for this benchmark.
         left_out: groups of metrics without values, each with the reason.
@@ -159,12 +145,8 @@ class PublishedReport(Report):
 
     def is_of(self, encoder_sha256: str, version: int, data_hash: str, options: dict[str, Any]) -> bool:
         """Whether scoring again would return the same results."""
-        return (self.encoder_sha256, self.version, self.data_hash, self.options) == (
-            encoder_sha256,
-            version,
-            data_hash,
-            options,
-        )
+        scored = (self.encoder_sha256, self.version, self.data_hash, self.options)
+        return scored == (encoder_sha256, version, data_hash, options)
 
 
 def published_file(encoder: str, encoder_sha256: str, benchmark: str) -> Path:
@@ -173,11 +155,9 @@ def published_file(encoder: str, encoder_sha256: str, benchmark: str) -> Path:
 
 
 def write_results(report: Report, scores: Scores, folder: Path, per_query: Path | None = None) -> None:
-    """Write the values per query and then the report, each completely or not at all.
+    """Write the values per query to `per_query`, by default `folder`, and then the report to `folder`.
 
-    Args:
-        report: goes to `folder`.
-        scores: go to `per_query`, by default `folder`, as safetensors.
+    Each is written completely or not at all.
     """
     rankings = {name: ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
     kinds: dict[str, dict[str, Any]] = {
@@ -259,14 +239,7 @@ def _run_evaluate(encoder: str) -> str:
 
 
 def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: int) -> dict[str, Result]:
-    """Results of all metrics with values, in the order in which the benchmark reports them.
-
-    Args:
-        benchmark: declares each metric's direction.
-        scores: its values; metrics without any query have no result.
-        resamples: of each interval.
-        seed: of the resampling.
-    """
+    """Results of all metrics with values, in the order in which the benchmark reports them."""
     results: dict[str, Result] = {}
 
     def add(name: str, value: float, ci95: tuple[float, float] | None, queries: int | None) -> None:

@@ -1,9 +1,8 @@
 """Quality of synthesised differences, by a judge that sees captions and images (PC-CLIP, section 4.6, figure 5).
 
-The data are judged; the encoder has no influence. `differences.parquet` is a table `differences` of
-components/core/tables/records.py; `pairs.parquet`, a table `pairs` with the images of these ids, is optional. With it
-the judge sees both images and gets the paper's prompt, and metrics are in the group `with_images`; without it they are
-in `captions_only`. The judge is the option `judge`, see components/experiments/parts/judge.py; the paper's is
+The data are judged; the encoder has no influence. With `pairs.parquet`, which has the images of the ids in
+`differences.parquet`, the judge sees both images and gets the paper's prompt, and metrics are in the group
+`with_images`; without it they are in `captions_only`. For the option `judge` see parts/judge.py; the paper's judge is
 GPT-4o-mini.
 """
 
@@ -15,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import group_numbers
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.pool import pictures_of
-from components.captions.prompting.inputs.sources import SHOWN
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.inputs.readers import SHOWN
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES

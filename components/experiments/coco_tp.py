@@ -4,11 +4,10 @@ Six perturbations of characters, five of words and five of sentences; RSUM of ea
 drop relative to the clean captions. The average is over all sixteen, its drop that of the average, as in table B.5. A
 perturbation's value is the mean over its severities; the papers do not state which of the seven they include.
 
-`coco_tp` reads what the released code (github.com/Jielin-Qiu/MM_Robustness) writes:
-`coco_tp/annotation_<method>/<severity>/coco_karpathy_test.json`, or one file `coco_tp/<perturbation>.json` of the same
-layout. `coco_tp_generated` perturbs the first five captions of each image itself, see
-components/experiments/parts/perturbations.py, and is only comparable with itself. Averages are only reported if all of
-their parts exist. RSUM is a sum of six shares, a hundredth of the papers' figures.
+`coco_tp` reads the output of the released code (github.com/Jielin-Qiu/MM_Robustness),
+`coco_tp/annotation_<method>/<severity>/coco_karpathy_test.json`, or `coco_tp/<perturbation>.json` of the same layout.
+`coco_tp_generated` perturbs the first five captions of each image by parts/perturbations.py; it is only comparable with
+itself. Averages need all of their parts. RSUM is a sum of six shares, a hundredth of the papers' figures.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from functools import cache
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.experiments.parts.perturbations import perturbations, perturbed, read_wordnet

@@ -1,12 +1,10 @@
 """CLIP4IDC on frozen towers: retrieve pairs of images by sentences about their difference, and write such sentences.
 
-PC-CLIP's tables 12 and 13 integrate CLIP into CLIP4IDC (Guo et al. 2022), which is trained on Spot-the-Difference in
-two stages: first pairs and sentences learn a joint embedding, then a decoder learns to write. Here both stages train on
-top of frozen towers, in minutes; the paper fine-tunes the towers for hours. Encoders with the same image tower differ
-by their text features of the sentences that pairs are matched with, and of the words that the decoder starts with.
+PC-CLIP's tables 12 and 13 train CLIP4IDC (Guo et al. 2022) in two stages: first pairs and sentences learn a joint
+embedding, then a decoder learns to write. Here both stages train on top of frozen towers, in minutes; the paper
+fine-tunes the towers for hours. Encoders with the same image tower differ by text features of sentences and words.
 
-`difference_captioning` uses Spot-the-Difference, `difference_captioning_embedded` pairs of synthetic scenes, without
-files.
+`difference_captioning_embedded` uses pairs of synthetic scenes in place of Spot-the-Difference, without files.
 """
 
 from __future__ import annotations
@@ -17,16 +15,15 @@ from functools import partial
 from typing import Literal
 
 from components.benchmarks.published.spot_the_difference import RECALL
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.experiments.parts.captioned_pairs import (
     PairSets,
     PicturePair,
     caption_scores,
     has_java,
-    require_scorers,
+    scorers,
 )
 from components.test_sets.files import RequiredFile
 from components.test_sets.pictures import picture_file
@@ -40,7 +37,7 @@ _EXAMPLES = 3
 def score(context: PublishedContext, name: str, read: Callable[[PublishedContext], PairSets]) -> Scores:
     """Recall@k of pairs, one query per sentence; BLEU-4, METEOR, ROUGE-L and CIDEr-D of a caption for each pair."""
     # Checked before minutes of training.
-    require_scorers()
+    scorers()
     if not has_java():
         print(f"{name}: METEOR is skipped, because it needs Java: install a JRE and add --overwrite", file=sys.stderr)
     from components.experiments.parts.clip4idc_training import run

@@ -1,14 +1,11 @@
 """Query expansion: a baseline that improves queries instead of the encoder (Cheng et al. 2024, section 5.2, table 2).
 
-`query_expansion` is about COCO-P, whose queries and paraphrases are both expanded; `query_expansion_coco` about image
-retrieval on COCO, Karpathy's test split, where every caption is a query. A query's feature becomes the mean of its own
-and its expansions' (equation 5, K = 3 by appendix B.4). Two sources of expansions, each scored if its files exist:
-WordNet synonyms, and paraphrases by a language model, which stand for the paper's Parrot. Texts without an expansion
-are searched unchanged; `expanded_share` is the share of texts with one.
-
-Paraphrases are a table of query paraphrases (`components.core.tables.records.QUERY_PARAPHRASES`, the first K samples of
-each query) or a JSON object, text -> list of texts. The prompt task `query_paraphrase` reads the texts to expand.
-White space within texts does not count. The stop words are scikit-learn's, because the paper does not name a list.
+`query_expansion` expands the queries and paraphrases of COCO-P, `query_expansion_coco` the captions of COCO's
+Karpathy test split. A query's feature becomes the mean of its own and its expansions' (equation 5, K = 3 by appendix
+B.4). Two sources are scored if their files exist: WordNet synonyms, and paraphrases by a language model, which stand
+for the paper's Parrot: a table `query_paraphrases` (the first K samples) or a JSON object, text -> list of texts. Texts
+without an expansion are searched unchanged; `expanded_share` is the share of texts with one. The stop words are
+scikit-learn's, because the paper does not name a list.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from components.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import (
     TIES,
@@ -32,7 +29,6 @@ from components.benchmarks.scoring.protocols.retrieval import (
     paraphrase_agreement,
     synonym_expansions,
 )
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES
@@ -48,7 +44,7 @@ COUNT, OTHER_FILE = "expansions", "paraphrases"
 RECALLED = 5
 """The depth that table 2 reports of COCO."""
 
-ASKED = "queries"
+TO_EXPAND = "queries"
 """Name, in `PublishedContext.lists`, of the texts that the task `query_paraphrase` reads."""
 
 Expand = Callable[[str], list[str]]
@@ -86,7 +82,7 @@ def score_coco(context: PublishedContext) -> Scores:
 
 def _sources(context: PublishedContext, texts: Sequence[str]) -> dict[str, Expand]:
     """Name of each existing source -> function from one of `texts` to its expansions."""
-    context.lists[ASKED] = [(text,) for text in dict.fromkeys(texts)]
+    context.lists[TO_EXPAND] = [(text,) for text in dict.fromkeys(texts)]
     count = _count(context)
     sources: dict[str, Expand] = {}
     if (context.folder / WORDNET).exists():

@@ -5,15 +5,13 @@ photo of {class}" and of the colour. For `text_to_image` a judge scores from 1 t
 colour; `text_to_image_clip_score` is CLIPScore with "This is a photo of a {colour} {class}", for which the paper prints
 no figure. Both share their images and require options:
 
-- `diffusion`, folder or Hugging Face name of Stable Diffusion XL, and `diffusion_tower`, the text tower that the
-  encoder replaces: see components/experiments/parts/diffusion.py; requires the extra `diffusion`.
-- `judge`: see components/experiments/parts/judge.py; the judge must accept images. The paper's is GPT-4o-mini.
-- `scorer`: see components/experiments/parts/judge.py.
+- `diffusion` and `diffusion_tower`: see parts/diffusion.py; they require the extra `diffusion`.
+- `judge` and `scorer`: see parts/judge.py. The judge must accept images; the paper's is GPT-4o-mini.
 - `texts`: the user's prompts, each with a description that is added to it, as in figures 4, 6 and 7. Scores are about
   "{prompt} {description}", and are not comparable with published figures.
 
-`generated_images/<encoder>/<benchmark>.tsv` below the results lists the images with their texts. Images are cached in
-`state/generated_images`, answers in the generation store.
+`generated_images/<encoder>/<benchmark>.tsv` below the results lists the images, which are cached in
+`state/generated_images`, with their texts.
 """
 
 from __future__ import annotations
@@ -25,11 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.context import embed_new
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import row_cosine
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Reals
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError
@@ -59,25 +56,25 @@ def score(context: PublishedContext) -> Scores:
     # Checked before hours of generation.
     pipeline = _pipeline(context)
     judge.judge_of(context)
-    wanted = _wanted(context)
+    specs = _specs(context)
     questions = []
-    for one, path in zip(wanted, _images(context, pipeline, wanted), strict=True):
+    for spec, path in zip(specs, _images(context, pipeline, specs), strict=True):
         with open_picture(path) as image:
-            questions.append(judge.question_about(one.asked, image))
+            questions.append(judge.question_about(spec.prompt, image))
     values, rows = judge.judged(context, NAME, questions, judge.read_score)
-    return Scores(_by_colour(NAME, "score", values, [wanted[row] for row in rows]))
+    return Scores(_by_colour(NAME, "score", values, [specs[row] for row in rows]))
 
 
 def score_clip(context: PublishedContext) -> Scores:
     """The mean CLIPScore of all images with their texts."""
     pipeline = _pipeline(context)
     scorer = judge.scorer_of(context)
-    wanted = _wanted(context)
-    pictures = [picture_file(path) for path in _images(context, pipeline, wanted)]
+    specs = _specs(context)
+    pictures = [picture_file(path) for path in _images(context, pipeline, specs)]
     images = context.image_features.of(scorer, pictures)
-    texts = embed_new(scorer.encoder, [one.asked for one in wanted], {})
+    texts = embed_new(scorer.encoder, [spec.prompt for spec in specs], {})
     values = judge.clip_scores(row_cosine(images, texts))
-    return Scores(_by_colour(CLIP_SCORE, "clip_score", values, wanted))
+    return Scores(_by_colour(CLIP_SCORE, "clip_score", values, specs))
 
 
 def _pipeline(context: PublishedContext) -> StableDiffusion:
@@ -88,15 +85,15 @@ def _pipeline(context: PublishedContext) -> StableDiffusion:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _ImageSpec:
     """An image: the texts whose features are added, the text that it is scored with, and the colour's name."""
 
     texts: tuple[str, str]
-    asked: str
+    prompt: str
     colour: str = ""
 
 
-def _wanted(context: PublishedContext) -> list[_Wanted]:
+def _specs(context: PublishedContext) -> list[_ImageSpec]:
     """The user's texts, or every class with every colour."""
     if chosen := context.options.get("texts"):
         return _own_texts(context, Path(str(chosen)))
@@ -106,42 +103,42 @@ def _wanted(context: PublishedContext) -> list[_Wanted]:
     if not names:
         raise InputError(f"{path} is empty: fetch it again")
     return [
-        _Wanted((f"This is a photo of {name}", colour), f"This is a photo of a {colour} {name}", colour)
+        _ImageSpec((f"This is a photo of {name}", colour), f"This is a photo of a {colour} {name}", colour)
         for name in names
         for colour in COLOURS
     ]
 
 
-def _own_texts(context: PublishedContext, path: Path) -> list[_Wanted]:
-    wanted = []
+def _own_texts(context: PublishedContext, path: Path) -> list[_ImageSpec]:
+    specs = []
     for line in lines(path):
         prompt, _, description = (part.strip() for part in line.partition("\t"))
         if not prompt or not description:
             raise InputError(f"{path}: line '{line[:40]}' does not have a prompt, a tab and a description: fix it")
-        wanted.append(_Wanted((prompt, description), f"{prompt} {description}"))
-    if not wanted:
+        specs.append(_ImageSpec((prompt, description), f"{prompt} {description}"))
+    if not specs:
         raise InputError(f"{path} is empty: put a prompt, a tab and a description on each line")
-    context.notes.append(f"{path.name}: {len(wanted)} texts of the user, not the published 800")
-    return wanted
+    context.notes.append(f"{path.name}: {len(specs)} texts of the user, not the published 800")
+    return specs
 
 
-def _images(context: PublishedContext, pipeline: StableDiffusion, wanted: Sequence[_Wanted]) -> list[Path]:
+def _images(context: PublishedContext, pipeline: StableDiffusion, specs: Sequence[_ImageSpec]) -> list[Path]:
     """The file of each image, in order."""
     from components.experiments.parts.diffusion import painted
 
     files: list[Path] = []
     rows = context.lists["generated_images"] = []
-    with bar("generate images", len(wanted), "image") as progress:
-        for one in wanted:
-            files.append(painted(pipeline, context.under_test, one.texts, context.seed))
-            rows.append((*one.texts, str(files[-1])))
+    with bar("generate images", len(specs), "image") as progress:
+        for spec in specs:
+            files.append(painted(pipeline, context.under_test, spec.texts, context.seed))
+            rows.append((*spec.texts, str(files[-1])))
             progress.update(1)
     return files
 
 
-def _by_colour(benchmark: str, metric: str, values: Reals, shown: Sequence[_Wanted]) -> dict[str, Reals]:
+def _by_colour(benchmark: str, metric: str, values: Reals, shown: Sequence[_ImageSpec]) -> dict[str, Reals]:
     """All values, and those of each colour."""
-    colours = np.array([one.colour for one in shown])
+    colours = np.array([spec.colour for spec in shown])
     return {f"{benchmark}/{metric}": values} | {
         f"{benchmark}/{colour}/{metric}": values[colours == colour] for colour in sorted(set(colours) - {""})
     }

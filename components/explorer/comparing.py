@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import Interval, paired_difference
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.scores import Scores
 from components.core.compute.metrics import Features, average_overlap, jaccard_similarity
 from components.core.settings import Evaluate
 from components.core.system.errors import InputError

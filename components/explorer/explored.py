@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from components.captions.generating.asking.questions import questions_of
 from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.questions import questions_of
 from components.captions.prompting.request import InputRow
 from components.core.pictures.rgb import check_size, open_picture, rgb
 from components.core.settings import Settings

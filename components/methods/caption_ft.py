@@ -9,8 +9,16 @@ from pydantic import PositiveInt
 
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features, Losses, info_nce, scale_at
-from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive, Schedule
+from components.methods.contract.method import (
+    TEXT_BLOCKS,
+    TEXT_TOWER,
+    Betas,
+    Factor,
+    Method,
+    Optimisation,
+    Positive,
+    Schedule,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, ImageTower, NotNegative, Optimisation, Positive
+from components.methods.contract.losses import clip_loss
+from components.methods.contract.method import (
+    TEXT_TOWER,
+    Betas,
+    ImageTower,
+    Method,
+    NotNegative,
+    Optimisation,
+    Positive,
+)
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
@@ -29,10 +36,6 @@ class ClipScratchSettings(Optimisation):
     image_tower: ImageTower = "random"
 
 
-def _losses(features: Features, _hyper: ClipScratchSettings) -> Losses:
-    return {"infonce": info_nce(features["image"], features["caption"], features.scale)}
-
-
 def _tower(base: Encoder, _hyper: ClipScratchSettings) -> Encoder:
     from components.encoders.new_text_towers import with_random_weights
 
@@ -44,7 +47,7 @@ METHOD = Method(
     citation="Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021",
     hyper=ClipScratchSettings,
     columns=lambda _hyper: frozenset({"image", "caption"}),
-    losses=_losses,
+    losses=clip_loss(),
     weighted=lambda _hyper: True,
     epoch_unit=lambda _hyper: "pairs",
     fresh_params=lambda _hyper: (TEXT_TOWER,),

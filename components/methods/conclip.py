@@ -10,8 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features, Losses, contrast
-from components.methods.contract.method import Method, Neighbours
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.method import Betas, Method, Neighbours, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from typing_extensions import TypedDict
 
-from components.core.system.errors import InputError
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.system.errors import InputError, told_of
+from components.core.tables import NEIGHBOUR
 from components.methods.contract.losses import Features, Losses
-from components.methods.contract.method import Method, Neighbours, Visits
-from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.method import Method, Neighbours, NotNegative, Optimisation, Positive, Visits
 from components.methods.registry import find_method
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class JointSettings(Optimisation):
     @cached_property
     def members(self) -> dict[str, _Member]:
         """The parts with their methods."""
-        return _members(self.parts, METHOD.name)
+        return _members(self.parts, "joint")
 
     @property
     def builder(self) -> _Member | None:
@@ -81,25 +80,21 @@ def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
     where = f"methods.{entry}.parts"
     if not parts:
         raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
-    members, own_towers = {}, list[str]()
+    members, builders = {}, list[str]()
     for name, part in parts.items():
-        try:
+        with told_of(f"params.yaml: key '{where}'"):
             method = find_method(name)
-        except InputError as error:
-            raise InputError(f"params.yaml: key '{where}': {error}") from None
-        own_towers += [name] if method.build_encoder is not Method.build_encoder else []
-        if len(own_towers) > 1:
-            raise InputError(
-                f"params.yaml: key '{where}.{name}': '{own_towers[0]}' builds the text tower already: remove one"
-            )
-        if method.augment is not None:
-            raise InputError(f"params.yaml: key '{where}.{name}': it perturbs the shared captions: remove it")
+        with told_of(f"params.yaml: key '{where}.{name}'"):
+            builders += [name] if method.build_encoder is not Method.build_encoder else []
+            if len(builders) > 1:
+                raise InputError(f"'{builders[0]}' builds the text tower already: remove one")
+            if method.augment is not None:
+                raise InputError("it perturbs the shared captions: remove it")
         given: dict[str, Any] = dict(part)
         weight = given.pop("weight", 1.0)
-        for shared in fields(Optimisation):
-            if shared.name in given:
-                key = f"{where}.{name}.{shared.name}"
-                raise InputError(f"params.yaml: key '{key}' is common to all parts: move it to 'methods.{entry}'")
+        for shared in {common.name for common in fields(Optimisation)} & given.keys():
+            key = f"{where}.{name}.{shared}"
+            raise InputError(f"params.yaml: key '{key}' is common to all parts: move it to 'methods.{entry}'")
         members[name] = _Member(weight, method, method.settings(given, f"{entry}.parts.{name}"))
     return members
 
@@ -115,7 +110,7 @@ class Joint(Method):
 
 
 def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
-    return frozenset(name for one in sets for name in one)
+    return frozenset().union(*sets)
 
 
 def _trains(hyper: JointSettings) -> tuple[str, ...]:
@@ -142,8 +137,8 @@ def _losses(features: Features, hyper: JointSettings) -> Losses:
 def _visits(hyper: JointSettings) -> Visits:
     """`images` if any part needs it, because all parts share the batch.
 
-    A row has a caption's texts and one comparison of its image, so visiting every comparison would repeat captions and
-    put several of one image into a batch.
+    A row has the texts of a caption and one comparison of its image, so an epoch over all comparisons would repeat
+    captions, several of one image in a batch.
     """
     parts: set[Visits] = {part.method.epoch_unit(part.hyper) for part in hyper.members.values()}
     return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
@@ -151,8 +146,11 @@ def _visits(hyper: JointSettings) -> Visits:
 
 def _neighbours(hyper: JointSettings) -> Neighbours:
     """The neighbours of the parts that read one; a batch has one for each row."""
-    readers = [part for part in hyper.members.values() if _reads_neighbours(part)]
-    wanted = {part.method.neighbours(part.hyper): part.method.name for part in readers}
+    wanted = {
+        part.method.neighbours(part.hyper): part.method.name
+        for part in hyper.members.values()
+        if any(column.startswith(NEIGHBOUR) for column in part.method.columns(part.hyper))
+    }
     if len(wanted) > 1:
         raise InputError(
             f"params.yaml: joint's parts {' and '.join(sorted(wanted.values()))} need different similar images, "
@@ -168,10 +166,6 @@ def _files(hyper: JointSettings) -> dict[str, Path]:
         for name, part in hyper.members.items()
         for key, path in part.method.files(part.hyper).items()
     }
-
-
-def _reads_neighbours(part: _Member) -> bool:
-    return any(column.startswith(NEIGHBOUR) for column in part.method.columns(part.hyper))
 
 
 METHOD = Joint(

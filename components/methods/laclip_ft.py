@@ -8,9 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.losses import clip_loss
+from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive
 
 DRAWN = "drawn_caption"
 """The made-up column."""
@@ -43,16 +42,12 @@ def _draws(hyper: LaclipFtSettings) -> Mapping[str, Mapping[str, float]]:
     return {DRAWN: dict.fromkeys(texts, 1 / len(texts))}
 
 
-def _losses(features: Features, _hyper: LaclipFtSettings) -> Losses:
-    return {"infonce": info_nce(features["image"], features[DRAWN], features.scale)}
-
-
 METHOD = Method(
     name="laclip_ft",
     citation="Fan et al., Improving CLIP Training with Language Rewrites, NeurIPS 2023",
     hyper=LaclipFtSettings,
     columns=lambda _hyper: frozenset({"image", DRAWN}),
-    losses=_losses,
+    losses=clip_loss(DRAWN),
     weighted=lambda _hyper: True,
     column_mixture=_draws,
 )

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Features, Losses
-from components.methods.contract.method import Method, Perturbed
-from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.method import Method, NotNegative, Optimisation, Perturbed, Positive
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

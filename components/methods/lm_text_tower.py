@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, ImageTower, NotNegative, Optimisation, Positive
+from components.methods.contract.losses import clip_loss
+from components.methods.contract.method import (
+    TEXT_TOWER,
+    Betas,
+    ImageTower,
+    Method,
+    NotNegative,
+    Optimisation,
+    Positive,
+)
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
@@ -66,16 +73,12 @@ def _trains(hyper: AdaptedLmSettings) -> tuple[str, ...]:
     return trained(hyper.strategy, hyper.alignment_layers)
 
 
-def _losses(features: Features, _hyper: AdaptedLmSettings) -> Losses:
-    return {"infonce": info_nce(features["image"], features["caption"], features.scale)}
-
-
 METHOD = Method(
     name="lm_text_tower",
     citation="Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024",
     hyper=AdaptedLmSettings,
     columns=lambda _hyper: frozenset({"image", "caption"}),
-    losses=_losses,
+    losses=clip_loss(),
     weighted=lambda _hyper: True,
     epoch_unit=lambda _hyper: "pairs",
     trainable=_trains,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from pydantic import PositiveInt
 
-from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive, Schedule
+from components.methods.contract.losses import clip_loss
+from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive, Schedule
 
 _TRAINED = r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)"
 """The text side without its last layer norm, which the released code freezes like the image tower."""
@@ -32,16 +31,12 @@ class NegationClipSettings(Optimisation):
     eps: Positive = 1e-8
 
 
-def _losses(features: Features, _hyper: NegationClipSettings) -> Losses:
-    return {"infonce": info_nce(features["image"], features["absence"], features.scale)}
-
-
 METHOD = Method(
     name="negation_clip",
     citation="Park et al., Know 'No' Better: Enhancing Negation Awareness in CLIP (NegationCLIP), ICCV 2025",
     hyper=NegationClipSettings,
     columns=lambda _hyper: frozenset({"image", "absence"}),
-    losses=_losses,
+    losses=clip_loss("absence"),
     weighted=lambda _hyper: True,
     epoch_unit=lambda _hyper: "pairs",
     trainable=lambda _hyper: (_TRAINED,),

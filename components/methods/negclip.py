@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Features, Losses, contrast
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import ImageTower, NotNegative, Optimisation, Positive
+from components.methods.contract.method import ImageTower, Method, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

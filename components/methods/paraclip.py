@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from components.methods.contract.losses import Features, Losses, info_nce
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.method import Method, NotNegative, Optimisation, Positive
 
 Term = Literal["l1", "l1_prime", "l1_second", "l2", "l3"]
 

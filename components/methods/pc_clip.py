@@ -10,8 +10,16 @@ from pydantic import PositiveInt
 
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Feature, Features, Losses, contrast, scale_at, unit
-from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive, Schedule
+from components.methods.contract.method import (
+    TEXT_BLOCKS,
+    TEXT_TOWER,
+    Betas,
+    Factor,
+    Method,
+    Optimisation,
+    Positive,
+    Schedule,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

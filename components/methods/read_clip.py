@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Features, Losses, contrast
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, ImageTower, NotNegative, Optimisation, Positive
+from components.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -142,7 +141,7 @@ def reconstruct(extra: Any, features: Tensor, tokens: Tokens, ranks: int = 1) ->
 
 
 def _extra(encoder: Encoder, hyper: ReadClipSettings) -> nn.Module:
-    from components.captions.language_models.smollm2 import smollm2_folder
+    from components.captions.language_models.language_model import smollm2_folder
     from components.encoders.adapter.language_tower import folder_of
 
     folder = folder_of(hyper.language_model) if hyper.language_model else smollm2_folder()

@@ -94,21 +94,11 @@ def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[
     for name in needed:
         if name not in tables:
             raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
-    files = [_file(name, reads, tables) for name in needed]
+    # `train_data` may be another table with the same columns.
+    alike = {name: [str(tables[other]) for other in ALIKE.get(name, ()) if other in tables] for name in needed}
+    files = [Path(reads) if reads in alike[name] else tables[name] for name in needed]
     if not isinstance(reads, str):
-        expected = _listed(files or [PAIRS / "train.parquet"])
+        expected = " and ".join(map(str, files or [PAIRS / "train.parquet"]))
         raise InputError(f"{key} is missing: name {expected}, or a folder above")
-    if outside := [file for file in files if not file.is_relative_to(reads)]:
-        raise InputError(
-            f"{key}: {reads} does not hold {_listed(outside)}, which the method needs: name a folder above"
-        )
-
-
-def _file(name: str, reads: Any, tables: Mapping[str, Path]) -> Path:
-    """The file of a table, or a table of the same columns that `train_data` names instead."""
-    alternatives = {str(tables[other]) for other in ALIKE.get(name, ()) if other in tables}
-    return Path(reads) if reads in alternatives else tables[name]
-
-
-def _listed(files: Sequence[Path]) -> str:
-    return " and ".join(map(str, files))
+    if outside := " and ".join(str(file) for file in files if not file.is_relative_to(reads)):
+        raise InputError(f"{key}: {reads} does not contain {outside}, which the method needs: name a folder above")

@@ -11,13 +11,10 @@ from pydantic import NonNegativeInt, PositiveInt
 from components.core.settings.block import Seed
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features, Losses, info_nce, unit
-from components.methods.contract.method import Method, Visits
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive, Visits
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from components.encoders.adapter.encoder import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +78,11 @@ class SemclipSettings(Optimisation):
         return self.paraphrase_weight + self.negation_weight > 0
 
 
-def _extra(encoder: Encoder, hyper: SemclipSettings) -> nn.Module:
-    """Equation 3's matrix `directions` `[n, dim]`, and the new logit scale of protocol `released`."""
-    return projection(encoder.sidecar.embed_dim, hyper)
-
-
 def projection(dim: int, hyper: SemclipSettings) -> nn.Module:
-    """Directions `[n, dim]` are Gaussian vectors made orthonormal (section 3.2)."""
+    """Equation 3's matrix `directions` `[n, dim]`, and the new logit scale of protocol `released`.
+
+    The directions are Gaussian vectors made orthonormal (section 3.2).
+    """
     import torch
     from torch import nn
 
@@ -128,7 +123,14 @@ def _losses(features: Features, hyper: SemclipSettings) -> Losses:
         "negation": hyper.negation_weight,
     }
     total = sum(weights.values())
-    return {name: weight / total * _TERMS[name](features, hyper) for name, weight in weights.items() if weight}
+    terms = {}
+    if hyper.contrastive_weight:
+        terms["contrastive"] = _contrastive(features, hyper)
+    if hyper.paraphrase_weight:
+        terms["paraphrase"] = (1 - _agreement(features, hyper.paraphrase, hyper)).mean()  # equation 5
+    if hyper.negation_weight:
+        terms["negation"] = _agreement(features, hyper.negation, hyper).clamp(min=0).mean()  # equation 6
+    return {name: weights[name] / total * term for name, term in terms.items()}
 
 
 def _contrastive(features: Features, hyper: SemclipSettings) -> Tensor:
@@ -138,27 +140,13 @@ def _contrastive(features: Features, hyper: SemclipSettings) -> Tensor:
     return info_nce(features["image"], features["caption"], features.scale)
 
 
-def _paraphrase(features: Features, hyper: SemclipSettings) -> Tensor:
-    """Equation 5."""
-    return (1 - _agreement(features, hyper.paraphrase, hyper)).mean()
-
-
-def _negation(features: Features, hyper: SemclipSettings) -> Tensor:
-    """Equation 6."""
-    return _agreement(features, hyper.negation, hyper).clamp(min=0).mean()
-
-
-_TERMS = {"contrastive": _contrastive, "paraphrase": _paraphrase, "negation": _negation}
-
-
 def _agreement(features: Features, column: str, hyper: SemclipSettings) -> Tensor:
     """Agreement of the projections of caption and `column`, `[batch]`, within [-1, 1].
 
     The cosine of equations 5 and 6. With n = 1 it is the product of two signs, without a gradient. The paper describes
-    a bit there, on for a paraphrase and off for a negation (section 3.3), and protocol `soft_sign` trains it: by the
-    product of soft signs `tanh(sqrt(dim) * p)` if projections are normalised, where `sqrt(dim)` gives the projection of
-    a random unit vector a spread of 1; else by the product of the projections. Both pull a paraphrase to the caption's
-    side of the direction and a negation to the other side.
+    a bit for this case, on for a paraphrase and off for a negation (section 3.3). Protocol `soft_sign` trains this bit
+    by the product of soft signs `tanh(sqrt(dim) * p)`, where `sqrt(dim)` gives the projection of a random unit vector
+    a spread of 1; if projections are not normalised, by the product of the projections.
     """
     import torch
     import torch.nn.functional as F
@@ -200,6 +188,6 @@ METHOD = Method(
     losses=_losses,
     rows=lambda hyper: frozenset(hyper.rows),
     epoch_unit=_visits,
-    extra=_extra,
+    extra=lambda encoder, hyper: projection(encoder.sidecar.embed_dim, hyper),
     warnings=_warnings,
 )

@@ -1,7 +1,7 @@
 """Stage `mix`: combines the weights of two encoders, without training.
 
-A method's task vector is the difference of its weights from the base's. A mix is the base plus a share of two such
-differences (task arithmetic: Ilharco et al. 2023, arXiv 2212.04089).
+A method's task vector is the difference of its weights from the base's. A mix is the base plus two such
+differences, each times its weight (task arithmetic: Ilharco et al. 2023, arXiv 2212.04089).
 
 python -m components.mixing.mix --mix both
 """
@@ -30,11 +30,7 @@ METHOD = "mix"
 
 
 def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path | None = None) -> None:
-    """Write the encoder of an entry of `mixes`, and a reference to its MLflow run.
-
-    Args:
-        models: where the base and the two encoders are.
-        output: the encoder's folder; None for its name's in `models`.
+    """Write the encoder of an entry of `mixes` to `output`, by default its folder in `models`, and its run's reference.
 
     Raises:
         InputError: there is no such entry, or the encoders have different towers.
@@ -89,9 +85,9 @@ def weights_of(encoder: Encoder) -> dict[str, Tensor]:
 
 
 def mixed(
-    base: Mapping[str, Tensor], members: Mapping[str, Mapping[str, Tensor]], shares: tuple[float, ...]
+    base: Mapping[str, Tensor], members: Mapping[str, Mapping[str, Tensor]], coefficients: tuple[float, ...]
 ) -> dict[str, Tensor]:
-    """The base's weights plus a share of each member's difference to them.
+    """The base's weights plus the difference of each member to them times its coefficient.
 
     Raises:
         InputError: a member has other weights than the base, such as those of another text tower.
@@ -107,8 +103,8 @@ def mixed(
     for key, weight in base.items():
         total = weight.clone()
         if weight.is_floating_point():
-            for share, weights in zip(shares, members.values(), strict=True):
-                total += share * (weights[key] - weight)
+            for coefficient, weights in zip(coefficients, members.values(), strict=True):
+                total += coefficient * (weights[key] - weight)
         result[key] = total
     return result
 

@@ -58,8 +58,7 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
     if not output.startswith(S3_URL):
         comparison = write_checked(encoder, target, Path(output))
     else:
-        from components.core.pictures.storage import S3
-        from components.core.pictures.storage.url import upload_pairs
+        from components.core.pictures.storage import S3, upload_pairs
 
         with TemporaryDirectory() as temporary:
             comparison = write_checked(encoder, target, Path(temporary) / "exported")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.compute.provenance import DIRTY, LOCK, locked_hashes
 from components.core.system.errors import InputError
-from components.core.tables.files import file_hash, write_json
+from components.core.tables.files import file_hash
 from components.core.tables.folders import VALIDATED
 from components.core.tables.records import SYNTHESISED
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import PromotionFolders
-from components.tracking import TrackedRun, explained, make_client, training_run
+from components.tracking import explained, make_client, training_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PROVENANCE = "provenance"
 """Folder of a training run's artifacts that holds the pipeline's state: `dvc.lock`."""
-RECORDED = Path("state/recorded")
-"""One file per MLflow run whose dvc.lock is stored, so that it is stored only once."""
 _SHORTEST = 6
 
 
@@ -108,39 +105,25 @@ def _matches(text: str, version: Any) -> bool:
     )
 
 
-def record_lock(encoder: Path, facts: Mapping[str, str], lock: Path = LOCK, state: Path = RECORDED) -> str | None:
-    """Store dvc.lock as an artifact of the run that trained `encoder`, and tag the run.
+def record_lock(encoder: Path, facts: Mapping[str, str]) -> tuple[str, str] | None:
+    """Store dvc.lock as an artifact of the run that trained `encoder`, and tag the run with `facts`.
 
     The first lock file after the training is kept: later ones describe other stages.
 
-    Args:
-        encoder: folder of the encoder.
-        facts: further tags, such as the flow run.
-        lock: the lock file.
-        state: folder of the notes about stored lock files.
-
     Returns:
-        The MLflow run's id, None if there is no such run.
+        The ids of the MLflow run and its experiment, None if there is no such run.
     """
     run_id = training_run(encoder)
-    if not run_id or not lock.is_file():
+    if not run_id or not LOCK.is_file():
         return None
-    if (state / f"{run_id}.json").is_file():
-        return run_id
     try:
         with explained():
             client = make_client()
-            experiment = client.get_run(run_id).info.experiment_id
+            run = client.get_run(run_id)
     except InputError:
         return None
-    client.log_artifact(run_id, str(lock))
-    tags = {"dvc_lock_sha256": file_hash(lock), **facts}
-    TrackedRun(client, run_id, str(experiment)).set_tags(tags)
-    write_json(state / f"{run_id}.json", {"experiment_id": str(experiment), **tags})
-    return run_id
-
-
-def experiment_of(run_id: str, state: Path = RECORDED) -> str:
-    """The id of the MLflow experiment of a run that `record_lock` recorded; empty if it did not."""
-    path = state / f"{run_id}.json"
-    return str(json.loads(path.read_text("utf-8"))["experiment_id"]) if path.is_file() else ""
+    if not facts.keys() <= run.data.tags.keys():
+        client.log_artifact(run_id, str(LOCK))
+        for name, value in {"dvc_lock_sha256": file_hash(LOCK), **facts}.items():
+            client.set_tag(run_id, name, value)
+    return run_id, str(run.info.experiment_id)

@@ -17,12 +17,11 @@ from components.evaluation.results import Report, read_report
 from components.registry import decision as records
 from components.registry import lineage
 from components.registry import model as versions
-from components.registry.champion import finish_killed, make_champion, record_unchanged
+from components.registry.champion import BusyError, finish_killed, make_champion, promotion_lock, record_unchanged
 from components.registry.decision import Decision, RuleVerdict
 from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
-from components.registry.lock import BusyError, promotion_lock
 from components.registry.webhook import check_webhook
 from components.tracking import (
     RUN_FILE,
@@ -46,7 +45,7 @@ def promote(
 
     A version is registered only for a candidate that passes; weights that already have a version reuse it. Every
     decision is written to `reports/promotion/` and into the candidate's training run, except in a dry run and for a
-    candidate that is champion already. Of two simultaneous promotions one is refused and writes nothing (see `lock`).
+    candidate that is champion already. Of two simultaneous promotions one is refused and writes nothing.
     A promotion or rollback that was killed is finished first.
 
     Args:

@@ -8,8 +8,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import Interval, paired_difference
-from components.benchmarks.scoring.scores import Scores
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file
 from components.evaluation.results import Report

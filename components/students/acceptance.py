@@ -74,20 +74,14 @@ class Examination:
         if task.judges is not None:
             right = [task.parse(lesson.answer) for lesson in lessons]
             return sum(text == verdict for text, verdict in zip(texts, right, strict=True)) / len(lessons)
-        sources = (InputRow(request.key, 0, lesson.inputs) for request, lesson in zip(requests, lessons, strict=True))
-        return self._rate(name, [AnsweredRow(source, text) for source, text in zip(sources, texts, strict=True)])
+        rows = zip(requests, lessons, texts, strict=True)
+        return self._rate(name, [AnsweredRow(InputRow(one.key, 0, lesson.inputs), text) for one, lesson, text in rows])
 
 
 def prepare_examination(
     settings: Settings, student: Student, lessons: Sequence[Lesson], held_out: Sequence[Lesson], folder: Path
 ) -> Examination:
-    """An examination in a student's tasks; a table of captions is written to `folder`.
-
-    Args:
-        settings: all settings.
-        student: has the tasks and the number of captions per task.
-        lessons: all lessons; their captions are excluded.
-        held_out: the lessons that are not trained on.
+    """An examination in a student's tasks; a table of captions without `lessons` is written to `folder`.
 
     Raises:
         InputError: the pairs are missing, or facts must be checked and are missing.

@@ -11,10 +11,9 @@ from pathlib import Path
 import pandas as pd
 from more_itertools import batched
 
-from components.captions.generating.asking.answers import write_answers
-from components.captions.generating.asking.asking import ask
-from components.captions.generating.asking.questions import Questions, questions_of
+from components.captions.generating.asking import ask, write_answers
 from components.captions.generating.engines import Engine
+from components.captions.generating.questions import Questions, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow
 from components.captions.prompting.task import PromptTask
@@ -50,11 +49,7 @@ def ask_tasks(
     """Yield each task with its answers, one per row of inputs, in the questions' order.
 
     Args:
-        settings: all settings; `synthesize.tasks` has each task's input and sampling.
-        tasks: keys of `synthesize.tasks`.
         captions: number of captions, or pairs of them, per task.
-        engine: generates the answers.
-        store: where answers are looked up and stored.
         folder: where the tables are written that other tasks read.
         pairs: a `PAIRS` table to read instead of the tasks' inputs.
 
@@ -113,10 +108,6 @@ def passing(
     """Whether each answer could be parsed and passes the rules; a verdict or an answer without a table always does.
 
     Args:
-        task: the task that was answered.
-        answered: its answers.
-        settings: `validate` has the limits, `base.model` the encoder's context.
-        probes: models and data that measuring needs.
         facts: facts of pictures by the id of their pair; for rows without facts, rules that need them are skipped.
     """
     good = [found.text is not None for found in answered]

@@ -19,17 +19,10 @@ from components.core.tables.files import content_hash, file_hash, write_json
 from components.students.lessons import Lesson, hash_of, lessons_of
 
 STATE = Path("state/students")
+ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.json"
 _UNCHANGING = {
-    "acceptance",
-    "captions",
-    "checkpoint_every",
-    "merge",
-    "micro_batch",
-    "per_task",
-    "processes",
-    "tasks",
-    "teacher",
-}
+    "acceptance", "captions", "checkpoint_every", "merge", "micro_batch", "per_task", "processes", "tasks", "teacher",
+}  # fmt: skip
 """Settings that do not change the adapter, or do so by the lessons alone."""
 _CODE = ("loop.py", "train.py")
 """The files of this folder that compute the adapter."""
@@ -51,11 +44,6 @@ class StudentJob:
     lessons: list[Lesson]
     base: str
 
-    @property
-    def state(self) -> Path:
-        """Folder of its lessons and checkpoints."""
-        return state_of(self.name)
-
     @cached_property
     def lessons_hash(self) -> str:
         """Hash of the questions and answers."""
@@ -69,7 +57,7 @@ class StudentJob:
     @property
     def checkpoints(self) -> Checkpoints:
         """Checkpoints of this fingerprint and of the current code."""
-        return Checkpoints(self.state / f"checkpoints-{content_hash(self.fingerprint, code_hash())[:16]}")
+        return Checkpoints(state_of(self.name) / f"checkpoints-{content_hash(self.fingerprint, code_hash())[:16]}")
 
     @property
     def inputs(self) -> dict[str, Path]:
@@ -81,12 +69,17 @@ class StudentJob:
     def is_done(self) -> bool:
         """Whether its adapter exists, with the same settings, base, lessons and (where recorded) code."""
         record = read_record(self.folder)
-        known = record.get("fingerprint") == self.fingerprint and record.get("code", code_hash()) == code_hash()
-        return known and (self.folder / ADAPTER).is_file()
+        same = record.get("fingerprint") == self.fingerprint and record.get("code", code_hash()) == code_hash()
+        return same and (self.folder / ADAPTER).is_file()
 
-    def describe(self, folder: Path, examples: int, found: Mapping[str, Any]) -> None:
-        """Write the record of the adapter to `folder`; `found` has the measured values."""
-        _name_the_base(folder / "adapter_config.json", self.student.base or BASE_NAME)
+    def describe(self, folder: Path, examples: int, measured: Mapping[str, Any]) -> None:
+        """Write the record of the adapter to `folder`."""
+        # peft writes a path of the base, which may exist only on this machine.
+        config = json.loads((folder / "adapter_config.json").read_text("utf-8"))
+        named = {"base_model_name_or_path": self.student.base or BASE_NAME}
+        write_json(
+            folder / "adapter_config.json", config | named | {"target_modules": sorted(config["target_modules"])}
+        )
         teacher = self.student.teacher
         record = {
             "base": self.base,
@@ -98,7 +91,7 @@ class StudentJob:
             "settings": self.student.model_dump(mode="json", exclude={"tasks", "teacher"}),
             "fingerprint": self.fingerprint,
             "code": code_hash(),
-            **found,
+            **measured,
             "date": datetime.now(UTC).date().isoformat(),
         }
         write_json(folder / RECORD, record)
@@ -139,22 +132,12 @@ def find_job(settings: Settings, name: str, output: Path) -> StudentJob:
         InputError: there is no such student, or its lessons or its base are missing.
     """
     student = find_student(settings, name)
-    asked = settings.synthesize.tasks
+    tasks = settings.synthesize.tasks
     lessons = [
-        replace(lesson, prompt=asked[lesson.task.name].prompt) if lesson.task.name in asked else lesson
+        replace(lesson, prompt=tasks[lesson.task.name].prompt) if lesson.task.name in tasks else lesson
         for lesson in lessons_of(student, lessons_path(name))
     ]
     return StudentJob(name, student, output / name, lessons, revision_of(None, student.base))
-
-
-def _name_the_base(path: Path, base: str) -> None:
-    """Replace peft's path of the base, which may exist only on this machine, with the base model's name."""
-    config = json.loads(path.read_text("utf-8"))
-    config |= {"base_model_name_or_path": base, "target_modules": sorted(config["target_modules"])}
-    write_json(path, config)
-
-
-ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.json"
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -9,16 +9,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
-from components.captions.generating.asking.questions import import_replay
 from components.captions.generating.engines import make_engine
+from components.captions.generating.questions import import_replay
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.request import Chat, Inputs
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
@@ -26,14 +27,13 @@ from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
 from components.core.tables.table import Table
-from components.students.answers import ask_tasks
+from components.students.answers import ask_tasks, passing
 
 EVALUATION = Path("data/evaluation")
 _ASKED = "cliptune.asked"
 _BLOCK = 10_000
 LESSONS = Table(
-    "lessons",
-    pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("task", "inputs", "answer")]),
+    "lessons", pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("task", "inputs", "answer")])
 )
 """A task, its inputs as a JSON object, and the answer that a student learns."""
 
@@ -59,10 +59,9 @@ def _drawn(student: Student, lessons: list[Lesson]) -> list[Lesson]:
     """At most `per_task` lessons of each task, in their order."""
     if student.per_task is None:
         return lessons
-    order = random.Random(student.seed).sample(range(len(lessons)), len(lessons))
     left = Counter(dict.fromkeys(student.tasks, student.per_task))
     kept = []
-    for place in order:
+    for place in random.Random(student.seed).sample(range(len(lessons)), len(lessons)):
         if left[lessons[place].task.name]:
             left[lessons[place].task.name] -= 1
             kept.append(place)
@@ -77,7 +76,6 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     Raises:
         InputError: the teacher cannot work, or a task's input is missing.
     """
-    from components.students.answers import passing
     from components.validation.rules.measuring.probes import find_probes
 
     assert isinstance(student.teacher, str)
@@ -105,12 +103,8 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
 
 def hash_of(lessons: Sequence[Lesson]) -> str:
     """Hash of every question, as sent to engines, and of its answer, in order."""
-    parts = (
-        part
-        for lesson in lessons
-        for part in (lesson.task.name, json.dumps([dict(message) for message in chat_of(lesson)]), lesson.answer)
-    )
-    return content_hash(*parts)
+    parts = ((one.task.name, json.dumps([dict(part) for part in chat_of(one)]), one.answer) for one in lessons)
+    return content_hash(*chain.from_iterable(parts))
 
 
 def _write(student: Student, path: Path, lessons: Sequence[Lesson]) -> None:
@@ -213,13 +207,9 @@ def described(caption: str) -> str:
     """The description in an alt-text, without codes and advertising."""
     text = _CODES.sub(" ", caption.replace("_", " "))
     parts = [" ".join(part.split()) for part in _EDGES.split(text)]
-    said = [set(part.split()) for part in parts]
-    kept = [
-        part
-        for place, part in enumerate(parts)
-        if part and not any(said[place] < other or said[place] == other for other in said[place + 1 :])
-    ]
-    return ", ".join(kept)
+    words = [set(part.split()) for part in parts]
+    repeated = [any(words[place] <= other for other in words[place + 1 :]) for place in range(len(parts))]
+    return ", ".join(part for part, again in zip(parts, repeated, strict=True) if part and not again)
 
 
 def _first_side(difference: str, one: str, two: str) -> str | None:
@@ -245,23 +235,17 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", text.lower().replace("_", " ")))
 
 
-@dataclass(frozen=True)
-class _Column:
-    """The columns of a task's answer and inputs, where they are not named after the task."""
-
-    answer: str
-    inputs: Inputs
-
-
-_BORROWED = {
-    "rewrite": _Column("paraphrase_2", {}),
-    "paraphrase_semclip": _Column("paraphrase_2", {}),
-    "query_paraphrase": _Column("paraphrase_2", {"query": "paraphrase_1"}),
-    "name_absent": _Column("absent_object", {}),
-    "state_absence": _Column("absence", {}),
-    "name_unit": _Column("unit", {}),
-    "change_unit": _Column("unit_foil", {}),
+_ANSWER_COLUMNS = {
+    "rewrite": "paraphrase_2",
+    "paraphrase_semclip": "paraphrase_2",
+    "query_paraphrase": "paraphrase_2",
+    "name_absent": "absent_object",
+    "state_absence": "absence",
+    "name_unit": "unit",
+    "change_unit": "unit_foil",
 }
+"""The columns of answers that are not named after their task."""
+_INPUT_COLUMNS = {"query": "paraphrase_1"}
 _SAME_ANSWERS = {"difference_cub": "difference"}
 """Tasks that share the answers of another task."""
 
@@ -306,7 +290,7 @@ def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
 def derived_lessons(rows: Sequence[Row], tasks: Collection[str]) -> list[Lesson]:
     """The lessons for `tasks` that are derived from the rows of a teacher file."""
     columns = set(rows[0]) if rows else set()
-    drafts: Iterator[tuple[str, Inputs, str]] = iter(())
+    drafts: Iterator[Draft] = iter(())
     if columns >= {"task", "caption", "other_caption"}:
         drafts = from_edits(rows)
     elif columns >= {"caption", "paraphrase_1", "paraphrase_2"}:
@@ -319,20 +303,17 @@ def _lessons(path: Path, line: int, row: Row, name: str) -> Iterator[Lesson]:
     task = find_task(name)
     if "task" in row:
         if row["task"] == _SAME_ANSWERS.get(name, name):
-            yield _lesson(path, line, row, task, _Column("answer", {}))
-        return
-    column = _BORROWED.get(name, _Column(name, {}))
-    if column.answer in row:
+            yield _lesson(path, line, row, task, "answer")
+    elif (column := _ANSWER_COLUMNS.get(name, name)) in row:
         yield _lesson(path, line, row, task, column)
 
 
-def _lesson(path: Path, line: int, row: Row, task: PromptTask, column: _Column) -> Lesson:
-    inputs = {text: row.get(column.inputs.get(text, text)) for text in task.inputs}
-    lacking = [text for text, found in inputs.items() if not found]
-    lacking += [] if row[column.answer] else ["answer"]
+def _lesson(path: Path, line: int, row: Row, task: PromptTask, column: str) -> Lesson:
+    inputs = {name: row.get(_INPUT_COLUMNS.get(name, name)) or "" for name in task.inputs}
+    lacking = [name for name, text in {**inputs, "answer": row[column]}.items() if not text]
     if lacking:
         raise InputError(f"{path}, line {line}: task '{task.name}' has no '{lacking[0]}': fill the column in")
-    return Lesson(task, {text: found for text, found in inputs.items() if found}, row[column.answer])
+    return Lesson(task, inputs, row[column])
 
 
 def chat_of(lesson: Lesson) -> Chat:

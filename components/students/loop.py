@@ -240,8 +240,7 @@ class EncodedLesson(NamedTuple):
     prompt: int
 
 
-@dataclass(frozen=True)
-class LessonBatch:
+class LessonBatch(NamedTuple):
     """Token ids, labels (`IGNORED` everywhere but at the answers) and attention mask, `[rows, length]` each."""
 
     ids: Tensor

@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 import torch
 import typer
 
-from components.captions.language_models.language_model import load_language_model
-from components.captions.language_models.smollm2 import write_folder
+from components.captions.language_models.language_model import load_language_model, write_folder
 from components.captions.language_models.weights import find_weights
 from components.core.system.errors import run_command
 from components.core.system.project import start

@@ -44,22 +44,6 @@ def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None
                 write_index(settings, output)
 
 
-def prepare(settings: Settings, names: Sequence[str]) -> None:
-    """Have the teachers that are models generate their lessons; stored answers are reused.
-
-    Raises:
-        InputError: a student is unknown, a teacher cannot work, or the captions are missing.
-    """
-    from components.students.job import find_student, lessons_path, state_of
-    from components.students.lessons import ask_teacher
-
-    for name in names:
-        student = find_student(settings, name)
-        if isinstance(student.teacher, str):
-            state_of(name).mkdir(parents=True, exist_ok=True)
-            ask_teacher(settings, student, lessons_path(name))
-
-
 def main(
     student: Annotated[list[str] | None, typer.Option(help="A key of `students`; all when not given.")] = None,
     output: Annotated[Path, typer.Option(help="Folder of the students' folders.")] = OUTPUT,
@@ -88,12 +72,17 @@ def _train(
 ) -> None:
     """Train students here or, those with several processes, under torchrun; `options` are this command's."""
     from components.core.compute.distributed import launched_by_torchrun
-    from components.students.job import find_job
+    from components.students.job import find_job, find_student, lessons_path, state_of
+    from components.students.lessons import ask_teacher
 
     if launched_by_torchrun():
         run(settings, names, output)
         return
-    prepare(settings, names)
+    for name in names:
+        student = find_student(settings, name)
+        if isinstance(student.teacher, str):
+            state_of(name).mkdir(parents=True, exist_ok=True)
+            ask_teacher(settings, student, lessons_path(name))
     if lessons_only:
         return
     jobs = {name: find_job(settings, name, output) for name in names}
@@ -105,14 +94,14 @@ def _train(
 
 def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[str]) -> None:
     """Replace this process with torchrun, so that stopping this process stops torchrun and its ranks."""
+    from components.core.compute.distributed import become_torchrun
+
     if len(processes) > 1:
         raise InputError(
             f"params.yaml: students {', '.join(names)} have different `processes`: give all the same number, or "
             "train them one by one with --student"
         )
     chosen = [part for name in names for part in ("--student", name)]
-    from components.core.compute.distributed import become_torchrun
-
     become_torchrun(processes.pop(), ["-m", __spec__.name, *chosen, *options])
 
 

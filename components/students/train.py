@@ -16,7 +16,7 @@ from components.core.compute.hardware import bf16_is_native
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder
-from components.students.job import StudentJob
+from components.students.job import StudentJob, state_of
 from components.students.lessons import Lesson
 from components.students.loop import EncodedLesson, Place, add_adapter, check_scores, encode, fit, mean_loss
 from components.students.save_model import save_model
@@ -45,12 +45,8 @@ def train(settings: Settings, job: StudentJob, world: World, device: str) -> Non
         save_model(job.folder / "merged", job.folder, torch.bfloat16, job.student.base)
 
 
-def split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
-    """The lessons to train on, shuffled, and those held out.
-
-    Raises:
-        InputError: there are too few to hold one out.
-    """
+def _split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
+    """The lessons to train on, shuffled, and those held out."""
     shuffled = list(job.lessons)
     random.Random(job.student.seed).shuffle(shuffled)
     count = int(len(shuffled) * job.student.held_out)
@@ -60,7 +56,7 @@ def split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
 
 
 def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype) -> None:
-    taught, held_out = split_lessons(job)
+    taught, held_out = _split_lessons(job)
     params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
     recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
     with recording as tracked:
@@ -71,20 +67,17 @@ def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype
         )
         model = add_adapter(loaded.model.to(place.device), job.student.rank, job.student.seed)
         check_scores(model, examples, place)
-        steps = fit(job.name, model, examples, job.student, place, job.checkpoints, _report_to(tracked))
+        report = tracked.log_metrics if tracked is not None else lambda _metrics, _step: None
+        steps = fit(job.name, model, examples, job.student, place, job.checkpoints, report)
         losses = _held_out_losses(model, unseen, job, place)
         if tracked is not None:
-            found = {"held_out": len(held_out), "held_out_loss": losses}
+            measured = {"held_out": len(held_out), "held_out_loss": losses}
             if job.student.acceptance:
-                found["acceptance"] = _acceptance(settings, job, held_out, model, loaded)
-            _log(tracked, found, steps)
-            _save(model, job, len(examples), found | {"mlflow_run": tracked.id})
+                measured["acceptance"] = _acceptance(settings, job, held_out, model, loaded)
+            _log(tracked, measured, steps)
+            _save(model, job, len(examples), measured | {"mlflow_run": tracked.id})
             tracked.log_artifact(job.folder)
             job.checkpoints.clear()
-
-
-def _report_to(tracked: TrackedRun | None) -> Any:
-    return tracked.log_metrics if tracked is not None else lambda _metrics, _step: None
 
 
 def _held_out_losses(model: Any, unseen: list[EncodedLesson], job: StudentJob, place: Place) -> dict[str, float]:
@@ -103,7 +96,7 @@ def _acceptance(
     """Task -> share of answers that validation would accept, of the base and of the student."""
     from components.students.acceptance import prepare_examination
 
-    examination = prepare_examination(settings, job.student, job.lessons, held_out, job.state)
+    examination = prepare_examination(settings, job.student, job.lessons, held_out, state_of(job.name))
     alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
     engine = LocalEngine(EmbeddedOptions(batch_size=_ANSWERS_AT_ONCE), alike)
     with model.disable_adapter():
@@ -114,15 +107,15 @@ def _acceptance(
     return {task: {BEFORE: round(before[task], 4), AFTER: round(after[task], 4)} for task in after}
 
 
-def _log(tracked: TrackedRun, found: Mapping[str, Any], steps: int) -> None:
+def _log(tracked: TrackedRun, measured: Mapping[str, Any], steps: int) -> None:
     for moment, step in ((BEFORE, 0), (AFTER, steps)):
-        rates = {f"acceptance/{task}": rate[moment] for task, rate in found.get("acceptance", {}).items()}
-        tracked.log_metrics({"held_out/loss": found["held_out_loss"][moment], **rates}, step)
+        rates = {f"acceptance/{task}": rate[moment] for task, rate in measured.get("acceptance", {}).items()}
+        tracked.log_metrics({"held_out/loss": measured["held_out_loss"][moment], **rates}, step)
 
 
-def _save(model: Any, job: StudentJob, examples: int, found: Mapping[str, Any]) -> None:
+def _save(model: Any, job: StudentJob, examples: int, measured: Mapping[str, Any]) -> None:
     with atomic_folder(job.folder) as folder:
         # Embeddings are not trained; peft would look for the base's, which a package does not have.
         model.to(torch.bfloat16).save_pretrained(str(folder), save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)
-        job.describe(folder, examples, found)
+        job.describe(folder, examples, measured)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from components.benchmarks.scoring.benchmark import Correlation, Scores
 from components.benchmarks.scoring.bootstrap import Interval, difference_over_seeds, sign_flip_p
-from components.benchmarks.scoring.scores import Correlation, Scores
 from components.core.compute.metrics import Indices, Reals
 from components.core.settings import Evaluate
 from components.core.system.errors import InputError

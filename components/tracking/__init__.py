@@ -3,8 +3,7 @@
 from components.tracking.address import STORE, make_client, nothing_tracked, store_folder, tracking_uri
 from components.tracking.errors import explained, reason_of, shown_address
 from components.tracking.reference import RUN_FILE, add_metrics, training_run
-from components.tracking.run import TrackedRun, tracked_run
-from components.tracking.tags import PARENT_RUN
+from components.tracking.run import PARENT_RUN, TrackedRun, tracked_run
 
 __all__ = [
     "PARENT_RUN",

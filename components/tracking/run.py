@@ -6,19 +6,22 @@ import errno
 import json
 import logging
 import os
+import platform
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from components.core.compute.provenance import path_hash
+from components.core.compute.provenance import git_commit, locked_hashes, path_hash
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.system.worker_identity import new_worker
 from components.tracking import offline_spool
 from components.tracking.address import make_client, store_folder, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
@@ -32,11 +35,12 @@ from components.tracking.errors import (
     wait_s,
 )
 from components.tracking.offline_spool import upload
-from components.tracking.tags import input_tags, run_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+PARENT_RUN = "CLIPTUNE_PARENT_RUN"
+"""Environment variable: id of the parent of new runs."""
 _KILLED_WAIT_S = 5.0
 _BATCH = 200
 _LOG = logging.getLogger(__name__)
@@ -179,7 +183,7 @@ def tracked_run(
         InputError: the tracking server is unavailable when the run begins.
         OSError: the disk of the tracking database is full.
     """
-    tags = run_tags(stage, name) | input_tags(inputs)
+    tags = _run_tags(stage, name) | _input_tags(inputs)
     with _full_disk_as_os_error():
         tracked = _begin(settings.dataset.name, name, tags)
         status = "FAILED"
@@ -276,3 +280,42 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _run_tags(stage: str, name: str) -> dict[str, str]:
+    """Tags of a run: its stage and encoder, the commit, the versions, the machine, the owner, the parent run."""
+    commit = git_commit()
+    tags = {
+        "stage": stage,
+        "encoder": name,
+        "git_commit": commit,
+        "git_dirty": str(commit.endswith("-dirty")).lower(),
+        "cliptune": _version("cliptune"),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "processor": f"{platform.machine()}, {os.cpu_count()} cores",
+        # By it the flow `sweep` recognises a run whose process is gone.
+        "owner": new_worker(),
+    }
+    if parent := os.environ.get(PARENT_RUN):
+        tags["mlflow.parentRunId"] = parent
+    return tags
+
+
+def _input_tags(inputs: Mapping[str, Path]) -> dict[str, str]:
+    """Path, SHA-256 and, if it is in dvc.lock, MD5 of each input."""
+    tags: dict[str, str] = {}
+    locked = locked_hashes()
+    for key, path in inputs.items():
+        tags[f"input.{key}"] = str(path)
+        tags[f"input.{key}.sha256"] = path_hash(path)
+        if str(path) in locked:
+            tags[f"input.{key}.dvc_md5"] = locked[str(path)]
+    return tags
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,4 +1,4 @@
-"""A method's data: the rows that it trains on, and the held-out rows of its early metrics."""
+"""The training rows of a method, and the held-out rows of its early metrics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
-from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Method, Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
 from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatures
 from components.training.rows.shards import ShardSource, shards_hash
@@ -40,7 +39,7 @@ class TrainingFiles:
 
     Attributes:
         validated: a folder of validated tables, or a single file.
-        leaks: test sets, noted in the run. Only shards are filtered by them, so DVC does not retrain when they change.
+        leaks: test sets, for the run's tags. Only shards are filtered by them, so DVC does not retrain if they change.
     """
 
     base: Path = folders.BASE
@@ -56,9 +55,8 @@ class TrainingFiles:
         return self.pairs / "train.parquet"
 
 
-_BLOCK = 10_000
 _FEWEST = 10
-"""Held-out queries below which early metrics would be noise."""
+"""Held-out queries; with fewer there are no early metrics."""
 
 
 def load_data(
@@ -80,9 +78,9 @@ def load_data(
     images = _images(method, hyper, encoder, files, embeddings)
     inputs, held, queries, rows = _rows(method, hyper, files, embeddings, train)
     own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
-    # A row about two images would show a held-out one as the other.
+    # The other image of a row may be a held-out one, too.
     shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
-    # Column by column: of five million rows a copy of all texts is a gigabyte.
+    # Column by column: a copy of all texts of five million rows takes a gigabyte.
     free = pd.DataFrame({name: rows.pop(name)[~shows_held] for name in rows.columns.tolist()})
     plan = BatchPlan(
         columns=method.columns(hyper),
@@ -99,7 +97,7 @@ def load_data(
     streamed: dict[str, str] = {}
     if train.shards is not None and images.cached is None:
         if has_weights(files.train) and world.leads:
-            print(f"train.shards: shards hold neither the weights of {files.train} nor which images a query has")
+            print(f"train.shards: shards have neither the weights of {files.train} nor the images of each query")
         published = TestSetKeys.read(files.leaks)
         source = ShardSource(train.shards, plan, tokenizer, images.size, held, published)
         streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
@@ -145,7 +143,7 @@ def _rows(
     watched = table_file(files.validated, "paraphrases")
     if watched.is_file():
         inputs |= {"paraphrases": watched}
-        # Before the rows' texts are loaded, which take as much memory.
+        # Before `join_rows`, so that both tables of texts are never in memory together.
         held, queries = _paraphrases_held_out(watched, embeddings, train)
     rows = with_image_ids(join_rows(columns, files.validated, files.train), embeddings.ids, embeddings.image_ids)
     if not watched.is_file():
@@ -176,15 +174,12 @@ def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> CachedFe
 
 
 def _paraphrases_held_out(watched: Path, pairs: ImageEmbeddings, train: Train) -> tuple[frozenset[str], pd.DataFrame]:
-    """The held-out images among those in the table `watched`, of paraphrases, and its rows about them.
-
-    So all methods that read this table have the same held-out images.
-    """
+    """Held-out images of the table `watched`, of paraphrases, and its rows about them: the same for all methods."""
     named = with_image_ids(PARAPHRASES.read(watched, ["id"]).to_pandas(), pairs.ids, pairs.image_ids)
     held = choose_held_out(named, train.validation_images, train.seed)
     chosen = named["image_id"].isin(held)
     rows: pd.DataFrame = PARAPHRASES.take(
-        watched, np.flatnonzero(chosen), ["id", "caption", "paraphrase_1"], _BLOCK
+        watched, np.flatnonzero(chosen), ["id", "caption", "paraphrase_1"], 10_000
     ).to_pandas()
     return held, rows.assign(image_id=named["image_id"][chosen].to_numpy())
 
@@ -200,23 +195,17 @@ def _held_out(
     first = rows.drop_duplicates("image_id")
     if len(first) < _FEWEST or "caption" not in first:
         return None
-    ids = first["id"].tolist()
-    frozen = hyper.image_tower == "frozen"
-    return HeldOut(
-        captions=first["caption"].tolist(),
-        paraphrases=first["paraphrase_1"].tolist() if "paraphrase_1" in first else None,
-        gallery=_cached_gallery(ids, embeddings, files) if frozen else _embed_gallery(ids, encoder, files, device),
-    )
-
-
-def _cached_gallery(ids: list[str], train: ImageEmbeddings, files: TrainingFiles) -> Callable[[], Vectors]:
+    ids, captions = first["id"].tolist(), first["caption"].tolist()
+    paraphrases = first["paraphrase_1"].tolist() if "paraphrase_1" in first else None
+    if hyper.image_tower != "frozen":
+        return HeldOut(captions, paraphrases, _embed_gallery(ids, encoder, files, device))
     val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
-    features = np.concatenate([train.features[train.ids.places(ids)], val.features])
-    return lambda: features
+    features = np.concatenate([embeddings.features[embeddings.ids.places(ids)], val.features])
+    return HeldOut(captions, paraphrases, lambda: features)
 
 
 def _embed_gallery(ids: list[str], encoder: Encoder, files: TrainingFiles, device: str) -> Callable[[], Vectors]:
-    """A trained image tower changes, so each call embeds the gallery."""
+    """A function that embeds the gallery with the current image tower."""
     place = {pair: row for row, pair in enumerate(PAIRS.read(files.train, ["id"])["id"].to_pylist())}
     chosen = sorted(ids, key=place.__getitem__)
     train = PAIRS.take(files.train, [place[pair] for pair in chosen], ["id", *PICTURE])

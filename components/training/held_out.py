@@ -1,4 +1,4 @@
-"""Early metrics: loss and retrieval on training rows that are not trained on, into the tracked run."""
+"""Early metrics: loss and retrieval on held-out training rows."""
 
 from __future__ import annotations
 
@@ -26,33 +26,32 @@ from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.training.engine.gradients import Objective, evaluate
 from components.training.rows.batches import BatchSource, TableSource
 
+DIRECTIONS = {"validation/loss": False, "validation/r_at_5": True, "validation/ao_at_10": True}
+"""Early metric -> whether larger is better."""
 RECALL_AT, OVERLAP_AT = 5, 10
 Vectors = npt.NDArray[np.float32]
 
 
 def choose_held_out(rows: pd.DataFrame, count: int, seed: int) -> frozenset[str]:
-    """Ids of up to `count` images, and at most a tenth of all, to hold out: the same for all methods with these rows.
+    """Ids of up to `count` images, at most a tenth of all; the order of `rows` (`id`, `image_id`) does not matter.
 
-    An image's place in the draw follows from the smallest id of its pairs.
-
-    Args:
-        rows: with the columns `id` and `image_id`.
+    The draw of an image depends on `seed` and on the smallest id of its pairs.
     """
     images = pa.table({name: TextColumn(rows[name]).arrow for name in ("image_id", "id")}).group_by("image_id")
     first = images.aggregate([("id", "min")])
     named = zip(TextColumn(first["image_id"]), TextColumn(first["id_min"]), strict=True)
-    drawn = nsmallest(min(count, len(first) // 10), named, key=lambda one: content_hash(str(seed), one[1]))
+    drawn = nsmallest(min(count, len(first) // 10), named, key=lambda image: content_hash(str(seed), image[1]))
     return frozenset(image for image, _ in drawn)
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Queries with their images.
+    """Captions of held-out images as queries.
 
     Attributes:
         captions: one text per image.
-        paraphrases: another text of the same meaning per image, or None where there are none.
-        gallery: gives unit image features `[images, dim]`, the queries' own images first and in order.
+        paraphrases: one paraphrase of each caption; None without a table of paraphrases.
+        gallery: returns unit image features `[images, dim]`; the images of the queries come first, in their order.
     """
 
     captions: list[str]
@@ -74,13 +73,13 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Data:
-    """What a run trains on and is watched on.
+    """Training batches and held-out rows of a run.
 
     Attributes:
-        inputs: the files behind it, by name.
+        inputs: input files by name.
         held_out: queries for early retrieval metrics; None with too few rows.
-        held_rows: the method's own columns of held-out rows, for the validation loss; None with too few rows.
-        streamed: hash of the shards that it trains on, by the name `shards`; empty where it trains on tables.
+        held_rows: held-out rows with the method's columns, for the validation loss; None with too few rows.
+        streamed: hashes of the shards and of the test sets, by name; empty without shards.
     """
 
     source: BatchSource
@@ -89,10 +88,17 @@ class Data:
     held_rows: TableSource | None
     streamed: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def metrics(self) -> set[str]:
+        """The early metrics that there are enough rows for."""
+        queries = self.held_out
+        have = self.held_rows is not None, queries is not None, queries is not None and queries.paraphrases is not None
+        return {name for name, has in zip(DIRECTIONS, have, strict=True) if has}
+
 
 @torch.no_grad()
 def embed(model: Any, tokenizer: Tokenizer, texts: list[str], device: str, batch_size: int = 256) -> Vectors:
-    """Unit text features `[texts, dim]`; unlike inference mode this may share modules with training."""
+    """Unit text features `[texts, dim]`, without inference mode, whose tensors training could not use."""
     tokens = tokenizer(texts)
     lengths = tokenizer.lengths(tokens)
     parts: list[Tensor] = []
@@ -103,51 +109,35 @@ def embed(model: Any, tokenizer: Tokenizer, texts: list[str], device: str, batch
     return vectors
 
 
-DIRECTIONS = {"validation/loss": False, "validation/r_at_5": True, "validation/ao_at_10": True}
-"""Early metric -> whether larger is better."""
-
-
 def check_export(train: Train, data: Data) -> None:
-    """Raise `InputError` when `train.select_checkpoint` names a metric that this run will not have."""
-    if train.select_checkpoint == "last":
+    """Raise `InputError` if the run will not have the metric `train.select_checkpoint`."""
+    metric = train.select_checkpoint
+    if metric == "last":
         return
+    where = f"params.yaml: train.select_checkpoint '{metric}'"
     if train.validate_every is None:
-        raise InputError(
-            f"params.yaml: train.select_checkpoint '{train.select_checkpoint}' needs train.validate_every: give "
-            f"it, or use 'last'"
-        )
-    known = set()
-    if data.held_rows is not None:
-        known.add("validation/loss")
-    if data.held_out is not None:
-        known.add("validation/r_at_5")
-        if data.held_out.paraphrases is not None:
-            known.add("validation/ao_at_10")
-    if train.select_checkpoint not in known:
-        raise InputError(
-            f"params.yaml: train.select_checkpoint '{train.select_checkpoint}' has too few held-out rows: raise "
-            f"train.validation_images, or use 'last'"
-        )
+        raise InputError(f"{where} needs train.validate_every: set it, or use 'last'")
+    if metric not in data.metrics:
+        raise InputError(f"{where} has too few held-out rows: raise train.validation_images, or use 'last'")
 
 
 def watch(
     data: Data, tokenizer: Tokenizer, log: Callable[[dict[str, float], int], None]
 ) -> Callable[[Objective, int], dict[str, float]] | None:
-    """A function of objective and step that scores the weights as they are and logs it; None with nothing to score."""
-    if data.held_out is None and data.held_rows is None:
+    """A function that scores the current weights at a step and logs the metrics; None without held-out rows."""
+    if not data.metrics:
         return None
-    held_out, held_rows = data.held_out, data.held_rows
 
     def validate(objective: Objective, step: int) -> dict[str, float]:
-        found: dict[str, float] = {}
-        if held_rows is not None:
-            # Always the epoch 0 of these rows, so that the values of a run can be compared.
-            losses = evaluate(objective, next(held_rows.epoch(0)))
-            found |= {f"validation/loss/{name}": float(value) for name, value in losses.items()}
-            found["validation/loss"] = sum(found.values())
-        if held_out is not None:
-            found |= held_out.score(objective.model, tokenizer, objective.device)
-        log(found, step)
-        return found
+        metrics: dict[str, float] = {}
+        if data.held_rows is not None:
+            # Always epoch 0, so that the losses of all steps are of the same texts.
+            losses = evaluate(objective, next(data.held_rows.epoch(0)))
+            metrics |= {f"validation/loss/{name}": float(value) for name, value in losses.items()}
+            metrics["validation/loss"] = sum(metrics.values())
+        if data.held_out is not None:
+            metrics |= data.held_out.score(objective.model, tokenizer, objective.device)
+        log(metrics, step)
+        return metrics
 
     return validate

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
-from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
+from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
-from components.core.settings import Settings, Train
+from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
@@ -33,7 +33,7 @@ from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import TrainingFiles, load_data
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
-from components.training.engine.run import LoopOptions, Run
+from components.training.engine.run import LoopOptions, Run, copy_into
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
 
@@ -43,7 +43,7 @@ class TrainingJob:
     """One run of the stage, loaded and checked.
 
     Attributes:
-        base: the base encoder's weights where they are to be averaged with, else none.
+        base: the base encoder's weights, only for `weight_ensemble`.
         from_base: whether all weights begin as the base's.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
@@ -76,18 +76,19 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
     with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")
-        # The run's parameters and its checkpoints' name say what was computed in, not what it was chosen by.
+        # Parameters and fingerprint have the precision, not `auto`.
         precision = pick_precision(settings.train.precision, device)
         settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
-        averaged = base.model.state_dict() if entry.hyper.weight_ensemble < 1 else {}
-        kept = {key: weights.clone() for key, weights in averaged.items()}
+        kept = {}
+        if entry.hyper.weight_ensemble < 1:
+            kept = {key: weights.clone() for key, weights in base.model.state_dict().items()}
         encoder = entry.method.start(base, entry.hyper)
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
-        beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
-        hashes = data_hashes(inputs.values()) | beside | data.streamed
+        other_files = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
+        hashes = data_hashes(inputs.values()) | other_files | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
         job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
@@ -102,15 +103,15 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
 
 def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
-    model = job.encoder.model.to(device)
+    model, metric = job.encoder.model.to(device), train.select_checkpoint
     extra = method.extra(job.encoder, hyper).to(device)
     in_model = method.freeze(model, hyper)
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
     learnt = in_model
     if hyper.lora_rank:
-        new = method.fresh_params(hyper)
-        learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
+        fresh = method.fresh_params(hyper)
+        learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, fresh, train.seed)
     trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     checkpoints = Checkpoints(
         train.checkpoint_dir / f"{job.entry.name}-{job.fingerprint}", train.keep_checkpoints, code_hash("train")
@@ -124,37 +125,24 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         optimisation=hyper,
         extra=extra,
         perturb=method.augment and method.augment(job.encoder, hyper),
-        options=_engine(train, world, device),
+        options=LoopOptions.of(train, device, world),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
-        select=None
-        if train.select_checkpoint == "last"
-        else (train.select_checkpoint, DIRECTIONS[train.select_checkpoint]),
+        select=None if metric == "last" else (metric, DIRECTIONS[metric]),
     )
     with _note_bad_batch(checkpoints.folder, tracked):
         fit(run)
     if run.select and world.leads:
-        _take_best(trained, checkpoints)
+        if (best := checkpoints.best()) is None:
+            raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
+        copy_into(trained, best)
     if hyper.lora_rank:
         merge_low_rank(model)
     ensemble(hyper.weight_ensemble, in_model, job.base)
     job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
     model.to("cpu")
     return checkpoints
-
-
-def _engine(train: Train, world: World, device: str) -> LoopOptions:
-    return LoopOptions(
-        device=device,
-        autocast=pick_autocast(train.precision, device),
-        micro_batch=train.micro_batch,
-        compiled=train.compile,
-        world=world,
-        checkpoint_every=train.checkpoint_every,
-        log_every=train.log_every,
-        validate_every=train.validate_every,
-    )
 
 
 @contextmanager
@@ -167,17 +155,6 @@ def _note_bad_batch(folder: Path, tracked: TrackedRun | None) -> Iterator[None]:
             write_json(path, {"step": error.step, "ids": error.ids, "reason": str(error)})
             tracked.log_artifact(path)
         raise
-
-
-@torch.no_grad()
-def _take_best(trained: dict[str, nn.Parameter], checkpoints: Checkpoints) -> None:
-    best = checkpoints.best()
-    if best is None:
-        raise InputError(
-            f"{checkpoints.folder} has no best weights: set train.validate_every, or train.select_checkpoint to 'last'"
-        )
-    for key, weights in trained.items():
-        weights.copy_(best[key])
 
 
 def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
@@ -196,17 +173,13 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Raise `InputError` when training does not start from the base's weights: their average would be no encoder."""
-    odd = [name for name, weights in trained.items() if name not in base or base[name].shape != weights.shape]
-    if share < 1 and odd:
-        raise InputError(
-            f"weight_ensemble {share} needs a base with the same towers, but it has no '{odd[0]}': set it to 1"
-        )
-    new = [name for name, weights in trained.items() if share < 1 and not torch.equal(weights.cpu(), base[name].cpu())]
-    if new:
-        raise InputError(
-            f"weight_ensemble {share} averages with the base's weights, but '{new[0]}' starts at random: set it to 1"
-        )
+    """Raise `InputError` if training does not start from the base's weights, so that an average makes no sense."""
+    for name, weights in trained.items() if share < 1 else ():
+        where = f"weight_ensemble {share} averages with the base's weights, but"
+        if name not in base or base[name].shape != weights.shape:
+            raise InputError(f"{where} the base has no '{name}': set it to 1")
+        if not torch.equal(weights.cpu(), base[name].cpu()):
+            raise InputError(f"{where} '{name}' starts at random: set it to 1")
 
 
 @torch.no_grad()

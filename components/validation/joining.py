@@ -20,7 +20,7 @@ from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.records import GENERATIONS, PAIRS
 from components.core.tables.table import Table
-from components.core.text.words import normalised
+from components.core.text import normalised
 from components.validation.rules.table import Synthesised, TableAnswer
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ def _sizes(scene: Scene) -> dict[str, str]:
 
 
 def test_differences_are_true_in_their_order() -> None:
-    asked, checked = 400, 0
-    for first, second, text in zip(*_drawn(FACTS, asked, seed=0), strict=True):
+    count, checked = 400, 0
+    for first, second, text in zip(*_drawn(FACTS, count, seed=0), strict=True):
         one, other = SCENES[first], SCENES[second]
         if "behind" in text.casefold():
             assert text.index(one.colour) < text.rindex(other.colour)
@@ -25,9 +25,4 @@ def test_differences_are_true_in_their_order() -> None:
             named = [name for name in _sizes(one) if f" {name} " in text and name in _sizes(other)]
             assert any((_sizes(one)[name], _sizes(other)[name]) == ("large", "small") for name in named)
             checked += 1
-    assert checked > asked / 3
-
-
-def test_the_same_seed_gives_the_same_differences() -> None:
-    assert _drawn(FACTS, 50, seed=1) == _drawn(FACTS, 50, seed=1)
-    assert _drawn(FACTS, 50, seed=1) != _drawn(FACTS, 50, seed=2)
+    assert checked > count / 3

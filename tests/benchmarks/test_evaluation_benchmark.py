@@ -1,4 +1,4 @@
-"""The evaluation benchmark compares what it says it compares: both engines find the same; no test can say how fast."""
+"""Both engines of the evaluation benchmark return the same values; speed is not tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of photographs does what it measures; how fast, no test can say."""
+"""The benchmark of photographs runs at a small size; speed is not tested."""
 
 from __future__ import annotations
 

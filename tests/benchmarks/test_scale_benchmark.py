@@ -1,4 +1,4 @@
-"""The benchmark of scale does what it measures; how fast and how large at five million rows, no test can say."""
+"""The benchmark of scale runs at a small size; speed and memory at five million rows are not tested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchmarks.scale import measure
-from benchmarks.scale_inputs import Size, texts
+from benchmarks.scale_inputs import Size
 from benchmarks.scale_process import run, used
 from components.core.system.errors import InputError
 
@@ -45,14 +45,6 @@ def test_every_stage_runs_at_a_small_size_and_once(tmp_path: Path) -> None:
         measure(tmp_path, Size(3000, 300, 100, 64, 10))
 
 
-def test_texts_follow_from_the_seed_and_differ_in_their_words() -> None:
-    captions, first, second = (column.to_pylist() for column in texts(500, 3))
-    assert [column.to_pylist() for column in texts(500, 3)] == [captions, first, second]
-    assert len(set(captions)) > 490
-    assert all(2 <= len(caption.split()) <= 15 for caption in captions)
-    assert texts(500, 4)[0].to_pylist() != captions
-
-
 def test_memory_of_all_processes_and_disk_are_seen(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -69,8 +61,3 @@ def test_a_command_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
     sleeper = "import os, time; print(os.getpid(), flush=True); open('ready', 'w'); time.sleep(3600)"
     run([sys.executable, "-c", sleeper], tmp_path, {}, tmp_path / "log", until=(tmp_path / "ready").is_file)
     assert not psutil.pid_exists(int((tmp_path / "log").read_text()))
-
-
-def test_a_command_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"ended with 3: no rows"):
-        run([sys.executable, "-c", "print('no rows'); raise SystemExit(3)"], tmp_path, {}, tmp_path / "log")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from more_itertools import batched
 
-from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking import ask
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from tests.support.store_rows import replies, requests

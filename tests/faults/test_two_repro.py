@@ -79,18 +79,3 @@ def test_who_comes_second_is_told_whose_turn_it_is(tmp_path: Path) -> None:
     told = _ended(first)
     assert first.returncode == 0, told
     _assert_all_done_once(tmp_path)
-
-
-def test_both_at_the_same_moment(tmp_path: Path) -> None:
-    make_project(tmp_path, STAGES, seconds=0.2)
-    two = [_repro(tmp_path) for _ in range(2)]
-    said = [_ended(one) for one in two]
-    assert 0 in [one.returncode for one in two], "\n".join(said)
-    for one, told in zip(two, said, strict=True):
-        assert one.returncode == 0 or is_locked(told), told
-    # Who looked at a stage before the other had finished it does it again, after the other.
-    times = Counter(ran(tmp_path))
-    assert times.keys() == set(STAGES)
-    assert max(times.values()) <= len(two)
-    assert "up to date" in _ended(_repro(tmp_path))
-    assert Counter(ran(tmp_path)) == times

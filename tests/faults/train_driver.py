@@ -25,7 +25,7 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, join_world
 from components.core.system.errors import run_command
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run

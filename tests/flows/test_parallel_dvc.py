@@ -23,9 +23,9 @@ STAGES = {
 }
 FLOW = """
 from prefect import flow
-import flows.waiting
+import flows.stages
 from flows.pipeline import bring_up_to_date
-flows.waiting.PAUSE = 0.5
+flows.stages.PAUSE = 0.5
 flow(name="both")(bring_up_to_date)(["compare"])
 """
 

@@ -59,5 +59,5 @@ def test_the_lock_file_and_a_dirty_tree_are_kept_with_both_runs(
     assert f"http://127.0.0.1:5000/#/experiments/1/runs/{run_id}" in str(link.data)
     # A later lock file tells of other stages: the first one stays.
     Path("dvc.lock").write_text("stages: {train@b: {}}\n")
-    assert record_lock(Path("models/a"), {}) == run_id
+    assert record_lock(Path("models/a"), {"prefect_flow_run": "another"}) == (run_id, "1")
     assert client.get_run(run_id).data.tags == tags

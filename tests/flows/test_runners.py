@@ -184,8 +184,3 @@ def test_runner_that_is_not_installed_names_its_extra(
 def test_a_cluster_that_runs_is_joined_at_its_address(runner: str, address: str) -> None:
     made: Any = make_runner(Scale.model_validate({"runner": runner, "address": address}), "embed")
     assert made.address == address
-
-
-def test_threads_are_as_many_as_workers() -> None:
-    made: Any = make_runner(Scale(workers=3), "embed")
-    assert made._max_workers == 3

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 import flows.stages
-import flows.waiting
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
@@ -122,7 +121,7 @@ def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(
 @pytest.mark.usefixtures("prefect_server")
 def test_what_can_pass_is_tried_again_and_locks_are_waited_for(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.stages.run_stage, "retry_delay_seconds", [0])
-    monkeypatch.setattr(flows.waiting, "PAUSE", 0.0)
+    monkeypatch.setattr(flows.stages, "PAUSE", 0.0)
     once = "first = Path(f'{{stage}}.tried'); tried = first.exists(); first.touch(); tried or sys.exit({!r})"
     project.plan(
         base=once.format("ERROR: failed to reproduce 'base': failed to run: python, exited with -9"),

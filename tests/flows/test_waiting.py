@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.core.system.processes import CommandError
-from flows import waiting
+from flows import stages
 from tests.support.dvc_project import make_project, ran
 
 # Above what the kernel gives out.
@@ -21,8 +21,8 @@ NOBODY = 2**22 + 1
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PAUSE", 0.0)
-    monkeypatch.setattr(waiting, "get_run_logger", lambda: logging.getLogger("flow"))
+    monkeypatch.setattr(stages, "PAUSE", 0.0)
+    monkeypatch.setattr(stages, "get_run_logger", lambda: logging.getLogger("flow"))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def _repro() -> None:
 @pytest.mark.integration
 def test_a_dead_process_keeps_no_stage(checkout: Path) -> None:
     _locked_by(checkout, NOBODY)
-    waiting.when_free(_repro, "stage prepare")
+    stages.when_free(_repro, "stage prepare")
     assert ran(checkout) == ["prepare"]
 
 
@@ -56,9 +56,9 @@ def test_a_dead_process_keeps_no_stage(checkout: Path) -> None:
 def test_a_number_that_is_another_process_by_now_is_told_with_the_fix(checkout: Path) -> None:
     _locked_by(checkout, os.getpid())
     with pytest.raises(CommandError, match=rf"^error: .*process {os.getpid()}, .*: remove \.dvc/tmp/rwlock .*again$"):
-        waiting.when_free(_repro, "stage prepare")
+        stages.when_free(_repro, "stage prepare")
     (checkout / ".dvc" / "tmp" / "rwlock").unlink()
-    waiting.when_free(_repro, "stage prepare")
+    stages.when_free(_repro, "stage prepare")
     assert ran(checkout) == ["prepare"]
 
 
@@ -66,7 +66,7 @@ def test_a_number_that_is_another_process_by_now_is_told_with_the_fix(checkout: 
 def test_a_list_that_is_half_written_is_told_with_the_fix(checkout: Path) -> None:
     (checkout / ".dvc" / "tmp" / "rwlock").write_text('{"read": {}, "wri')
     with pytest.raises(CommandError, match=r"^error: .*half written.*: remove \.dvc/tmp/rwlock .*again$"):
-        waiting.when_free(_repro, "stage prepare")
+        stages.when_free(_repro, "stage prepare")
 
 
 def test_a_process_that_is_dvc_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_process_that_is_dvc_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
             if len(tries) < 4:
                 raise CommandError(f"'a' is busy, it is being blocked by:\n  (PID {other.pid}): dvc repro a")
 
-        waiting.when_free(work, "stage a")
+        stages.when_free(work, "stage a")
     assert len(tries) == 4
 
 
@@ -89,4 +89,4 @@ def test_another_fault_is_passed_on() -> None:
         raise CommandError("stage a failed")
 
     with pytest.raises(CommandError, match=r"^stage a failed$"):
-        waiting.when_free(work, "stage a")
+        stages.when_free(work, "stage a")

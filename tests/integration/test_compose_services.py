@@ -117,7 +117,7 @@ def test_doctor_finds_no_fault(compose: Compose) -> None:
         # The pool for GPU workers has none here.
         if lines["work pools and workers"]["status"] == "warn" or time.monotonic() > end:
             break
-    states = {name: lines[name]["status"] for name in ("Prefect API", "tracking", "S3", "clock")}
+    states = {name: lines[name]["status"] for name in ("Prefect API", "tracking", "generation store")}
     assert states == dict.fromkeys(states, "ok"), lines
     assert "local: 1 online" in lines["work pools and workers"]["detail"]
     assert not any(secret in done.stdout for secret in compose.secrets.values())

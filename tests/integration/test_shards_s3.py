@@ -24,7 +24,7 @@ from components.core.tables.records import PAIRS, SPLITS, UNUSABLE
 from components.data import prepare
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows.batches import BatchPlan
-from components.training.rows.shards import Reading, ShardSource, shards_hash
+from components.training.rows.shards import ShardSource, shards_hash
 from tests.support.shard_making import make_shards
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ def uploaded(s3, bucket: str, tmp_path: Path) -> tuple[str, str]:  # type: ignor
 def _source(shards: str, world: World | None = None, **options: Any) -> ShardSource:
     settings = Shards(urls=shards, columns={"caption": "txt"}, **options)
     plan = BatchPlan(frozenset({"image", "caption"}), 8, 3, world=world or World())
-    return ShardSource(settings, plan, TOKENIZER, 8, reading=Reading(buffer=20))
+    return ShardSource(settings, plan, TOKENIZER, 8)
 
 
 def test_s3_equals_disk(uploaded: tuple[str, str]) -> None:

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.pictures.storage import S3
-from components.core.pictures.storage.url import path_inside
+from components.core.pictures.storage import S3, path_inside
 from components.core.system.errors import InputError
 
 pytestmark = pytest.mark.integration

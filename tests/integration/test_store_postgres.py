@@ -11,7 +11,7 @@ import pytest
 from more_itertools import batched
 from sqlalchemy import event
 
-from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking import ask
 from components.captions.generating.store import GenerationStore, database
 from components.captions.generating.store.schema import METADATA
 from components.captions.prompting.request import Reply, Request

@@ -121,7 +121,7 @@ def test_exactly_one_wins_and_the_other_says_why(
 
 _HOLD = """
 import time
-from components.registry.lock import promotion_lock
+from components.registry.champion import promotion_lock
 with promotion_lock("text-encoder"):
     print("held", flush=True)
     time.sleep(1200)

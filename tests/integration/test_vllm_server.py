@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from components.captions.generating.endpoints.client import ServerOptions
+from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from tests.integration.vllm_server import VllmServer, greedy_requests
 

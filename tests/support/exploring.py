@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.scores import Scores
 from components.core.settings import Settings
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder

@@ -19,7 +19,7 @@ import yaml
 
 from components.core.system import supervisor
 from components.core.system.processes import CommandError
-from flows import waiting
+from flows import stages
 from infra.services import runs
 
 REPO = Path(__file__).parents[2]
@@ -144,8 +144,8 @@ def rerun(folder: Path, stage: str) -> None:
             raise CommandError(done.stdout + done.stderr)
 
     with chdir(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting, "get_run_logger", lambda: logging.getLogger("flow"))
-        waiting.when_free(work, stage)
+        patch.setattr(stages, "get_run_logger", lambda: logging.getLogger("flow"))
+        stages.when_free(work, stage)
 
 
 def copy(source: Path, target: Path) -> None:

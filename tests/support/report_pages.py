@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import interval
-from components.benchmarks.scoring.scores import Scores
 from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
 from components.core.tables.files import write_json

@@ -20,24 +20,9 @@ from tests.support.params import every_method
 
 REPO = Path(__file__).parents[2]
 WORDS = [
-    "red",
-    "blue",
-    "small",
-    "large",
-    "dog",
-    "cat",
-    "boat",
-    "near",
-    "above",
-    "below",
-    "two",
-    "three",
-    "on",
-    "under",
-    "grass",
-    "sky",
-    "tree",
-]
+    "red", "blue", "small", "large", "dog", "cat", "boat", "near", "above", "below", "two", "three", "on", "under",
+    "grass", "sky", "tree",
+]  # fmt: skip
 CAUSAL = "causal"
 """Where the language model that continues texts lies in the folder of the one that encodes them."""
 IMAGE_COLUMNS = {"image", "other_image", "neighbour.image"}

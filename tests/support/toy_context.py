@@ -11,8 +11,7 @@ import numpy as np
 from PIL import Image
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import ImageFeatures
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.compute.metrics import Features
 
 

@@ -14,7 +14,7 @@ from components.core.compute.distributed import World
 from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build
 from components.methods.contract.losses import Features, info_nce
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.run import LoopOptions, Run
 from components.training.rows.batches import Batch

@@ -10,13 +10,13 @@ import pytest
 
 REPO = Path(__file__).parents[2]
 MODULES = (
-    "components.captions.prompting.prompts.parsing",
+    "components.captions.prompting.parsing",
     "components.captions.generating.store",
     "components.core.system.discovery",
     "components.core.compute.metrics",
     "components.core.settings",
     "components.core.tables.table",
-    "components.core.text.words",
+    "components.core.text",
     "components.methods.registry",
 )
 

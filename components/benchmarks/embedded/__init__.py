@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Metric, Scores
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.core.system.discovery import file_names, find
 from components.core.system.errors import InputError
+from components.test_sets.files import RequiredFile
 
 EmbeddedBenchmark: TypeAlias = Benchmark[EmbeddedContext]
+
+
+def on_scenes(
+    name: str,
+    score: Callable[[EmbeddedContext], Scores],
+    files: Iterable[str],
+    metrics: tuple[Metric, ...],
+    key_metrics: tuple[str, ...] = (),
+) -> EmbeddedBenchmark:
+    """The declaration of a benchmark that reads the tables `files`."""
+    return Benchmark(name, 1, tuple(map(RequiredFile, files)), metrics, score, key_metrics)
 
 
 def benchmark_names() -> list[str]:

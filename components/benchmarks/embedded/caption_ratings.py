@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Correlation, Scores, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import row_cosine
-from components.benchmarks.scoring.scores import Correlation, Scores, metrics
 from components.core.tables.records import CAPTION_RATINGS
-from components.test_sets.files import RequiredFile
 
 NAME = "caption_ratings"
 FILE = "caption_ratings.parquet"
@@ -31,11 +30,10 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores({}, correlations={f"{NAME}/tau_c": correlation}, pictures={f"{NAME}/tau_c": gold})
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=metrics("pairs of rows that tie in either column count neither as concordant nor as discordant", "tau_c"),
-    score=score,
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    metrics("pairs of rows that tie in either column count neither as concordant nor as discordant", "tau_c"),
     key_metrics=(f"{NAME}/tau_c",),
 )

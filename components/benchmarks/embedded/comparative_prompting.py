@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from components.benchmarks.embedded import on_scenes
 from components.benchmarks.embedded.zero_shot import FILE, PROMPT
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.zero_shot import comparative_weights, top_accuracy
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import Features, Indices, top_k
 from components.core.tables.records import LABELS
 from components.data.world.description.difference_text import object_difference
-from components.test_sets.files import RequiredFile
 
 NAME = "comparative_prompting"
 ALPHA = 0.9
@@ -43,19 +42,9 @@ def score(context: EmbeddedContext) -> Scores:
 
 
 def most_similar(prompts: Features) -> Indices:
-    """The other class with the most similar prompt, the first of equal ones `[classes]`.
-
-    Args:
-        prompts: unit features of two classes or more `[classes, dim]`.
-    """
+    """The other class with the most similar prompt `[classes, dim]`, the first of equal ones `[classes]`."""
     best = top_k(prompts, prompts, 2)
     return np.where(best[:, 0] == np.arange(len(prompts)), best[:, 1], best[:, 0])
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=metrics("the class that is first in alphabetical order", "top1", "gain"),
-    score=score,
-)
+BENCHMARK = on_scenes(NAME, score, [FILE], metrics("the class that is first in alphabetical order", "top1", "gain"))

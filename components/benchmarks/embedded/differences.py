@@ -11,15 +11,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import group_numbers
 from components.benchmarks.scoring.protocols.geometry import classified, margins
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import strictly_greater
 from components.core.system.errors import InputError
 from components.core.tables.records import COMPARISONS
-from components.test_sets.files import RequiredFile
 
 NAME = "differences"
 FILE = "comparisons.parquet"
@@ -64,16 +63,15 @@ def _checked(context: EmbeddedContext, words: list[str], column: str, known: tup
     return np.array(words)
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=(
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    (
         *metrics("a tie is a failure", "accuracy"),
         *metrics(_ZERO, "sign_accuracy"),
         *metrics("a tie is a failure", "macro_accuracy"),
         *metrics(_ZERO, "size_ordering_accuracy"),
     ),
-    score=score,
     key_metrics=(f"{NAME}/accuracy", f"{NAME}/size_ordering_accuracy"),
 )

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.scoring.protocols import geometry
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
-from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
+from components.core.compute.metrics import Indices, Reals
 from components.core.tables.records import COMPARISONS, PARAPHRASE_QUERIES
-from components.test_sets.files import RequiredFile
 
 NAME = "geometry"
 FILE = "comparisons.parquet"
@@ -35,7 +34,7 @@ def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     """Values of pairs, and the two pictures of each."""
     table = context.read(COMPARISONS, FILE)
     ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
-    texts, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
+    texts, opposite = context.columns(table, "true_difference", "false_difference")
     shown = [context.rows(column, FILE) for column in ids]
     images = [context.image_features[rows] for rows in shown]
     captions = [context.texts_of("query", column, FILE) for column in ids]
@@ -54,43 +53,23 @@ def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
     gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
     images = context.image_features[gold]
-    captions, paraphrases = (context.texts(table[column].to_pylist()) for column in ("query", "paraphrase"))
+    captions, paraphrases = context.columns(table, "query", "paraphrase")
     values = {
         "image_caption/alignment": geometry.alignment(images, captions),
         "paraphrase/alignment": geometry.alignment(captions, paraphrases),
-        "image/gaussian_potential": gaussian_potential(images),
-        "caption/gaussian_potential": gaussian_potential(captions),
+        "image/gaussian_potential": geometry.gaussian_potential(images),
+        "caption/gaussian_potential": geometry.gaussian_potential(captions),
     }
     return values, gold
 
 
-def gaussian_potential(features: Features) -> Reals:
-    """Mean of exp(-2 |f_i - f_j|^2) over all other items j, per item; 1 if all features are the same.
-
-    Args:
-        features: unit features `[items, dim]`.
-
-    Returns:
-        `[items]`, zeros for a single item; the logarithm of their mean is l_uniform for t = 2.
-    """
-    finite(features)
-    means = np.zeros(len(features), dtype=np.float64)
-    for start in range(0, len(features), BLOCK):
-        rows = features[start : start + BLOCK].astype(np.float64)
-        potential = np.exp(4 * (rows @ features.T - 1))
-        diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
-        means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
-    return means
-
-
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE), RequiredFile(QUERIES_FILE)),
-    metrics=(
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE, QUERIES_FILE],
+    (
         *metrics(_NONE, "distance", higher_is_better=False),
         *metrics(_NONE, "reverse_distance", "antisymmetry"),
         *metrics(_NONE, "alignment", "gaussian_potential", higher_is_better=False),
     ),
-    score=score,
 )

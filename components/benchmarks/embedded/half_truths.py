@@ -7,12 +7,11 @@ kind of detail.
 
 from __future__ import annotations
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import half_truth_choices
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.tables.records import HALF_TRUTHS
-from components.test_sets.files import RequiredFile
 
 NAME = "half_truths"
 FILE = "half_truths.parquet"
@@ -22,16 +21,15 @@ def score(context: EmbeddedContext) -> Scores:
     """Both accuracies over all rows and per kind."""
     table = context.read(HALF_TRUTHS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
-    texts = (context.texts(table[column].to_pylist()) for column in ("truth", "half_truth", "full_truth"))
+    texts = context.columns(table, "truth", "half_truth", "full_truth")
     columns = half_truth_choices(context.image_features[gold], *texts)
     return grouped(NAME, columns, gold, {"kind": table["kind"].to_pylist()})
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=metrics("a tie is a failure", "accuracy", "ordered_accuracy"),
-    score=score,
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    metrics("a tie is a failure", "accuracy", "ordered_accuracy"),
     key_metrics=(f"{NAME}/accuracy",),
 )

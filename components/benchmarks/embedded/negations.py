@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import original_over_negation, row_cosine
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.core.tables.records import NEGATION_QUERIES
-from components.test_sets.files import RequiredFile
 
 NAME = "negations"
 FILE = "negations.parquet"
@@ -25,9 +24,7 @@ def score(context: EmbeddedContext) -> Scores:
     """Accuracies over negations, top-1 retrieval among all test images, and the composite of them per query."""
     table = context.read(NEGATION_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
-    captions, negations, paraphrases = (
-        context.texts(table[column].to_pylist()) for column in ("caption", "negation", "paraphrase")
-    )
+    captions, negations, paraphrases = context.columns(table, "caption", "negation", "paraphrase")
     over: dict[str, Reals] = {
         "original_over_negation": original_over_negation(context.image_features[gold], captions, negations),
         "paraphrase_over_negation": strictly_greater(
@@ -48,16 +45,15 @@ def _rescaled(correct: Reals) -> Reals:
     return 2 * correct - 1 if correct.mean() > 0.5 else np.zeros_like(correct)
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=(
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    (
         *metrics("a tie is a failure, as in SemCLIP's code; CC-Neg's own counts it right", "original_over_negation"),
         *metrics("a tie is a failure", "paraphrase_over_negation"),
         *metrics("the earlier image of the test split first", "caption_top1", "paraphrase_top1"),
         *metrics("as in its parts", "composite"),
     ),
-    score=score,
     key_metrics=(f"{NAME}/original_over_negation", f"{NAME}/composite"),
 )

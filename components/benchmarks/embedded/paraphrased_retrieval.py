@@ -5,12 +5,11 @@ Values are reported over all queries, per tier of the paraphrase's hardest word,
 
 from __future__ import annotations
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.core.tables.records import PARAPHRASE_QUERIES
-from components.test_sets.files import RequiredFile
 
 NAME = "paraphrased_retrieval"
 FILE = "paraphrase_queries.parquet"
@@ -34,14 +33,13 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=(
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    (
         *metrics("the earlier image of the test split first, in both lists", "ao_at_k", "js_at_k"),
         *metrics("the earlier image of the test split first", "paraphrase_recall_at_k"),
     ),
-    score=score,
     key_metrics=(f"{NAME}/ao_at_10", f"{NAME}/js_at_10", f"{NAME}/paraphrase_recall_at_10"),
 )

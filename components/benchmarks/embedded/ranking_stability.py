@@ -7,12 +7,11 @@ of one query; here each pair of query and paraphrase is a row, and rows have equ
 
 from __future__ import annotations
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import rank_correlation, shared_of_top, top_k
 from components.core.tables.records import PARAPHRASE_QUERIES
-from components.test_sets.files import RequiredFile
 
 NAME = "ranking_stability"
 
@@ -21,21 +20,20 @@ def score(context: EmbeddedContext) -> Scores:
     """Rank correlation over the gallery and overlap@k of query and paraphrase, also per tier of the hardest word."""
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
     gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
-    query, paraphrase = (context.texts(table[column].to_pylist()) for column in ("query", "paraphrase"))
+    query, paraphrase = context.columns(table, "query", "paraphrase")
     tops = [top_k(features, context.image_features, max(context.ks)) for features in (query, paraphrase)]
     overall = {"rank_correlation": rank_correlation(query, paraphrase, context.image_features)}
     overall |= {f"overlap_at_{k}": shared_of_top(tops[0], tops[1], k) for k in context.ks}
     return grouped(NAME, overall, gold, {"tier": table["tier"].to_pylist()})
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(QUERIES_FILE),),
-    metrics=(
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [QUERIES_FILE],
+    (
         *metrics("equally similar images share their mean rank", "rank_correlation"),
         *metrics("the earlier image of the test split first, in both lists", "overlap_at_k"),
     ),
-    score=score,
     key_metrics=(f"{NAME}/rank_correlation",),
 )

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.tables.records import CAPTION_QUERIES
-from components.test_sets.files import RequiredFile
 
 FILE = "caption_queries.parquet"
 
@@ -45,15 +44,14 @@ def _ranks(context: EmbeddedContext, texts: Sequence[str], gold: Indices) -> dic
     return {"t2i": gold_ranks(features, context.image_features, gold), "i2t": best}
 
 
-BENCHMARK = Benchmark(
-    name="retrieval",
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=(
+BENCHMARK = on_scenes(
+    "retrieval",
+    score,
+    [FILE],
+    (
         *metrics("the earlier image of the test split first", "t2i_recall_at_k"),
         *metrics("the earlier text of the table first", "i2t_recall_at_k"),
     ),
-    score=score,
     key_metrics=(
         "retrieval/t2i_recall_at_1",
         "retrieval/t2i_recall_at_5",

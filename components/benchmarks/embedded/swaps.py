@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import strictly_greater
 from components.core.system.errors import InputError
 from components.core.tables.records import SWAPS
-from components.test_sets.files import RequiredFile
 
 FILE = "swaps.parquet"
 KINDS = ("relation", "attribute")
@@ -43,11 +42,10 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores(values, strata, pictures=pictures)
 
 
-BENCHMARK = Benchmark(
-    name="swaps",
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=metrics("a tie is a failure", "relation_accuracy", "attribute_accuracy", "relation_macro_accuracy"),
-    score=score,
+BENCHMARK = on_scenes(
+    "swaps",
+    score,
+    [FILE],
+    metrics("a tie is a failure", "relation_accuracy", "attribute_accuracy", "relation_macro_accuracy"),
     key_metrics=("swaps/attribute_accuracy", "swaps/relation_accuracy"),
 )

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Correlation, Scores, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.retrieval import pair_cosines
-from components.benchmarks.scoring.scores import Correlation, Scores, metrics
 from components.core.tables.records import TEXT_PAIRS
-from components.test_sets.files import RequiredFile
 
 NAME = "text_similarity"
 FILE = "text_pairs.parquet"
@@ -23,7 +22,7 @@ FILE = "text_pairs.parquet"
 def score(context: EmbeddedContext) -> Scores:
     """The correlation over all pairs and per tier; pairs are of different scenes and so independent."""
     table = context.read(TEXT_PAIRS, FILE)
-    first, second = (context.texts(table[column].to_pylist()) for column in ("sentence", "other_sentence"))
+    first, second = context.columns(table, "sentence", "other_sentence")
     cosines, gold = pair_cosines(first, second), table["shared"].to_numpy().astype(np.float64)
     tiers = np.array(table["tier"].to_pylist())
     chosen = {"": np.ones(len(gold), dtype=np.bool_)} | {
@@ -33,11 +32,10 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores({}, correlations={f"{NAME}/{group}spearman": column for group, column in columns.items()})
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=metrics("similarities equal to six decimals share the mean of their ranks", "spearman"),
-    score=score,
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    metrics("similarities equal to six decimals share the mean of their ranks", "spearman"),
     key_metrics=(f"{NAME}/spearman",),
 )

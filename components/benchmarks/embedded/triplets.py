@@ -6,12 +6,11 @@ P1 is a swap's true caption, P2 the paraphrase of the same image, N the swap's f
 
 from __future__ import annotations
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.scoring.protocols.choices import image_triplets, text_triplets
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.tables.records import SWAPS
-from components.test_sets.files import RequiredFile
 
 NAME = "triplets"
 FILE = "swaps.parquet"
@@ -23,17 +22,16 @@ def score(context: EmbeddedContext) -> Scores:
     image_ids = table["image_id"].to_pylist()
     gold = context.rows(image_ids, FILE)
     images = context.image_features[gold]
-    first, negative = (context.texts(table[column].to_pylist()) for column in ("true_caption", "false_caption"))
+    first, negative = context.columns(table, "true_caption", "false_caption")
     second = context.texts_of("paraphrase", image_ids, FILE)
     columns = image_triplets(images, first, second, negative) | {"tot": text_triplets(first, second, negative)}
     return grouped(NAME, columns, gold, {"kind": table["kind"].to_pylist()})
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE), RequiredFile(QUERIES_FILE)),
-    metrics=metrics("a tie is a failure", "itt", "i_p1_n", "i_p2_n", "tot"),
-    score=score,
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE, QUERIES_FILE],
+    metrics("a tie is a failure", "itt", "i_p1_n", "i_p2_n", "tot"),
     key_metrics=(f"{NAME}/itt",),
 )

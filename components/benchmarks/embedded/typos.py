@@ -12,13 +12,12 @@ import string
 
 import numpy as np
 
+from components.benchmarks.embedded import on_scenes
 from components.benchmarks.embedded.retrieval import FILE
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Scores, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.core.tables.records import CAPTION_QUERIES
-from components.test_sets.files import RequiredFile
 
 NAME = "typos"
 ERRORS = 3
@@ -64,11 +63,10 @@ def _with_error(text: str, rng: random.Random) -> str:
     return text[:place] + letter + text[place + (kind != "insert") :]
 
 
-BENCHMARK = Benchmark(
-    name=NAME,
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=metrics("the earlier image of the test split first", "t2i_recall_at_k", "worst_t2i_recall_at_k"),
-    score=score,
+BENCHMARK = on_scenes(
+    NAME,
+    score,
+    [FILE],
+    metrics("the earlier image of the test split first", "t2i_recall_at_k", "worst_t2i_recall_at_k"),
     key_metrics=(f"{NAME}/t2i_recall_at_5",),
 )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.embedded import on_scenes
+from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext
 from components.benchmarks.scoring.protocols.zero_shot import prompt_ensemble
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.core.tables.records import LABELS
-from components.test_sets.files import RequiredFile
 
 FILE = "labels.parquet"
 PROMPT = "a picture of a {label}"
@@ -46,14 +45,13 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-BENCHMARK = Benchmark(
-    name="zero_shot",
-    version=1,
-    needs=(RequiredFile(FILE),),
-    metrics=(
+BENCHMARK = on_scenes(
+    "zero_shot",
+    score,
+    [FILE],
+    (
         *metrics(_TIE, "top1", "top5", "delta"),
         *metrics(_TIE, "top1_negated", higher_is_better=False),
     ),
-    score=score,
-    key_metrics=("zero_shot/top1",),
+    ("zero_shot/top1",),
 )

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import group_numbers, row_cosine
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import strictly_greater
 from components.test_sets.pictures import picture_file
 from components.test_sets.readers.aro import ATTRIBUTION, BOX, CAPTIONS, FILES, FOLDER, RELATION, read_cases

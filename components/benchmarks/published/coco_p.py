@@ -10,27 +10,13 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import TIES, paraphrase_agreement
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile
-from components.test_sets.readers.coco_p import (
-    FILE,
-    FOLDER,
-    IMAGES,
-    NAME,
-    PAIRS_FILE,
-    UNLABELED,
-    UNLABELED_FILE,
-    VALIDATION,
-    VALIDATION_FILE,
-    QueryPairs,
-    image_files,
-    read_query_pairs,
-)
+from components.test_sets.readers import coco_p as reader
 
 LARGE = "coco_pe"
 REPORTED = 10
@@ -40,7 +26,7 @@ RANKED = metrics(TIES, "ao_at_k", "js_at_k", "query_recall_at_k", "paraphrase_re
 
 def score(name: str, folders: Sequence[str], context: PublishedContext) -> Scores:
     """AO@k and JS@k between the lists of query and paraphrase, and recall@k of both."""
-    pairs = read_query_pairs(context)
+    pairs = reader.read_query_pairs(context)
     names, images = gallery(context, folders)
     gold = gold_rows(pairs, names)
     depths = sorted({*context.ks, REPORTED})
@@ -53,8 +39,8 @@ def gallery(context: PublishedContext, folders: Sequence[str]) -> tuple[list[str
     names: list[str] = []
     features = []
     for folder in folders:
-        paths = image_files(context.folder / folder)
-        context.expect(f"{folder}: images", len(paths), IMAGES[folder])
+        paths = reader.image_files(context.folder / folder)
+        context.expect(f"{folder}: images", len(paths), reader.IMAGES[folder])
         if paths:
             names += [path.name for path in paths]
             features.append(context.image_files(folder, (path.name for path in paths)))
@@ -63,23 +49,25 @@ def gallery(context: PublishedContext, folders: Sequence[str]) -> tuple[list[str
     return names, np.concatenate(features)
 
 
-def gold_rows(pairs: QueryPairs, names: Sequence[str]) -> Indices:
+def gold_rows(pairs: reader.QueryPairs, names: Sequence[str]) -> Indices:
     """Gallery row of each pair's image `[pairs]`."""
     rows = {name: row for row, name in enumerate(names)}
     for row, image in enumerate(pairs.images):
         if image not in rows:
-            raise InputError(f"{FILE}: row {row} names image '{image}', which the gallery lacks: add it or fix the row")
+            raise InputError(
+                f"{reader.FILE}: row {row} names image '{image}', which the gallery lacks: add it or fix the row"
+            )
     return np.array([rows[image] for image in pairs.images], dtype=np.int64)
 
 
 def _benchmark(name: str, folders: Sequence[str], needs: tuple[RequiredFile, ...]) -> Benchmark[PublishedContext]:
-    images = sum(IMAGES[folder] for folder in folders)
+    images = sum(reader.IMAGES[folder] for folder in folders)
     return Benchmark(
         name=name,
         version=2,
         protocol=f"the paper's text: one paraphrase per caption, gallery of {images:,} images",
         citation="Adapting dual-encoder vision-language models for paraphrased retrieval (arXiv 2405.03190)",
-        folder=FOLDER,
+        folder=reader.FOLDER,
         needs=needs,
         metrics=RANKED,
         score=partial(score, name, folders),
@@ -87,6 +75,8 @@ def _benchmark(name: str, folders: Sequence[str], needs: tuple[RequiredFile, ...
 
 
 BENCHMARKS = (
-    _benchmark(NAME, (VALIDATION,), (PAIRS_FILE, VALIDATION_FILE)),
-    _benchmark(LARGE, (VALIDATION, UNLABELED), (PAIRS_FILE, VALIDATION_FILE, UNLABELED_FILE)),
+    _benchmark(reader.NAME, (reader.VALIDATION,), (reader.PAIRS_FILE, reader.VALIDATION_FILE)),
+    _benchmark(
+        LARGE, (reader.VALIDATION, reader.UNLABELED), (reader.PAIRS_FILE, reader.VALIDATION_FILE, reader.UNLABELED_FILE)
+    ),
 )

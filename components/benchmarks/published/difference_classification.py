@@ -25,40 +25,21 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.geometry import (
-    DRAWN,
-    SEEDS,
-    Pooled,
-    Ties,
-    classified,
-    margins,
-    pooled,
-    unlike_pairs,
-)
-from components.benchmarks.scoring.scores import Scores, metrics
+from components.benchmarks.scoring.protocols import geometry
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.test_sets.draws import drawn
 from components.test_sets.files import RequiredFile
-from components.test_sets.image_sets.attributes import (
-    AWA2_FILES,
-    CIFAR_FILES,
-    CUB_FILES,
-    FLOWERS_FILES,
-    read_awa2,
-    read_cifar100,
-    read_cub_test_images,
-    read_flowers102,
-)
+from components.test_sets.image_sets import attributes
 from components.test_sets.pictures import LazyPicture, picture_file
 from components.test_sets.readers.image_sets import AWA2, AWA2_FOLDER
 
 CIFAR, FLOWERS, CUB = "difference_cifar100_size", "difference_flowers102", "difference_cub"
-CUB_PAIRS, CUB_ASKED = 5000, "pairs.parquet"
+CUB_PAIRS, CUB_PAIRS_FILE = 5000, "pairs.parquet"
 LARGE, SMALL = ("large_carnivores", "large_omnivores_and_herbivores"), ("small_mammals",)
 RELEASED_LARGE, RELEASED_SMALL = (15, 42, 43, 97), (36, 65, 74, 80)
 """Fine labels: camel, leopard, lion, wolf; hamster, rabbit, shrew, squirrel."""
@@ -79,24 +60,18 @@ LITTLE_FIRST = (
 
 @dataclass(frozen=True)
 class _Task:
-    """Items from which pairs are drawn, and the text about a pair.
-
-    Attributes:
-        picture: opens an item's image.
-        groups: of each item `[items]`; pairs are of different groups.
-        text: about the groups of two items.
-        ties: see `classified`.
-        seeds: of the draws.
-    """
+    """Items from which pairs of different groups are drawn, and the text about the groups of two items."""
 
     picture: Callable[[int], LazyPicture]
     groups: Indices
     text: Callable[[int, int], str]
-    ties: Ties
-    seeds: Iterable[int] = range(SEEDS)
+    ties: geometry.Ties
+    seeds: Iterable[int] = range(geometry.SEEDS)
 
-    def run(self, context: PublishedContext) -> Pooled:
-        draws = [unlike_pairs(drawn(len(self.groups), DRAWN, seed), self.groups) for seed in self.seeds]
+    def run(self, context: PublishedContext) -> geometry.Pooled:
+        draws = [
+            geometry.unlike_pairs(drawn(len(self.groups), geometry.DRAWN, seed), self.groups) for seed in self.seeds
+        ]
         texts = [[self.text(int(self.groups[a]), int(self.groups[b])) for a, b in pairs] for pairs in draws]
         return _judged(context, self.picture, draws, texts, self.ties)
 
@@ -106,8 +81,8 @@ def _judged(
     picture: Callable[[int], LazyPicture],
     draws: Sequence[Indices],
     texts: list[list[str]],
-    ties: Ties,
-) -> Pooled:
+    ties: geometry.Ties,
+) -> geometry.Pooled:
     if not all(len(pairs) for pairs in draws):
         raise InputError(f"{context.folder}: a draw has no pair of different groups: complete the data")
     used = np.unique(np.concatenate(draws))
@@ -115,11 +90,11 @@ def _judged(
     runs = []
     for pairs, sentences in zip(draws, texts, strict=True):
         first, second = images[np.searchsorted(used, pairs)].transpose(1, 0, 2)
-        runs.append(classified(margins(first, second, context.texts(sentences)), ties))
-    return pooled(runs, draws)
+        runs.append(geometry.classified(geometry.margins(first, second, context.texts(sentences)), ties))
+    return geometry.pooled(runs, draws)
 
 
-def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
+def _scores(name: str, groups: dict[str, geometry.Pooled]) -> Scores:
     found = {f"{name}/{group}": run for group, run in groups.items()}
     return Scores(
         {f"{key}/accuracy": run.values for key, run in found.items()},
@@ -140,7 +115,7 @@ def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
 
 def score_awa2(context: PublishedContext) -> Scores:
     """Pairs of different test classes with the attributes in which they differ; and the larger animal."""
-    data = read_awa2(context)
+    data = attributes.read_awa2(context)
     if "big" not in data.predicates:
         raise InputError(f"{context.folder / 'predicates.txt'} lacks 'big': fetch it again")
 
@@ -160,9 +135,11 @@ def score_awa2(context: PublishedContext) -> Scores:
 
 def score_cifar100_size(context: PublishedContext) -> Scores:
     """The larger of two animals, whatever their size in the image."""
-    coarse, fine, image = read_cifar100(context)
+    coarse, fine, image = attributes.read_cifar100(context)
 
-    def task(large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: Ties) -> _Task:
+    def task(
+        large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: geometry.Ties
+    ) -> _Task:
         rows, groups = _two_groups(large, small)
         return _Task(lambda row: image(int(rows[row])), groups, _either(large_first, SMALL_FIRST), ties)
 
@@ -180,9 +157,9 @@ def score_cifar100_size(context: PublishedContext) -> Scores:
 
 def score_flowers102(context: PublishedContext) -> Scores:
     """The yellow and the blue one of two flowers."""
-    files, labels = read_flowers102(context)
+    files, labels = attributes.read_flowers102(context)
 
-    def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: Ties) -> _Task:
+    def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: geometry.Ties) -> _Task:
         rows, groups = _two_groups(np.isin(labels, yellow), np.isin(labels, blue))
         return _Task(lambda row: picture_file(files[rows[row]]), groups, _either(YELLOW_FIRST, BLUE_FIRST), ties)
 
@@ -192,7 +169,7 @@ def score_flowers102(context: PublishedContext) -> Scores:
 
 def score_cub(context: PublishedContext) -> Scores:
     """Pairs of birds with a language model's text about how they differ; a draw is of pairs, not of images."""
-    files = [context.folder / "images" / name for name in read_cub_test_images(context)]
+    files = [context.folder / "images" / name for name in attributes.read_cub_test_images(context)]
     names = _cub_rows(context, files)
     table = DIFFERENCES_CUB.read(context.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
     rows = [row for row in table if row["id"] in names and row["other_id"] in names]
@@ -200,18 +177,18 @@ def score_cub(context: PublishedContext) -> Scores:
         bad = next(row for row in table if row["id"] not in names or row["other_id"] not in names)
         context.deviates(
             f"differences.parquet: {len(table) - len(rows):,} of {len(table):,} rows do not name two test images, "
-            f"first {bad['id']} and {bad['other_id']}; ids of a prompt task need its {CUB_ASKED}"
+            f"first {bad['id']} and {bad['other_id']}; ids of a prompt task need its {CUB_PAIRS_FILE}"
         )
     if len(rows) < CUB_PAIRS:
         context.deviates(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
     pairs = np.array([(names[row["id"]], names[row["other_id"]]) for row in rows], dtype=np.int64).reshape(-1, 2)
-    draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(SEEDS)]
+    draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(geometry.SEEDS)]
     texts = [[rows[row]["difference"] for row in draw] for draw in draws]
 
     def picture(row: int) -> LazyPicture:
         return picture_file(files[row])
 
-    ties: dict[str, Ties] = {"paper": "right", "released": "wrong"}
+    ties: dict[str, geometry.Ties] = {"paper": "right", "released": "wrong"}
     found = {key: _judged(context, picture, [pairs[draw] for draw in draws], texts, tie) for key, tie in ties.items()}
     return _scores(CUB, found)
 
@@ -219,10 +196,10 @@ def score_cub(context: PublishedContext) -> Scores:
 def _cub_rows(context: PublishedContext, files: Sequence[Path]) -> dict[str, int]:
     """Id -> row of its test image: file names, and ids of the pairs in `pairs.parquet`."""
     rows = {path.relative_to(context.folder / "images").as_posix(): row for row, path in enumerate(files)}
-    asked = context.folder / CUB_ASKED
-    if asked.exists():
+    pairs_file = context.folder / CUB_PAIRS_FILE
+    if pairs_file.exists():
         shown = {image_id(path.read_bytes()): row for row, path in enumerate(files) if path.exists()}
-        pairs = PAIRS.read(asked, ["id", "image_id"]).to_pylist()
+        pairs = PAIRS.read(pairs_file, ["id", "image_id"]).to_pylist()
         rows |= {pair["id"]: shown[pair["image_id"]] for pair in pairs if pair["image_id"] in shown}
     return rows
 
@@ -237,8 +214,8 @@ _DIFFERENCES = RequiredFile(
     "differences.parquet", "5,000 or more differences of test images, columns id, other_id, difference", "1 MB",
     "of the language model that wrote them", "prompt task difference_cub, `dvc repro validate@differences_cub`",
 )  # fmt: skip
-_ASKED = RequiredFile(
-    CUB_ASKED, "the pairs of the prompt task", "1 MB", "yours", "data/pairs/train.parquet", optional=True
+_PAIRS_FILE = RequiredFile(
+    CUB_PAIRS_FILE, "the pairs of the prompt task", "1 MB", "yours", "data/pairs/train.parquet", optional=True
 )
 
 
@@ -264,8 +241,8 @@ def _declared(
 
 
 BENCHMARKS = (
-    _declared(AWA2, AWA2_FOLDER, AWA2_FILES, score_awa2),
-    _declared(CIFAR, "cifar100/cifar-100-binary", CIFAR_FILES, score_cifar100_size),
-    _declared(CUB, "cub", (*CUB_FILES, _DIFFERENCES, _ASKED), score_cub),
-    _declared(FLOWERS, "flowers102", FLOWERS_FILES, score_flowers102),
+    _declared(AWA2, AWA2_FOLDER, attributes.AWA2_FILES, score_awa2),
+    _declared(CIFAR, "cifar100/cifar-100-binary", attributes.CIFAR_FILES, score_cifar100_size),
+    _declared(CUB, "cub", (*attributes.CUB_FILES, _DIFFERENCES, _PAIRS_FILE), score_cub),
+    _declared(FLOWERS, "flowers102", attributes.FLOWERS_FILES, score_flowers102),
 )

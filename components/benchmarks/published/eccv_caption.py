@@ -13,23 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import TIES, WAYS
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Features, Indices, Reals, top_k
 from components.core.system.errors import InputError
-from components.test_sets.readers.eccv_caption import (
-    FILE,
-    FILES,
-    FOLDER,
-    NAME,
-    PICTURES,
-    Matches,
-    image_name,
-    published_matches,
-    read_captions,
-)
+from components.test_sets.readers import eccv_caption as reader
 
 
 @dataclass(frozen=True)
@@ -46,11 +35,9 @@ class EmbeddedItems:
 
 
 def ranking_scores(ranked: Indices, matching: set[int]) -> dict[str, float]:
-    """mAP@R, R-precision and recall@1 of one query, with R the number of its matches.
+    """mAP@R, R-precision and recall@1 of one query, with R the number of its `matching` ids.
 
-    Args:
-        ranked: ids by similarity, R of them or more, or the whole gallery.
-        matching: ids of the matches.
+    `ranked` are ids by similarity, R of them or more, or the whole gallery.
     """
     hits = np.isin(ranked[: len(matching)], list(matching))
     precision = hits.cumsum() / np.arange(1, len(hits) + 1)
@@ -63,29 +50,34 @@ def ranking_scores(ranked: Indices, matching: set[int]) -> dict[str, float]:
 
 def score(context: PublishedContext) -> Scores:
     """ECCV Caption's three metrics and CxC's recall@k of each query, in both directions."""
-    known = published_matches()
-    texts = read_captions(context)
+    known = reader.published_matches()
+    texts = reader.read_captions(context)
     captions = EmbeddedItems(list(texts), context.texts([*texts.values()]))
-    images = EmbeddedItems(known.images, context.image_files(PICTURES, map(image_name, known.images)))
+    images = EmbeddedItems(known.images, context.image_files(reader.PICTURES, map(reader.image_name, known.images)))
     ways = dict(zip(WAYS, ((captions, images), (images, captions)), strict=True))
     values: dict[str, Reals] = {}
     pictures: dict[str, Indices] = {}
     for way, (queries, gallery) in ways.items():
         for name, matches in (("eccv", known.eccv[way]), ("cxc", known.cxc[way])):
-            asked = [query for query in matches if query in queries.rows]
-            if not asked:
-                raise InputError(f"{context.folder / FILE} has none of the queries of {way} in {name}: fetch it again")
-            scored = _scored(name, {query: matches[query] for query in asked}, queries, gallery, context.ks)
-            named = {f"{NAME}/{name}/{way}/{metric}": np.array([one[metric] for one in scored]) for metric in scored[0]}
+            scored_queries = [query for query in matches if query in queries.rows]
+            if not scored_queries:
+                raise InputError(
+                    f"{context.folder / reader.FILE} has none of the queries of {way} in {name}: fetch it again"
+                )
+            scored = _scored(name, {query: matches[query] for query in scored_queries}, queries, gallery, context.ks)
+            named = {
+                f"{reader.NAME}/{name}/{way}/{metric}": np.array([one[metric] for one in scored])
+                for metric in scored[0]
+            }
             values |= named
             if way == "text_to_image":
-                about = np.array([images.rows[known.about[query]] for query in asked], dtype=np.int64)
+                about = np.array([images.rows[known.about[query]] for query in scored_queries], dtype=np.int64)
                 pictures |= dict.fromkeys(named, about)
     return Scores(values, pictures=pictures)
 
 
 def _scored(
-    name: str, matches: Matches, queries: EmbeddedItems, gallery: EmbeddedItems, ks: tuple[int, ...]
+    name: str, matches: reader.Matches, queries: EmbeddedItems, gallery: EmbeddedItems, ks: tuple[int, ...]
 ) -> list[dict[str, float]]:
     """The metrics of each query of one set of matches."""
     deepest = max(map(len, matches.values())) if name == "eccv" else max(ks)
@@ -100,12 +92,12 @@ def _scored(
 
 BENCHMARKS = (
     Benchmark(
-        name=NAME,
+        name=reader.NAME,
         version=1,
         protocol="ECCV Caption: mAP@R, R-precision, recall@1; CxC: recall@k; on Karpathy's COCO test, both ways",
         citation="Chun et al., ECCV Caption, ECCV 2022 (arXiv 2204.03359); Parekh et al., CxC, EACL 2021",
-        folder=FOLDER,
-        needs=FILES,
+        folder=reader.FOLDER,
+        needs=reader.FILES,
         metrics=metrics(TIES, "map_at_r", "r_precision", "recall_at_k"),
         score=score,
     ),

@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.context import RawEncoder
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols import geometry
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.core.compute.metrics import Indices, Reals
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES
@@ -154,20 +153,20 @@ def _questions(context: PublishedContext) -> tuple[list[str], Indices, npt.NDArr
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text ({error.reason}): fetch it again") from None
-    asked, syntactic, section = [], [], ""
+    quadruples, syntactic, section = [], [], ""
     for number, line in enumerate(lines, 1):
         if line.startswith(":"):
             section = line[1:].strip()
         elif line.strip():
             if len(line.split()) != 4 or not section:
                 raise InputError(f"{path}: line {number} is not a question of four words in a section: fetch it again")
-            asked.append(line.split())
+            quadruples.append(line.split())
             syntactic.append(section.startswith(_SYNTACTIC))
-    if not asked:
+    if not quadruples:
         raise InputError(f"{path} has no questions: fetch it again")
-    words = sorted({word for four in asked for word in four})
+    words = sorted({word for four in quadruples for word in four})
     rows = {word: row for row, word in enumerate(words)}
-    return words, np.array([[rows[word] for word in four] for four in asked]), np.array(syntactic)
+    return words, np.array([[rows[word] for word in four] for four in quadruples]), np.array(syntactic)
 
 
 _NONE = "none: a distance"

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import SUMMED, TIES, WAYS, caption_recalls, recall_sum
-from components.benchmarks.scoring.scores import Scores, metrics
 from components.test_sets.readers.captions import COCO, FLICKR, VAL2017, CaptionedSplit
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.geometry import difference_features
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.test_sets.readers.spot_the_difference import FILES, IMAGES, NAME, frame_names, read_frame_pairs
 

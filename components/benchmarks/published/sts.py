@@ -16,25 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.retrieval import mean_spearman, pair_cosines, spearman_by_subset
-from components.benchmarks.scoring.scores import Correlation, Scores, metrics
 from components.core.compute.metrics import Reals
 from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, TestSetFiles
-from components.test_sets.readers.sts import (
-    FOLDER,
-    SICK_FILE,
-    SOURCE,
-    STS_B_FILE,
-    SUBSETS,
-    SentencePairs,
-    read_subset,
-    sick_pairs,
-    sts_benchmark_pairs,
-    year_files,
-)
+from components.test_sets.readers import sts as reader
 
 Kind = Literal["spearman", "pearson"]
 _TIES = "similarities equal to six decimals share the mean of their ranks; a constant column counts as 0"
@@ -55,21 +43,21 @@ class _EitherLayout(Benchmark[PublishedContext]):
 
 def score_year(year: str, context: PublishedContext) -> Scores:
     """Every subset of a year, and all of them pooled."""
-    subsets: dict[str, SentencePairs] = {}
-    for subset, count in SUBSETS[year].items():
-        pairs = read_subset(context, year, subset)
+    subsets: dict[str, reader.SentencePairs] = {}
+    for subset, count in reader.SUBSETS[year].items():
+        pairs = reader.read_subset(context, year, subset)
         context.expect(f"STS {year} {subset}, scored pairs", len(pairs.gold) if pairs else 0, count)
         if pairs and len(pairs.gold):
             subsets[subset.removeprefix("surprise.")] = pairs
     if not subsets:
-        raise InputError(f"{context.folder} has no pair of STS {year}: fetch {SOURCE}")
+        raise InputError(f"{context.folder} has no pair of STS {year}: fetch {reader.SOURCE}")
     name, columns = f"sts{year[2:]}", _columns(context, subsets)
     return Scores({}, correlations=spearman_by_subset(name, columns), scalars=mean_spearman(name, columns))
 
 
 def score_test(
     name: str,
-    read: Callable[[TestSetFiles], SentencePairs],
+    read: Callable[[TestSetFiles], reader.SentencePairs],
     file: RequiredFile,
     count: int,
     kinds: Sequence[Kind],
@@ -82,7 +70,7 @@ def score_test(
     return Scores({}, correlations={f"{name}/test/{kind}": Correlation(kind, *columns) for kind in kinds})
 
 
-def _columns(context: PublishedContext, subsets: Mapping[str, SentencePairs]) -> dict[str, tuple[Reals, Reals]]:
+def _columns(context: PublishedContext, subsets: Mapping[str, reader.SentencePairs]) -> dict[str, tuple[Reals, Reals]]:
     """Gold and predicted similarities of each subset."""
     # All texts at once, because the encoder sorts them by length; the context then has the features of each subset.
     context.texts([text for pairs in subsets.values() for text in (*pairs.first, *pairs.second)])
@@ -94,7 +82,7 @@ def _columns(context: PublishedContext, subsets: Mapping[str, SentencePairs]) ->
 
 def _test(
     name: str,
-    read: Callable[[TestSetFiles], SentencePairs],
+    read: Callable[[TestSetFiles], reader.SentencePairs],
     file: RequiredFile,
     count: int,
     kinds: Sequence[Kind],
@@ -106,7 +94,7 @@ def _test(
         version=1,
         protocol="SimCSE's SentEval: cosine, no regressor, test part",
         citation=f"{citation}; SimCSE (arXiv 2104.08821)",
-        folder=FOLDER,
+        folder=reader.FOLDER,
         needs=(file,),
         metrics=(*metrics(_TIES, "spearman"), *unbroken),
         score=partial(score_test, name, read, file, count, kinds),
@@ -121,18 +109,18 @@ BENCHMARKS = (
             version=1,
             protocol="SimCSE's SentEval: cosine, no regressor, all subsets pooled; mean and wmean as SentEval",
             citation=f"SemEval {year} STS task (Agirre et al.); SimCSE (arXiv 2104.08821), appendix B",
-            folder=FOLDER,
-            needs=year_files(year),
+            folder=reader.FOLDER,
+            needs=reader.year_files(year),
             metrics=metrics(_TIES, "spearman"),
             score=partial(score_year, year),
             text_only=True,
         )
-        for year in SUBSETS
+        for year in reader.SUBSETS
     ),
     # The authors of STS-B report Pearson.
     _test(
-        "stsb", sts_benchmark_pairs, STS_B_FILE, 1379, ("spearman", "pearson"),
+        "stsb", reader.sts_benchmark_pairs, reader.STS_B_FILE, 1379, ("spearman", "pearson"),
         "SemEval 2017 task 1 (Cer et al., arXiv 1708.00055)",
     ),
-    _test("sickr", sick_pairs, SICK_FILE, 4927, ("spearman",), "SICK (Marelli et al. 2014)"),
+    _test("sickr", reader.sick_pairs, reader.SICK_FILE, 4927, ("spearman",), "SICK (Marelli et al. 2014)"),
 )  # fmt: skip

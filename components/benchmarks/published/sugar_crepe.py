@@ -17,9 +17,8 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
-from components.benchmarks.scoring.encoding.image_features import SQUASHED
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
+from components.benchmarks.scoring.encoding.published_context import SQUASHED, PublishedContext
 from components.benchmarks.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     group_numbers,
@@ -28,30 +27,9 @@ from components.benchmarks.scoring.protocols.choices import (
     semclip_scores,
     text_triplets,
 )
-from components.benchmarks.scoring.scores import Scores, grouped, metrics
 from components.core.compute.metrics import strictly_greater
 from components.core.system.errors import InputError
-from components.test_sets.readers.sugar_crepe import (
-    CSV,
-    CSV_COLUMNS,
-    CSV_FILES,
-    FILES,
-    FOLDER,
-    IMAGES,
-    PAIR,
-    PP_FILES,
-    PP_FOLDER,
-    ROWS,
-    SEMCLIP_RELEASED,
-    SUBSETS,
-    SUGAR_CREPE,
-    TEXT,
-    TRIPLET,
-    TYPES,
-    picture_names,
-    read_subset,
-    semclip_rows,
-)
+from components.test_sets.readers import sugar_crepe as reader
 
 PP, SEMCLIP = "sugar_crepe_pp", "sugar_crepe_pp_semclip"
 _TIE = "a tie is a failure"
@@ -60,17 +38,17 @@ _TIE = "a tie is a failure"
 def score(context: PublishedContext) -> Scores:
     """Accuracy of each subset, and of each type as the mean of its subsets."""
     scores = Scores({})
-    for kind, subsets in TYPES.items():
+    for kind, subsets in reader.TYPES.items():
         right, names = [], []
         for subset, count in subsets.items():
-            rows = read_subset(context, subset, PAIR, count)
-            images = context.image_files("images", picture_names(rows))
-            caption, negative = context.columns(rows, *PAIR)
+            rows = reader.read_subset(context, subset, reader.PAIR, count)
+            images = context.image_files("images", reader.picture_names(rows))
+            caption, negative = context.columns(rows, *reader.PAIR)
             right.append(strictly_greater(row_cosine(images, caption), row_cosine(images, negative)))
-            names += picture_names(rows)
-            pictures = group_numbers(picture_names(rows))
-            scores.update(grouped(f"{SUGAR_CREPE}/{subset}", {"accuracy": right[-1]}, pictures))
-        name = f"{SUGAR_CREPE}/{kind}/accuracy"
+            names += reader.picture_names(rows)
+            pictures = group_numbers(reader.picture_names(rows))
+            scores.update(grouped(f"{reader.SUGAR_CREPE}/{subset}", {"accuracy": right[-1]}, pictures))
+        name = f"{reader.SUGAR_CREPE}/{kind}/accuracy"
         strata = np.repeat(np.arange(len(right)), list(map(len, right)))
         scores.update(Scores({name: np.concatenate(right)}, {name: strata}, pictures={name: group_numbers(names)}))
     return scores
@@ -79,40 +57,48 @@ def score(context: PublishedContext) -> Scores:
 def score_text(context: PublishedContext) -> Scores:
     """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
     scores = Scores({})
-    for subset, count in SUBSETS.items():
-        rows = read_subset(context, subset, TRIPLET, count)
-        found = {"tot": text_triplets(*context.columns(rows, *TRIPLET))}
-        scores.update(grouped(f"{TEXT}/{subset}", found, group_numbers(picture_names(rows))))
+    for subset, count in reader.SUBSETS.items():
+        rows = reader.read_subset(context, subset, reader.TRIPLET, count)
+        found = {"tot": text_triplets(*context.columns(rows, *reader.TRIPLET))}
+        scores.update(grouped(f"{reader.TEXT}/{subset}", found, group_numbers(reader.picture_names(rows))))
     return scores
 
 
 def score_images(context: PublishedContext) -> Scores:
     """ITT: both captions are closer to the image than the negative one; and its two halves."""
     scores = Scores({})
-    for subset, count in SUBSETS.items():
-        rows = read_subset(context, subset, TRIPLET, count)
-        images = context.image_files("images", picture_names(rows))
-        parts = image_triplets(images, *context.columns(rows, *TRIPLET))
-        scores.update(grouped(f"{PP}/{subset}", parts, group_numbers(picture_names(rows))))
+    for subset, count in reader.SUBSETS.items():
+        rows = reader.read_subset(context, subset, reader.TRIPLET, count)
+        images = context.image_files("images", reader.picture_names(rows))
+        parts = image_triplets(images, *context.columns(rows, *reader.TRIPLET))
+        scores.update(grouped(f"{PP}/{subset}", parts, group_numbers(reader.picture_names(rows))))
     return scores
 
 
 def score_semclip(context: PublishedContext) -> Scores:
     """SemCLIP's four numbers over all rows (its section 4, equation 8)."""
-    rows = [row for subset, count in SUBSETS.items() for row in read_subset(context, subset, TRIPLET, count)]
-    images = context.image_files("images", picture_names(rows))
-    return semclip_scores(SEMCLIP, group_numbers(picture_names(rows)), images, *context.columns(rows, *TRIPLET))
+    rows = [
+        row
+        for subset, count in reader.SUBSETS.items()
+        for row in reader.read_subset(context, subset, reader.TRIPLET, count)
+    ]
+    images = context.image_files("images", reader.picture_names(rows))
+    return semclip_scores(
+        SEMCLIP, group_numbers(reader.picture_names(rows)), images, *context.columns(rows, *reader.TRIPLET)
+    )
 
 
 def score_semclip_released(context: PublishedContext) -> Scores:
     """The same over the rows that the released code tests."""
-    rows, held = semclip_rows(context)
-    context.expect(CSV, len(rows), ROWS)
+    rows, held = reader.semclip_rows(context)
+    context.expect(reader.CSV, len(rows), reader.ROWS)
     if not held:
-        raise InputError(f"{context.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
-    images = context.image_files("images", picture_names(held), SQUASHED)
-    texts = context.columns(held, *CSV_COLUMNS)
-    return semclip_scores(SEMCLIP_RELEASED, group_numbers(picture_names(held)), images, *texts)
+        raise InputError(
+            f"{context.folder / reader.CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it"
+        )
+    images = context.image_files("images", reader.picture_names(held), SQUASHED)
+    texts = context.columns(held, *reader.CSV_COLUMNS)
+    return semclip_scores(reader.SEMCLIP_RELEASED, group_numbers(reader.picture_names(held)), images, *texts)
 
 
 _OWN = partial(
@@ -120,46 +106,51 @@ _OWN = partial(
     version=2,
     protocol="released code: strict inequalities, each subset by itself",
     citation="SugarCrepe++ (arXiv 2406.11171)",
-    folder=PP_FOLDER,
+    folder=reader.PP_FOLDER,
 )
 _OF_SEMCLIP = partial(
     Benchmark[PublishedContext],
     citation="SemCLIP (arXiv 2511.16527)",
-    folder=PP_FOLDER,
+    folder=reader.PP_FOLDER,
     metrics=SEMCLIP_METRICS,
 )
 
 BENCHMARKS = (
     Benchmark(
-        name=SUGAR_CREPE,
+        name=reader.SUGAR_CREPE,
         version=2,
         protocol="released code: strict inequality, each subset by itself; types are means of their subsets",
         citation="SugarCrepe (arXiv 2306.14610)",
-        folder=FOLDER,
-        needs=FILES,
+        folder=reader.FOLDER,
+        needs=reader.FILES,
         metrics=metrics(_TIE, "accuracy"),
         score=score,
     ),
     _OWN(
-        name=TEXT,
-        needs=PP_FILES,
+        name=reader.TEXT,
+        needs=reader.PP_FILES,
         metrics=metrics(_TIE, "tot"),
         score=score_text,
         text_only=True,
     ),
-    _OWN(name=PP, needs=(*PP_FILES, IMAGES), metrics=metrics(_TIE, "itt", "i_p1_n", "i_p2_n"), score=score_images),
+    _OWN(
+        name=PP,
+        needs=(*reader.PP_FILES, reader.IMAGES),
+        metrics=metrics(_TIE, "itt", "i_p1_n", "i_p2_n"),
+        score=score_images,
+    ),
     _OF_SEMCLIP(
         name=SEMCLIP,
         version=2,
         protocol="SemCLIP, all rows pooled: the negative caption stands for the negation; composite of equation 8",
-        needs=(*PP_FILES, IMAGES),
+        needs=(*reader.PP_FILES, reader.IMAGES),
         score=score_semclip,
     ),
     _OF_SEMCLIP(
-        name=SEMCLIP_RELEASED,
+        name=reader.SEMCLIP_RELEASED,
         version=1,
         protocol="SemCLIP's released code: a tenth of its file's rows by seed 42, squashed images; equation 8",
-        needs=CSV_FILES,
+        needs=reader.CSV_FILES,
         score=score_semclip_released,
     ),
 )

@@ -24,21 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.zero_shot import (
-    ALPHAS,
-    HELD_OUT,
-    TIE,
-    Classified,
-    Pair,
-    accuracy_among,
-    comparative_weights,
-    held_out,
-    prompt_ensemble,
-    top_accuracy,
-)
-from components.benchmarks.scoring.scores import Scores, metrics
+from components.benchmarks.scoring.protocols import zero_shot as protocol
 from components.core.compute.metrics import Features, Indices, Reals
 from components.test_sets.files import RequiredFile
 from components.test_sets.image_sets.class_texts import (
@@ -63,20 +51,22 @@ def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     name = f"zero_shot_{facts.name}"
     image_set = read_image_set(context, facts)
     images, classes = context.images(image_set.pictures), image_set.class_names or ()
-    plain = Classified(images, image_set.labels, class_weights(context, [GENERIC], classes))
+    plain = protocol.Classified(images, image_set.labels, class_weights(context, [GENERIC], classes))
     scores = Scores(semclip_values(context, f"{name}/semclip", plain, classes, NEGATED))
     _add_ensemble(scores, context, f"{name}/ensemble", plain, image_set)
-    _add_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
+    _add_recall(scores, f"{name}/pc_clip", protocol.top_accuracy(images, plain.weights, plain.labels), plain.labels)
     add_extended(scores, context, name, plain, classes, lambda _, text: text)
     _add_comparative(scores, context, name, classes, plain)
     return scores
 
 
-def _add_ensemble(scores: Scores, context: PublishedContext, prefix: str, plain: Classified, images: ImageSet) -> None:
+def _add_ensemble(
+    scores: Scores, context: PublishedContext, prefix: str, plain: protocol.Classified, images: ImageSet
+) -> None:
     weights = class_weights(context, images.templates or (), images.class_names or ())
-    _add_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
+    _add_recall(scores, prefix, protocol.top_accuracy(plain.images, weights, plain.labels), plain.labels)
     if len(weights) > _DEEP:
-        scores.values[f"{prefix}/top5"] = top_accuracy(plain.images, weights, plain.labels, _DEEP)
+        scores.values[f"{prefix}/top5"] = protocol.top_accuracy(plain.images, weights, plain.labels, _DEEP)
 
 
 def _add_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
@@ -86,11 +76,11 @@ def _add_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> N
 
 
 def semclip_values(
-    context: PublishedContext, prefix: str, plain: Classified, classes: Sequence[str], negated: str
+    context: PublishedContext, prefix: str, plain: protocol.Classified, classes: Sequence[str], negated: str
 ) -> dict[str, Reals]:
     """SemCLIP's accuracies with the plain prompt and with the negated one, and their difference."""
-    right = top_accuracy(plain.images, plain.weights, plain.labels)
-    wrong = top_accuracy(plain.images, class_weights(context, [negated], classes), plain.labels)
+    right = protocol.top_accuracy(plain.images, plain.weights, plain.labels)
+    wrong = protocol.top_accuracy(plain.images, class_weights(context, [negated], classes), plain.labels)
     return {f"{prefix}/top1": right, f"{prefix}/top1_negated": wrong, f"{prefix}/delta": right - wrong}
 
 
@@ -98,17 +88,13 @@ def add_extended(
     scores: Scores,
     context: PublishedContext,
     name: str,
-    plain: Classified,
+    plain: protocol.Classified,
     classes: Sequence[str],
     worded: Callable[[int, str], str],
 ) -> None:
     """Add the accuracy with a language model's descriptions of `classes`, if there are any.
 
-    Args:
-        scores: are extended by a group below the benchmark `name`.
-        context, name, plain: the benchmark's.
-        classes: names by which the descriptions are looked up.
-        worded: the prompt of a class's number and a description.
+    `worded` makes the prompt of a class's number and a description.
     """
     context.lists[ASKED_CLASSES] = [(one,) for one in classes]
     path = class_texts(context, DESCRIPTIONS)
@@ -118,15 +104,15 @@ def add_extended(
         context.left_out.append(f"extended: no description of these classes in {where}")
     else:
         texts = [[worded(number, text) for text in some] for number, some in enumerate(descriptions)]
-        weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
-        scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
+        weights = np.concatenate([protocol.prompt_ensemble(context.texts(some)[:, None]) for some in texts])
+        scores.values[f"{name}/extended/top1"] = protocol.top_accuracy(plain.images, weights, plain.labels)
 
 
 def _add_comparative(
-    scores: Scores, context: PublishedContext, name: str, classes: Sequence[str], plain: Classified
+    scores: Scores, context: PublishedContext, name: str, classes: Sequence[str], plain: protocol.Classified
 ) -> None:
     """Add the accuracy at each alpha, with pairs chosen on held-out images."""
-    held = held_out(plain.labels, HELD_OUT, context.seed)
+    held = protocol.held_out(plain.labels, protocol.HELD_OUT, context.seed)
     chosen_by = plain.part(held)
     request_differences(context, classes, chosen_by.confused())
     path = class_texts(context, DIFFERENCES)
@@ -140,13 +126,13 @@ def _add_comparative(
     add_corrected(scores, context, f"{name}/comparative", plain.part(~held), differences, used)
 
 
-def request_differences(context: PublishedContext, classes: Sequence[str], pairs: Sequence[Pair]) -> None:
+def request_differences(context: PublishedContext, classes: Sequence[str], pairs: Sequence[protocol.Pair]) -> None:
     """List the pairs, in both directions, as inputs of the prompt task `class_difference`."""
     both = [*pairs, *(pair[::-1] for pair in pairs)]
     context.lists[ASKED_PAIRS] = [(classes[one], classes[other]) for one, other in dict.fromkeys(both)]
 
 
-def described_pairs(differences: ClassDifferences | None) -> list[Pair]:
+def described_pairs(differences: ClassDifferences | None) -> list[protocol.Pair]:
     """The described and the other class of each text."""
     if differences is None:
         return []
@@ -157,7 +143,7 @@ def add_corrected(
     scores: Scores,
     context: PublishedContext,
     prefix: str,
-    plain: Classified,
+    plain: protocol.Classified,
     differences: ClassDifferences,
     used: list[int],
 ) -> None:
@@ -167,20 +153,20 @@ def add_corrected(
     confused = {*described.tolist(), *other.tolist()}
 
     def report(group: str, weights: Features) -> None:
-        scores.values[f"{prefix}_{group}/top1"] = top_accuracy(plain.images, weights, plain.labels)
-        among = accuracy_among(plain.images, weights, plain.labels, confused)
+        scores.values[f"{prefix}_{group}/top1"] = protocol.top_accuracy(plain.images, weights, plain.labels)
+        among = protocol.accuracy_among(plain.images, weights, plain.labels, confused)
         if among is not None:
             scores.scalars[f"{prefix}_{group}/top1_confused"] = among
 
     report("plain", plain.weights)
-    for alpha in ALPHAS:
-        report(f"alpha_{alpha}", comparative_weights(plain.weights, texts, described, other, alpha))
+    for alpha in protocol.ALPHAS:
+        report(f"alpha_{alpha}", protocol.comparative_weights(plain.weights, texts, described, other, alpha))
 
 
 def class_weights(context: PublishedContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
     """Classifier weights `[classes, dim]` of each class in every template, `{c}` standing for the class."""
     texts = [filled(template, name) for template in templates for name in classes]
-    return prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
+    return protocol.prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
 
 
 def filled(template: str, name: str) -> str:
@@ -207,9 +193,9 @@ TEXT_FILES = (
     _generated(DIFFERENCES, "differences between classes"),
 )
 METRICS = (
-    *metrics(TIE, "top1", "top5", "mean_per_class_recall"),
-    *metrics(TIE, "top1_negated", higher_is_better=False),
-    *metrics(TIE, "delta", "top1_confused"),
+    *metrics(protocol.TIE, "top1", "top5", "mean_per_class_recall"),
+    *metrics(protocol.TIE, "top1_negated", higher_is_better=False),
+    *metrics(protocol.TIE, "delta", "top1_confused"),
 )
 OPTIONS = {
     DESCRIPTIONS: "a table of class descriptions, or a .txt with one line for each class of the set",

@@ -23,35 +23,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from components.benchmarks.published.zero_shot import (
-    DIFFERENCES,
-    GENERIC,
-    METRICS,
-    NEGATED,
-    NO_TABLE,
-    OPTIONS,
-    TEXT_FILES,
-    add_corrected,
-    add_extended,
-    class_texts,
-    class_weights,
-    described_pairs,
-    filled,
-    request_differences,
-    semclip_values,
-)
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.published import zero_shot
+from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.zero_shot import (
-    PAIRS,
-    Classified,
-    confidence_margins,
-    confused_cells,
-    confusion_matrix,
-    predicted,
-    top_accuracy,
-)
-from components.benchmarks.scoring.scores import Scores, metrics
+from components.benchmarks.scoring.protocols import zero_shot as protocol
 from components.test_sets.image_sets.class_texts import class_differences
 from components.test_sets.image_sets.image_set import ImageSetFacts, image_sets
 from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, read_image_set, released_names
@@ -68,59 +43,65 @@ def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     name = f"zero_shot_{facts.name}_pc_clip_released"
     image_set = pc_clip_images(context, facts)
     classes = released_names(context.folder, facts, image_set, PC_CLIP)
-    weights = class_weights(context, [GENERIC], classes)
-    plain = Classified(context.images(image_set.pictures), image_set.labels, weights)
+    weights = zero_shot.class_weights(context, [zero_shot.GENERIC], classes)
+    plain = protocol.Classified(context.images(image_set.pictures), image_set.labels, weights)
     scores = Scores(
         {
-            f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels),
-            f"{name}/margin": confidence_margins(plain.images, plain.weights),
+            f"{name}/top1": protocol.top_accuracy(plain.images, plain.weights, plain.labels),
+            f"{name}/margin": protocol.confidence_margins(plain.images, plain.weights),
         }
     )
     names = image_set.class_names or ()
 
     def worded(number: int, text: str) -> str:
-        return f"{filled(GENERIC, classes[number])}. {classes[number] if _GARBAGE in text else text}"
+        return (
+            f"{zero_shot.filled(zero_shot.GENERIC, classes[number])}. {classes[number] if _GARBAGE in text else text}"
+        )
 
-    add_extended(scores, context, name, plain, names, worded)
+    zero_shot.add_extended(scores, context, name, plain, names, worded)
     _add_comparative(scores, context, name, (names, classes), plain)
     return scores
 
 
 def _add_comparative(
-    scores: Scores, context: PublishedContext, name: str, names: Sequence[Sequence[str]], plain: Classified
+    scores: Scores, context: PublishedContext, name: str, names: Sequence[Sequence[str]], plain: protocol.Classified
 ) -> None:
-    """Add the accuracy at each alpha as in the released code.
+    """Add the accuracy at each alpha as in the released code, on the test images and the classifier of `plain`.
 
-    Args:
-        scores: are extended by groups below the benchmark `name`.
-        context, name: the benchmark's.
-        names: lists of the classes' names; the table may use any, and requests use the last.
-        plain: the test images and the classifier of plain prompts.
+    The table may use any of the lists of class `names`; requests use the last.
     """
-    predictions = predicted(plain.images, plain.weights)
-    cells = confused_cells(confusion_matrix(plain.labels, predictions, len(plain.weights)), PAIRS)
-    request_differences(context, names[-1], cells)
-    path = class_texts(context, DIFFERENCES)
+    predictions = protocol.predicted(plain.images, plain.weights)
+    cells = protocol.confused_cells(
+        protocol.confusion_matrix(plain.labels, predictions, len(plain.weights)), protocol.PAIRS
+    )
+    zero_shot.request_differences(context, names[-1], cells)
+    path = zero_shot.class_texts(context, zero_shot.DIFFERENCES)
     differences = class_differences(path, *names) if path else None
-    ends = described_pairs(differences)
+    ends = zero_shot.described_pairs(differences)
     for group, wanted in (("", cells), ("_both", [*cells, *(cell[::-1] for cell in cells)])):
         missing = [pair for pair in wanted if pair not in ends]
         if missing:
             one, other = (names[-1][number] for number in missing[0])
-            lacks = f"no text on how '{one}' differs from '{other}' ({len(missing)} such) in {path or NO_TABLE}"
+            lacks = (
+                f"no text on how '{one}' differs from '{other}' ({len(missing)} such) in {path or zero_shot.NO_TABLE}"
+            )
             context.left_out.append(f"comparative{group}: {lacks}")
         elif differences is not None and wanted:
             used = [row for row, pair in enumerate(ends) if pair in wanted]
-            add_corrected(scores, context, f"{name}/comparative{group}", plain, differences, used)
+            zero_shot.add_corrected(scores, context, f"{name}/comparative{group}", plain, differences, used)
 
 
 def score_semclip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """SemCLIP's accuracies on the training split."""
     image_set = read_image_set(context, facts, "train")
     classes = released_names(context.folder, facts, image_set, SEMCLIP)
-    weights = class_weights(context, [GENERIC.lower()], classes)
-    plain = Classified(context.images(image_set.pictures), image_set.labels, weights)
-    return Scores(semclip_values(context, f"zero_shot_{facts.name}_semclip_released", plain, classes, NEGATED.lower()))
+    weights = zero_shot.class_weights(context, [zero_shot.GENERIC.lower()], classes)
+    plain = protocol.Classified(context.images(image_set.pictures), image_set.labels, weights)
+    return Scores(
+        zero_shot.semclip_values(
+            context, f"zero_shot_{facts.name}_semclip_released", plain, classes, zero_shot.NEGATED.lower()
+        )
+    )
 
 
 def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
@@ -131,10 +112,10 @@ def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
         protocol="PC-CLIP's released code: its class names and test images, one prompt, ordered confusions",
         citation="PC-CLIP (arXiv 2409.09721)",
         folder=facts.name,
-        needs=(*image_set_files(facts, f"{facts.title}, {shown} of {facts.classes} classes"), *TEXT_FILES),
-        metrics=(*METRICS, *metrics("none: a difference of probabilities", "margin")),
+        needs=(*image_set_files(facts, f"{facts.title}, {shown} of {facts.classes} classes"), *zero_shot.TEXT_FILES),
+        metrics=(*zero_shot.METRICS, *metrics("none: a difference of probabilities", "margin")),
         score=partial(score_pc_clip, facts=facts),
-        options=OPTIONS,
+        options=zero_shot.OPTIONS,
     )
 
 
@@ -146,7 +127,7 @@ def _semclip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
         citation="SemCLIP (arXiv 2511.16527)",
         folder=facts.name,
         needs=image_set_files(facts, f"{facts.title}, {facts.train[0]:,} training images of {facts.classes} classes"),
-        metrics=METRICS,
+        metrics=zero_shot.METRICS,
         score=partial(score_semclip, facts=facts),
     )
 

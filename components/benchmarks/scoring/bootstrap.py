@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.scoring.scores import Correlation
+from components.benchmarks.scoring.benchmark import Correlation
 from components.core.compute.metrics import Indices, Reals, finite, row_correlations
 
 _CELLS = 4_000_000
@@ -46,7 +46,7 @@ class Interval:
 def interval(
     values: Reals, resamples: int, seed: int, strata: Indices | None = None, pictures: Indices | None = None
 ) -> Interval:
-    """The mean of `values` with the percentile interval of `resamples` multinomial resamples of the queries.
+    """The mean of `values` `[queries]` with the percentile interval of multinomial resamples of the queries.
 
     Equal numbers of queries and equal seeds have equal resamples. The interval of a difference of two encoders is that
     of their difference per query (paired bootstrap).
@@ -56,8 +56,6 @@ def interval(
     one (Aronow, Samii and Assenova 2015, arXiv 1312.3398).
 
     Args:
-        values: one value per query `[queries]`, at least one.
-        resamples, seed: number of resamples, and the seed of their draws.
         strata: group of each query `[queries]`; then the value is the mean over groups of each group's mean,
             and queries are resampled within their group. Groups of one query are resampled together.
         pictures: number of each query's picture `[queries]`, or of its two `[queries, 2]`; None if no picture has two
@@ -193,13 +191,7 @@ def correlation_value(correlation: Correlation) -> float:
 def correlation_interval(
     correlation: Correlation, resamples: int, seed: int, pictures: Indices | None = None
 ) -> Interval:
-    """A correlation with the percentile interval of resamples of its rows, each of which is ranked again.
-
-    Args:
-        correlation: its columns, at least one row.
-        resamples, seed: as in `interval`.
-        pictures: the picture of each row `[rows]`; None if no picture has two rows.
-    """
+    """A correlation with the percentile interval of resamples of rows or `pictures`, each ranked again."""
     drawn = resampled_correlations(correlation, resamples, np.random.default_rng(seed), pictures)
     return _interval(correlation_value(correlation), drawn)
 
@@ -214,9 +206,8 @@ def paired_difference(
 ) -> Interval:
     """The first encoder's value less the second's, with the interval of resamples that both share (paired bootstrap).
 
-    Args:
-        first, second: values per query `[queries]`, or correlations, of two encoders on the same rows.
-        resamples, seed, strata, pictures: as in `interval`; correlations have no strata.
+    Both are values per query, or correlations, on the same rows; the rest is as in `interval`, without strata for
+    correlations.
 
     Raises:
         ValueError: one has values and the other a correlation, or they differ in kind or rows.
@@ -236,11 +227,7 @@ def difference_over_seeds(
 
     Each resample draws seeds with replacement and queries with replacement, the same queries for all seeds (the
     pigeonhole bootstrap of crossed factors: Owen 2007, arXiv 0712.1111). With three seeds the interval is about as wide
-    as the range of their values.
-
-    Args:
-        first, second: for each seed the arguments of `paired_difference`; the queries are the same for all seeds.
-        resamples, seed, strata, pictures: as in `paired_difference`.
+    as the range of their values. `first` and `second` hold the arguments of `paired_difference` for each seed.
 
     Raises:
         ValueError: the numbers of seeds differ, or as `paired_difference`.
@@ -279,17 +266,11 @@ def sign_flip_p(
     strata: Indices | None = None,
     pictures: Indices | None = None,
 ) -> float:
-    """Two-sided p-value of the paired permutation test, which swaps the encoders' values of random queries.
+    """Two-sided p-value of the paired permutation test, which swaps the encoders' values `[queries]` of random queries.
 
     The values of all queries about one picture are swapped together. The test counts the sign flips whose mean
     difference is at least as far from 0 as the measured one, which is one of them, so that p is never 0 (Phipson and
-    Smyth 2010).
-
-    Args:
-        first, second: values per query of two encoders `[queries]`.
-        resamples, seed: number of sign flips, and the seed of their draws.
-        strata: group of each query; then the mean is that of group means, as in `interval`.
-        pictures: the picture of each query `[queries]`, or None if no picture has two queries.
+    Smyth 2010). `strata` and `pictures` are as in `interval`.
 
     Raises:
         ValueError: the values differ in number, or queries are about two pictures, which cannot be swapped.

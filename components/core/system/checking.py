@@ -25,13 +25,8 @@ BASE = "base"
 def load_checked(path: Path = PARAMS, entries: Sequence[str] | None = None) -> Settings:
     """`load_settings`, then `check_names` and `check_methods`.
 
-    Args:
-        path: params.yaml.
-        entries: the entries of `methods` to check; None for all. Stages after `synthesize` check only those that they
-            train, so they import no other method.
-
-    Raises:
-        InputError: as each of them.
+    `entries` names the entries of `methods` to check; None for all. Stages after `synthesize` check only those that
+    they train, so they import no other method.
     """
     settings = load_settings(path)
     check_names(settings)
@@ -43,11 +38,7 @@ def load_checked(path: Path = PARAMS, entries: Sequence[str] | None = None) -> S
 
 
 def check_settings(settings: Settings) -> None:
-    """`check_names` and `check_methods`.
-
-    Raises:
-        InputError: as each of them.
-    """
+    """`check_names` and `check_methods`."""
     check_names(settings)
     check_methods(settings.methods, table_files(settings))
 
@@ -152,14 +143,7 @@ def table_files(settings: Settings) -> dict[str, Path]:
 
 
 def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check the block `methods`, see `components.methods.registry.check_entries`; no method imports torch for this.
-
-    Args:
-        entries: the block.
-        tables: see `table_files`.
-
-    Returns:
-        The entries whose method ignores the weights of pairs.
+    """Check entries of `methods` with the files of `table_files`; returns those that ignore the weights of pairs.
 
     Raises:
         InputError: an entry is wrong; the message names it and its key.

@@ -36,23 +36,12 @@ def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
 
 
 def find(package: str, known: list[str], name: str, export: str, what: str) -> Any:
-    """The attribute `export` of `<package>/<name>.py`.
-
-    Args:
-        package: dotted name of the package.
-        known: the result of `file_names`.
-        name: the file to import, without its ending.
-        export: the attribute.
-        what: what the name is, for the error, such as "params.yaml: synthesize.engine".
-
-    Raises:
-        InputError: the file does not exist; the message lists the existing ones.
-    """
+    """The attribute `export` of `<package>/<name>.py`; `known` and `what` are those of `choose`."""
     return getattr(importlib.import_module(f"{package}.{choose(known, name, what)}"), export)
 
 
 def choose(known: list[str], name: str, what: str) -> str:
-    """Return `name` if it is known.
+    """Return `name` if it is known; `what` is its key, for the message.
 
     Raises:
         InputError: it is unknown; the message lists the known names, and the closest first.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROFILES = Path("infra/profiles")
 SHIPPED = "synthetic"
-"""The world of the shipped params.yaml. A profile without a dataset has values for this one."""
+"""The dataset of the shipped params.yaml, and of profiles without one."""
 
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
@@ -55,48 +55,38 @@ def base_profile(name: str, folder: Path = PROFILES) -> str:
 
 
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Mapping[str, Any] | None = None) -> str:
-    """The text of params.yaml with profile `name` laid over it; nothing is written.
+    """The text of params.yaml with profile `name`, and then `more`, laid over it; nothing is written.
 
-    The profile of its key `over` is laid over params.yaml first. If params.yaml is of another world than the shipped
+    The profile of its key `over` is laid over params.yaml first. If params.yaml is of another dataset than the shipped
     one, a profile without a dataset adds keys and replaces no value.
-
-    Args:
-        name: the profile.
-        params: the file params.yaml.
-        folder: the folder of profiles.
-        more: blocks to lay over the result.
 
     Raises:
         InputError: the profile does not exist, or the result is not a valid params.yaml.
     """
-    world = load_settings(params).dataset.name
+    dataset = load_settings(params).dataset.name
     choose(profile_names(folder), name, "profile")
     overlays = _overlays(folder, name)
-    if world != SHIPPED and not any("dataset" in overlay for overlay in overlays):
-        overlays = [_added(overlays, params)]
-    return _laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
+    if dataset != SHIPPED and not any("dataset" in overlay for overlay in overlays):
+        added: dict[str, Any] = {}
+        for overlay in [*overlays, safe_load(params.read_text("utf-8"))]:
+            merge(added, overlay)
+        overlays = [added]
+    return laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
 
 
 def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES) -> Iterator[str]:
     """Notices about the text of `overlaid`: values of the profile that it lacks, and values of other profiles in it."""
-    world, wanted = load_settings(params).dataset.name, dict[str, Any]()
+    dataset, wanted = load_settings(params).dataset.name, dict[str, Any]()
     for overlay in _overlays(folder, name):
         merge(wanted, overlay)
     if kept := list(_differing(safe_load(text), wanted)):
-        yield f"profile '{name}' is for world '{SHIPPED}'; world '{world}' keeps its own values of {', '.join(kept)}"
-    if world not in (SHIPPED, wanted.get("dataset", {}).get("name", world)):
+        keeps = f"dataset '{dataset}' keeps its own values of {', '.join(kept)}"
+        yield f"profile '{name}' is for dataset '{SHIPPED}'; {keeps}"
+    if dataset not in (SHIPPED, wanted.get("dataset", {}).get("name", dataset)):
         yield (
-            f"params.yaml was of world '{world}', whose values that profile '{name}' does not set remain: "
+            f"params.yaml was of dataset '{dataset}', whose values that profile '{name}' does not set remain: "
             "`cliptune profile reset` before `cliptune profile apply` removes them"
         )
-
-
-def _added(overlays: Iterable[Mapping[str, Any]], params: Path) -> dict[str, Any]:
-    """The overlays as one; values of params.yaml take precedence."""
-    together: dict[str, Any] = {}
-    for overlay in [*overlays, safe_load(params.read_text("utf-8"))]:
-        merge(together, overlay)
-    return together
 
 
 def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -109,20 +99,18 @@ def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str =
             yield f"{above}{key}"
 
 
-def laid_over(overlay: Mapping[str, Any], what: str, params: Path = PARAMS) -> str:
+def laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path = PARAMS) -> str:
     """The text of params.yaml with blocks laid over it, with its comments; nothing is written.
 
     Args:
-        what: what the blocks are, for messages.
+        overlays: the blocks.
+        what: the name of the blocks in messages.
+        params: the file params.yaml.
 
     Raises:
-        InputError: the result is no valid params.yaml.
+        InputError: params.yaml, or the result, is not valid.
     """
     load_settings(params)
-    return _laid_over([overlay], what, params)
-
-
-def _laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path) -> str:
     yaml = _yaml()
     merged = yaml.load(params.read_text("utf-8"))
     for overlay in overlays:

@@ -23,13 +23,10 @@ _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Graph:
-    """Stages and their direct needs.
-
-    Attributes:
-        needs: stage -> the stages whose outputs are its inputs.
-    """
+    """Stages and their direct needs."""
 
     needs: Mapping[str, frozenset[str]]
+    """Stage -> the stages whose outputs are its inputs."""
 
     def named(self, target: str) -> list[str]:
         """The stages of `target` for DVC: one, or all of a `foreach` group; none if it is unknown."""
@@ -80,11 +77,7 @@ def read_graph() -> Graph:
 
 
 def read_all() -> tuple[Graph, dict[str, str]]:
-    """`read_graph`, and `changes` of all its stages, by two parallel processes of DVC.
-
-    Raises:
-        CommandError: as for each of them.
-    """
+    """`read_graph`, and `changes` of all its stages, by two parallel processes of DVC."""
     with ThreadPoolExecutor(1) as other:
         # DVC parses dvc.yaml again for each named stage, so the status of all is requested.
         status = other.submit(_dvc, "--wait-for-lock", "status", "--json")

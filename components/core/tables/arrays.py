@@ -17,12 +17,8 @@ from components.core.system.errors import InputError
 def mapped_array(path: Path, fix: str) -> npt.NDArray[Any]:
     """The array at `path`, read-only, without pickles.
 
-    Args:
-        path: the file.
-        fix: the fix for a damaged file.
-
     Raises:
-        InputError: it is not a whole `.npy` file.
+        InputError: it is not a whole `.npy` file; the message ends with `fix`.
     """
     try:
         return np.lib.format.open_memmap(path, mode="r")

@@ -22,14 +22,8 @@ def write_record(path: Path, record: BaseModel) -> None:
 def read_record(kind: type[Record], path: Path, missing: str, damaged: str = "") -> Record:
     """Read a record of that kind.
 
-    Args:
-        kind: the class of the record.
-        path: the file.
-        missing: the fix if the file is missing.
-        damaged: the fix if it is not such a record; by default `missing`.
-
     Raises:
-        InputError: it is missing or damaged; the message ends with the fix.
+        InputError: it is missing or damaged; the message ends with the fix `missing` or `damaged` (default: `missing`).
     """
     try:
         return kind.model_validate_json(path.read_bytes())

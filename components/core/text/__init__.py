@@ -1,1 +1,48 @@
-"""Words that several stages know."""
+"""Normalised texts and content words, for comparing two texts."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from functools import cache
+from importlib.resources import files
+
+
+def normalised(text: str) -> str:
+    """`text` without case, punctuation and white space.
+
+    >>> normalised("A red bus, parked.") == normalised("a RED bus parked")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(letter for letter in folded if letter.isalnum())
+
+
+def content_words(text: str) -> set[str]:
+    """The distinct words of `text` in lower case, without function words.
+
+    >>> sorted(content_words("The dog and the red ball"))
+    ['ball', 'dog', 'red']
+    """
+    return set(re.findall(r"[^\W_]+", text.casefold())) - _function_words()
+
+
+def new_words(text: str, source: str) -> int:
+    """The number of content words of `text` that are not in `source`."""
+    return len(content_words(text) - set(re.findall(r"[^\W_]+", source.casefold())))
+
+
+def overlap(text: str, source: str) -> float:
+    """Share of the content words of `text` that are also in `source`; zero if `text` has none.
+
+    >>> overlap("a red ball", "the ball is blue")
+    0.5
+    """
+    words = content_words(text)
+    return len(words & content_words(source)) / max(1, len(words))
+
+
+@cache
+def _function_words() -> frozenset[str]:
+    return frozenset(json.loads(files(__package__).joinpath("function_words.json").read_text("utf-8")))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from components.core.text.words import normalised
+from components.core.text import normalised
 
 _END = r"(?:\.\w+)?$"
 _BELOW = rf"(?:^|/){{folder}}/(?:[^/]+/)*0*{{digits}}(?:_[a-z])?{_END}"

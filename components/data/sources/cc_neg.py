@@ -75,5 +75,5 @@ SOURCE = Source(
     pairs=_pairs,
     evaluation=pairs_as_queries,
     file=FILE,
-    how="make it with `python -m components.experiments.parts.convert_cc_neg`",
+    how="make it with `python -m components.benchmarks.published.cc_neg`",
 )

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import open_clip
 import torch
-from open_clip.transformer import QuickGELU
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -35,6 +33,8 @@ def model_config(name: str) -> dict[str, Any]:
     own = Path(name) if name.endswith(".json") else _OWN_MODELS / f"{name}.json"
     if own.is_file():
         return _read(own)
+    import open_clip
+
     known = open_clip.get_model_config(name)
     if known is None:
         raise InputError(
@@ -82,6 +82,8 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
 
 def image_tower(config: dict[str, Any]) -> nn.Module:
     """The image tower of a configuration with random weights, its linear projection to `embed_dim` included."""
+    import open_clip
+
     # open_clip has no public constructor of an image tower alone, so a whole CLIP with a minimal text tower is built.
     smallest = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
     whole = open_clip.CLIP(
@@ -157,10 +159,14 @@ def has_quick_gelu(config: dict[str, Any]) -> bool:
 
 def uses_quick_gelu(model: nn.Module) -> bool:
     """Whether the built model's towers contain QuickGELU."""
+    from open_clip.transformer import QuickGELU
+
     return any(isinstance(module, QuickGELU) for module in model.modules())
 
 
 def _open_clip(config: dict[str, Any], text_files: Path | None) -> Any:
+    import open_clip
+
     settings = _offline(config)
     custom = settings.pop("custom_text", False)
     name = settings["text_cfg"].get("hf_model_name")

@@ -14,7 +14,7 @@ from components.core.pictures.rgb import check_narrow, open_picture, rgb
 from components.core.system.errors import InputError
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""Of the pixels that CLIP was trained with, per channel."""
+"""Mean and deviation of the pixels of CLIP's training, per channel."""
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
 
 
@@ -23,7 +23,7 @@ Fit = Callable[[Image.Image, int], npt.NDArray[np.uint8]]
 
 
 def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None, fit: Fit | None = None) -> Tensor:
-    """RGB pixels as uint8 `[images, 3, size, size]`, brought to that size by `fit`, `fitted` by default.
+    """RGB pixels as uint8 `[images, 3, size, size]`, resized by `fit` (default: `fitted`).
 
     Raises:
         InputError: an image cannot be decoded; the message gives its name or position.
@@ -34,21 +34,21 @@ def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = Non
             with open_picture(raw) as image:
                 pixels[row] = (fit or fitted)(image, size)
         except ValueError as error:
-            who = names[row] if names is not None else f"row {row}"
-            raise InputError(f"image {who} cannot be decoded ({error}): replace it and run `dvc repro`") from None
+            name = names[row] if names is not None else f"row {row}"
+            raise InputError(f"image {name} cannot be decoded ({error}): replace it and run `dvc repro`") from None
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 def normalise(pixels: Tensor) -> Tensor:
-    """uint8 pixels to float32 with the mean and deviation that CLIP was trained with."""
+    """uint8 pixels to float32 with CLIP's mean and deviation."""
     return (pixels.float() / 255.0 - _MEAN.to(pixels.device)) / _STD.to(pixels.device)
 
 
 def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    """RGB pixels `[size, size, 3]` of an opened image, as torchvision's resize and centre crop give them.
+    """RGB pixels `[size, size, 3]` of an opened image, equal to torchvision's resize and centre crop.
 
-    The pixels are taken as they are stored: a rotation in the EXIF data is left alone, as open_clip's transform,
-    torchvision's loaders and CLIP_benchmark leave it, or published figures could not be met.
+    A rotation in the EXIF data is ignored, as by open_clip, torchvision and CLIP_benchmark; published figures depend
+    on it.
 
     Raises:
         ValueError: see `check_mode` and `check_narrow`; and as `open_picture` within its block.
@@ -56,7 +56,7 @@ def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
     check_narrow(image)
     image = rgb(image)
     if image.size != (size, size):
-        # Rounded as torchvision rounds, so that published figures can be met.
+        # Rounded as by torchvision.
         short = min(image.size)
         width, height = (size if side == short else int(size * side / short) for side in image.size)
         image = image.resize((width, height), Image.Resampling.BICUBIC)
@@ -66,7 +66,7 @@ def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
 
 
 def squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    """RGB pixels `[size, size, 3]` of an opened image with both sides resized, whatever their ratio."""
+    """RGB pixels `[size, size, 3]` of an opened image; both sides are resized, and their ratio is lost."""
     return np.asarray(rgb(image).resize((size, size), Image.Resampling.BILINEAR))
 
 

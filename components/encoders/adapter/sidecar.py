@@ -1,4 +1,4 @@
-"""The sidecar: `encoder.json` beside saved weights, with model, tokenizer, method and provenance."""
+"""The sidecar `encoder.json` of saved weights: model, tokenizer, method and provenance."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from components.core.tables.record_files import read_record
 
 WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"
 METHOD_TENSORS, TEXT_FILES = "method.safetensors", "text"
-"""What only some encoders have: tensors of their method, and their text side's Hugging Face files."""
+"""Files of some encoders only: tensors of the method, and the text tower's Hugging Face files."""
 
 
 class Sidecar(BaseModel):
-    """Everything needed to rebuild an encoder and to tell where it came from."""
+    """The metadata that rebuilding an encoder requires, and its origin."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -30,7 +30,7 @@ class Sidecar(BaseModel):
     tokenizer: str = "clip-bpe"
     method: str
     from_base: bool = True
-    """Whether training began with all of the base's weights; a tower that began with others cannot be mixed with it."""
+    """Whether training began with all of the base's weights; other encoders cannot be mixed."""
     settings: dict[str, Any] = {}
     data_hashes: dict[str, str] = {}
     git_commit: str = ""

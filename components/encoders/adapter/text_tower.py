@@ -1,9 +1,8 @@
 """Text features of any encoder from token batches shorter than its context.
 
-On a CPU, texts of similar length go through a language model together, so that it computes little padding, and CLIP's
-causal tower computes none. It is the same computation as open_clip's in another layout: linear layers and norms process
-the concatenated tokens of all texts, `[tokens, width]`, and only attention uses texts, `[texts, length]`. The last
-block is computed only for end tokens, because nothing else of it is used.
+On a CPU, a language model computes little padding, because its batches have texts of similar length. CLIP's causal
+tower computes no padding: linear layers and norms process the concatenated tokens of all texts, `[tokens, width]`.
+Only attention uses texts, `[texts, length]`. The last block is computed only for end tokens; no others are used.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from open_clip.hf_model import HFTextEncoder
-from open_clip.transformer import ResidualAttentionBlock, text_global_pool
 from torch import Tensor, nn
 
 from components.encoders.adapter.language_tower import LanguageTower
@@ -42,7 +39,8 @@ def text_features(model: Any, tokens: Tensor) -> Tensor:
     if isinstance(tower, LanguageTower):
         features = _by_length(tower, tokens)
     else:
-        features = tower(tokens) if isinstance(tower, HFTextEncoder) else _causal(tower, tokens)
+        # open_clip's tower around a Hugging Face model has no embeddings of its own.
+        features = _causal(tower, tokens) if hasattr(tower, "token_embedding") else tower(tokens)
     return features.float()
 
 
@@ -58,8 +56,8 @@ def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
     lengths = (tokens != tower.pad_id).sum(dim=1)
     order = lengths.argsort(stable=True)
     alike = torch.split(order, _TOGETHER)
-    found = torch.cat([tower(tokens[rows, : int(lengths[rows].max())]) for rows in alike])
-    return found[order.argsort()]
+    features = torch.cat([tower(tokens[rows, : int(lengths[rows].max())]) for rows in alike])
+    return features[order.argsort()]
 
 
 def _causal(tower: Any, tokens: Tensor) -> Tensor:
@@ -71,6 +69,8 @@ def _causal(tower: Any, tokens: Tensor) -> Tensor:
     if pool in _ENDS and can_pack(tower, tokens):
         pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end)))
     else:
+        from open_clip.transformer import text_global_pool
+
         length = tokens.shape[1]
         x = tower.token_embedding(tokens) + tower.positional_embedding[:length]
         x = tower.transformer(x, attn_mask=tower.attn_mask[:length, :length])
@@ -128,6 +128,8 @@ def can_pack(tower: Any, tokens: Tensor) -> bool:
 
     It does not on a GPU: packing must wait for the lengths, and a compiler needs fixed shapes.
     """
+    from open_clip.transformer import ResidualAttentionBlock
+
     plain = all(type(block) is ResidualAttentionBlock for block in tower.transformer.resblocks)
     causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
     return plain and causal and tokens.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -6,17 +6,16 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import open_clip
-import torch
-from open_clip.tokenizer import HFTokenizer
-from torch import Tensor
 
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Tokens = npt.NDArray[np.int32]
 
@@ -104,6 +103,8 @@ class HuggingFaceTokenizer:
     """
 
     def __init__(self, source: str | Path, context_length: int, **options: Any) -> None:
+        from open_clip.tokenizer import HFTokenizer
+
         try:
             self._wrapped = HFTokenizer(str(source), context_length=context_length, trust_remote_code=False, **options)
         except (OSError, ValueError) as error:
@@ -165,6 +166,8 @@ def trimmed(tokens: Tokens, lengths: npt.NDArray[np.int64]) -> Tensor:
 
     Features do not change: a causal text tower pools at the end token, and a masked one ignores padding.
     """
+    import torch
+
     return torch.from_numpy(tokens[:, : int(lengths.max(initial=1))].astype(np.int64))
 
 
@@ -177,4 +180,6 @@ def whole_words() -> frozenset[str]:
 
 @cache
 def _byte_pairs(context_length: int) -> Any:
-    return open_clip.SimpleTokenizer(context_length=context_length)
+    from open_clip import SimpleTokenizer
+
+    return SimpleTokenizer(context_length=context_length)

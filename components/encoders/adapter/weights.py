@@ -1,4 +1,4 @@
-"""Weights from files: this project's safetensors, and the formats in which others publish theirs."""
+"""Reads weights from safetensors and from PyTorch's pickled files, and loads them into a model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import open_clip
 import torch
-from open_clip.model import convert_to_custom_text_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -20,18 +18,18 @@ from components.core.system.errors import InputError
 
 _PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 _NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
-"""Numbers that OpenAI's files hold among the weights."""
+"""Entries of OpenAI's files that are not weights."""
 
 
 def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
-    """Load a weights file into `model`, every tensor matched.
+    """Load a weights file into `model`; every tensor must match.
 
     Args:
-        in_order: take the file's tensors in their order, which is that of the model's, whatever their names.
+        in_order: match tensors by their order, not by their names.
 
     Raises:
-        InputError: the file is missing, is broken, holds more than weights (code, say), numbers that are not finite
-            or of a kind that must be converted first, or does not fit the model.
+        InputError: the file is missing or broken, does not fit the model, or contains code, numbers that are not
+            finite, or numbers that must be converted first.
     """
     state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
     if in_order and len(state) == len(model.state_dict()):
@@ -41,11 +39,11 @@ def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} does not fit the model ({reason}): name the model that it is of") from None
+        raise InputError(f"{path} does not fit the model ({reason}): name the model of this file") from None
 
 
 def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
-    """Loading would cast quantised integers as if they were weights, and keep what is not finite."""
+    """Refuse quantised integers, which loading would cast to floats, and numbers that are not finite."""
     known = model.state_dict()
     for name, value in state.items():
         if name not in known or not known[name].is_floating_point():
@@ -53,7 +51,7 @@ def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
         if not value.is_floating_point():
             kind = str(value.dtype).removeprefix("torch.")
             raise InputError(f"{path}: '{name}' holds {kind} numbers: convert the weights to float32 or float16")
-        # Extremes are not finite where any number is not, and need no mask of the tensor's size.
+        # The extremes are enough, and need no mask of the tensor's size.
         if value.numel() and not torch.isfinite(torch.stack(torch.aminmax(value.float()))).all():
             raise InputError(f"{path}: '{name}' holds numbers that are not finite: fetch the file or train again")
 
@@ -72,22 +70,22 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_pickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file that `torch.save` wrote, by an unpickler that can build nothing but tensors and data."""
+    """The tensors of a file of `torch.save`; the unpickler builds only tensors and plain data."""
     _must_exist(path)
     if path.suffix not in _PICKLED:
         raise InputError(f"{path}: only .safetensors, {', '.join(_PICKLED)} weights are read: convert the file first")
     try:
-        # Training scripts leave their command line in the file; a Namespace is a bag of values and runs nothing.
+        # Training scripts store their arguments in a Namespace, which holds values and runs no code.
         with torch.serialization.safe_globals([Namespace]):
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except UnpicklingError:
         raise InputError(
-            f"{path} holds more than weights, and to read it could run code: convert it to .safetensors where that "
-            "does no harm"
+            f"{path} holds more than weights, and reading it could run code: convert it to .safetensors on an isolated "
+            "machine"
         ) from None
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} is a broken checkpoint, or no plain one ({reason}): fetch or convert it") from None
+        raise InputError(f"{path} is a broken checkpoint, or not a plain one ({reason}): fetch or convert it") from None
     return _unwrapped(content, path)
 
 
@@ -108,11 +106,13 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _fitted(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """The same weights under the names and in the shapes that today's open_clip gives them."""
-    if isinstance(model, open_clip.CustomTextCLIP):
+    """The weights with the names and shapes of the installed open_clip."""
+    from open_clip.model import CustomTextCLIP, convert_to_custom_text_state_dict
+
+    if isinstance(model, CustomTextCLIP):
         state = convert_to_custom_text_state_dict(state)
     known = model.state_dict()
-    # Older transformers saved this buffer, which is no weight.
+    # Older versions of transformers saved this buffer, which is not a weight.
     state = {name: value for name, value in state.items() if name in known or not name.endswith("position_ids")}
     if "logit_scale" in state and "logit_scale" in known:
         state["logit_scale"] = state["logit_scale"].reshape(known["logit_scale"].shape)

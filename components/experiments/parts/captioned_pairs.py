@@ -23,13 +23,7 @@ from components.test_sets.pictures import LazyPicture
 
 @dataclass(frozen=True)
 class PicturePair:
-    """Two pictures and sentences about their difference, by annotators or a generator.
-
-    Attributes:
-        before: the first picture.
-        after: the second.
-        sentences: one or more about new, missing or changed things in `after`.
-    """
+    """Two pictures and sentences about new, missing or changed things in the second, by annotators or a generator."""
 
     before: LazyPicture
     after: LazyPicture
@@ -38,13 +32,7 @@ class PicturePair:
 
 @dataclass(frozen=True)
 class PairSets:
-    """The splits of a data set.
-
-    Attributes:
-        train: for training the captioner.
-        val: for choosing its best epoch.
-        test: for scoring it.
-    """
+    """The splits of a data set; the best epoch is chosen on `val`."""
 
     train: Sequence[PicturePair]
     val: Sequence[PicturePair]
@@ -74,11 +62,7 @@ def split_words(sentence: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that a captioner can write, in alphabetical order.
-
-    Attributes:
-        words: each once; the number of the first is 2.
-    """
+    """The words that a captioner can write, in alphabetical order; the number of the first is 2."""
 
     words: tuple[str, ...]
 
@@ -112,13 +96,11 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """Scores of captions.
+    """Scores of captions: of the whole corpus, or of each `[captions]`.
 
-    Attributes:
-        bleu_4: of the whole corpus (Papineni et al. 2002), up to four words in a row, closest reference length.
-        rouge_l: of each caption `[captions]`, longest common subsequence, beta 1.2.
-        cider: CIDEr-D of each `[captions]` (Vedantam et al. 2015), 0 to 10; word counts are those of these references.
-        meteor: of the whole corpus, version 1.5; None without Java.
+    BLEU is of up to four words in a row with the closest reference length (Papineni et al. 2002), ROUGE-L of the
+    longest common subsequence with beta 1.2, CIDEr-D (Vedantam et al. 2015) from 0 to 10 with word counts of these
+    references, METEOR of version 1.5, and None without Java.
     """
 
     bleu_4: float
@@ -130,9 +112,7 @@ class CaptionScores:
 def caption_scores(captions: Sequence[str], references: Sequence[Sequence[str]]) -> CaptionScores:
     """Score one caption for each picture or pair.
 
-    Args:
-        captions: words in lower case with one space between, without punctuation; may be empty.
-        references: one and more for each caption, in the same form, none empty.
+    Captions and references are words in lower case with one space between, without punctuation; a caption may be empty.
 
     Raises:
         InputError: pycocoevalcap is not installed, or METEOR's program cannot be run.
@@ -140,7 +120,7 @@ def caption_scores(captions: Sequence[str], references: Sequence[Sequence[str]])
     """
     if len(captions) != len(references) or not all(references):
         raise ValueError("every caption needs a reference")
-    bleu, rouge, cider = _scorers()
+    bleu, rouge, cider = scorers()
     written = {row: [caption] for row, caption in enumerate(captions)}
     wanted = {row: list(sentences) for row, sentences in enumerate(references)}
     return CaptionScores(
@@ -156,12 +136,8 @@ def has_java() -> bool:
     return shutil.which("java") is not None
 
 
-def require_scorers() -> None:
-    """Raise `InputError` where pycocoevalcap is not installed."""
-    _scorers()
-
-
-def _scorers() -> tuple[Any, Any, Any]:
+def scorers() -> tuple[Any, Any, Any]:
+    """BLEU, ROUGE-L and CIDEr-D; an `InputError` if pycocoevalcap is not installed."""
     try:
         from pycocoevalcap.bleu.bleu import Bleu
         from pycocoevalcap.cider.cider import Cider

@@ -84,8 +84,7 @@ class PairEncoder(nn.Module):
 class SentenceDecoder(nn.Module):
     """Sentences word by word, each from the words before it and the visual tokens of a pair.
 
-    Args:
-        words: initial vectors `[numbers, dim]` of the words, for input and output.
+    `words` are initial vectors `[numbers, dim]`, for input and output.
     """
 
     def __init__(self, words: Tensor) -> None:
@@ -188,11 +187,8 @@ class _Places(ImageEncoder):
 class CaptionedPairs:
     """Pairs with their sentences, those of a pair one after the other.
 
-    Attributes:
-        before, after: tokens of the pictures `[pairs, tokens, dim]`.
-        sentences: all sentences.
-        features: their unit features `[sentences, dim]`.
-        pair: the pair that each is about `[sentences]`.
+    Pictures are tokens `[pairs, tokens, dim]`, `features` those of the sentences `[sentences, dim]`, and `pair` is the
+    pair that each sentence is about `[sentences]`.
     """
 
     before: Features

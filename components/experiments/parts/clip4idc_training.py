@@ -37,16 +37,10 @@ _NARROW = 128
 
 @dataclass(frozen=True)
 class StageSettings:
-    """Training settings of a stage.
+    """Training settings of a stage; an epoch has a new random sentence of every pair.
 
-    Attributes:
-        title: of its progress bar.
-        epochs: passes over all pairs, each with a new random sentence per pair.
-        batch: pairs of a step.
-        lr: highest learning rate for 128 dimensions and fewer, lower in proportion for more; it is reached after a
-            tenth of the steps and then decays to zero by a cosine.
-        weight_decay: AdamW's.
-        clip: maximum norm of a step's gradient.
+    `lr` is the highest learning rate for 128 dimensions and fewer, lower in proportion for more; it is reached after a
+    tenth of the steps and then decays to zero by a cosine. `clip` is the maximum norm of a step's gradient.
     """
 
     title: str
@@ -75,14 +69,9 @@ def learn(
     validated: Callable[[], float],
     seed: int,
 ) -> None:
-    """Train `modules` in place and leave them in evaluation mode with the weights of their best epoch.
+    """Train `modules` of width `dim` in place and leave them in evaluation mode with the weights of their best epoch.
 
     Args:
-        modules: trained modules.
-        settings: of the stage.
-        dim: width of the modules.
-        pairs: number of training pairs.
-        loss: of a batch.
         draw: a sentence of each training pair `[pairs]`.
         validated: the loss on the validation split, modules in evaluation mode.
         seed: of order and sentences; dropout follows torch's own generator.
@@ -180,14 +169,7 @@ def train_writing(
 ) -> SentenceDecoder:
     """A `SentenceDecoder` trained on `train`, with the lowest loss on `val`; `encoder` is trained with it.
 
-    Args:
-        encoder: of the first stage.
-        vectors: initial vectors of the words `[numbers, dim]`.
-        vocabulary: the words.
-        train, val: pairs, each with at least one sentence.
-        seed: of order and sentences.
-        device: of the modules.
-        settings: of the stage.
+    It starts from `vectors` of the words `[numbers, dim]`. Every pair must have a sentence.
     """
     decoder = SentenceDecoder(torch.from_numpy(vectors.copy())).to(device)
     train_words, val_words = (
@@ -213,12 +195,9 @@ def train_writing(
 
 
 def next_word_loss(decoder: SentenceDecoder, seen: Tensor, numbers: Tensor) -> Tensor:
-    """Mean cross-entropy of each word, and of the end, given the words before it.
+    """Mean cross-entropy of each word, and of the end, given the words before it and visual tokens `seen`.
 
-    Args:
-        decoder: the decoder.
-        seen: visual tokens `[batch, tokens, dim]`.
-        numbers: words of one sentence for each pair, closed by `EDGE` and padded with `PAD`, `[batch, places]`.
+    `numbers` `[batch, places]` are the words of one sentence per pair, closed by `EDGE` and padded with `PAD`.
     """
     begun = nn.functional.pad(numbers[:, :-1], (1, 0), value=EDGE)
     scores = decoder(seen, begun)
@@ -241,14 +220,9 @@ def captions(
 
 @dataclass(frozen=True)
 class CaptioningResult:
-    """Embeddings and captions of the test split.
+    """Unit embeddings of the test split's sentences (`queries`) and pairs, and captions of the described pairs.
 
-    Attributes:
-        queries: unit embeddings of the test split's sentences `[sentences, dim]`.
-        pairs: those of its pairs `[pairs, dim]`.
-        gold: the pair that each sentence is about `[sentences]`.
-        captions: a caption of each pair with references, words separated by spaces.
-        references: the sentences about each of these, in the same form.
+    `gold` is the pair that each sentence is about `[sentences]`; references have the captions' form.
     """
 
     queries: Features

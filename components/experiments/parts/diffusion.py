@@ -35,12 +35,8 @@ from components.encoders.adapter.tokens import Tokens
 def tower_states(model: Any, tokens: npt.NDArray[np.integer[Any]], name: str) -> tuple[Tensor, Tensor]:
     """Input states of the last block `[texts, length, width]`, and raw projected features `[texts, dim]`.
 
-    Stable Diffusion XL uses the last but one hidden states of its text towers, without a final norm.
-
-    Args:
-        model: an `open_clip.CLIP`, or a model whose causal text tower is `model.text`.
-        tokens: ids of the full context `[texts, length]`.
-        name: of the encoder, for errors.
+    Stable Diffusion XL uses the last but one hidden states of its text towers, without a final norm. `model` is an
+    `open_clip.CLIP`, or has a causal text tower `model.text`; `tokens` are ids of the full context `[texts, length]`.
     """
     tower = getattr(model, "text", model)
     if not hasattr(tower, "token_embedding") or not hasattr(tower, "attn_mask"):
@@ -72,13 +68,7 @@ _STEPS, _GUIDANCE = 50, 5.0
 
 @dataclass
 class StableDiffusion:
-    """Stable Diffusion XL.
-
-    Attributes:
-        source: a folder or Hugging Face name of its pipeline.
-        tower: the text tower that the encoder replaces, a key of `TOWERS`.
-        steps: of denoising.
-    """
+    """Stable Diffusion XL in a folder or of a Hugging Face name; the encoder replaces `tower`, a key of `TOWERS`."""
 
     source: str
     tower: str = "second"

@@ -19,7 +19,7 @@ from PIL import Image
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.captions.generating.asking.asking import ask
+from components.captions.generating.asking import ask
 from components.captions.generating.engines import Engine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import PICTURE, Chat, PromptPicture, Request, Sampling
@@ -42,12 +42,7 @@ class JudgeQuestion:
 
 @dataclass(frozen=True)
 class Judge:
-    """A language model with a cache of its answers.
-
-    Attributes:
-        engine: of the language model.
-        store: SQLAlchemy URL of the generation store.
-    """
+    """A language model behind an engine; `store` is the SQLAlchemy URL of the store of its answers."""
 
     engine: Engine
     store: str
@@ -87,13 +82,10 @@ def judge_of(context: PublishedContext) -> Judge:
 def judged(
     context: PublishedContext, task: str, questions: Sequence[JudgeQuestion], score: Callable[[str], float | None]
 ) -> tuple[Reals, Indices]:
-    """Scores and numbers of the questions with a usable answer, `[answered]` both.
+    """Scores and numbers of the questions with a usable answer, `[answered]` both; `score` parses an answer.
 
-    Args:
-        context: has the option `judge`, and whether some answers may be unusable.
-        task: name of the questions in the store.
-        questions: at least one.
-        score: parses an answer; None if it has no score.
+    Raises:
+        InputError: no answer is usable, or some are not and partial data is not allowed.
     """
     judge = judge_of(context)
     answers = judge.answers(task, questions)

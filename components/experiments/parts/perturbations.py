@@ -2,9 +2,8 @@
 
 Severity s stands for a rate of 0.05 s (github.com/Jielin-Qiu/MM_Robustness, perturb_COCO_TP.py). Characters change in
 that share of a caption's words, at least in one, and in 0.3 of a word's characters, as in nlpaug by default; words
-change in that share, at least one, as in EDA. Perturbations of whole sentences are not implemented: nlpaug has had no
-release since 2022, and Styleformer and back translation need models. Three things differ from the released code: a
-key's neighbours are letters only, words have no part of speech, and no sentence encoder rejects large changes.
+change in that share, at least one, as in EDA. Whole sentences are not perturbed. Three things differ from the released
+code: a key's neighbours are letters only, words have no part of speech, and no sentence encoder rejects large changes.
 
 Synonyms come from WordNet's database files, by own code: nltk's reader (3.10) also requires nltk's download of WordNet,
 and the package wn only reads WN-LMF files.
@@ -189,13 +188,10 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class WordNet:
-    """A WordNet database in memory.
+    """A WordNet database in memory, all by part of speech.
 
-    Attributes:
-        folder: of its files.
-        senses: part of speech -> lemma -> places of its synsets in that part's data, most frequent first.
-        exceptions: part of speech -> irregular form -> its lemmas.
-        data: part of speech -> the bytes of its data file.
+    `senses` are the places of each lemma's synsets in the data file, most frequent first; `exceptions` the lemmas of
+    irregular forms; `data` the bytes of the data file.
     """
 
     folder: Path

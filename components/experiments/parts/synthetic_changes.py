@@ -57,13 +57,7 @@ FRAMES = {
 
 @dataclass(frozen=True)
 class Change:
-    """A scene, the same with one fact changed, and the sentences about it.
-
-    Attributes:
-        kind: the changed fact, a key of `FRAMES`.
-        before, after: the scenes.
-        sentences: about the change, in common words.
-    """
+    """A scene, the same with one fact changed, which is `kind`, and the sentences about it in common words."""
 
     kind: str
     before: Scene
@@ -72,12 +66,7 @@ class Change:
 
 
 def synthetic_pairs(seed: int, counts: dict[Split, int] | None = None) -> PairSets:
-    """The splits, each pair with drawn pictures; deterministic for a seed.
-
-    Args:
-        seed: of scenes and changes.
-        counts: pairs of each split; `COUNT_OF` by default.
-    """
+    """The splits, each pair with drawn pictures; deterministic for a seed of scenes and changes."""
     pairs: dict[Split, list[PicturePair]] = {"train": [], "val": [], "test": []}
     rng = random.Random(f"changes-{seed}")
     for number, (split, scene) in enumerate(draw_scenes(seed, counts or COUNT_OF)):

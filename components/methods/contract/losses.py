@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -128,6 +128,11 @@ def info_nce(first: Feature, second: Feature, scale: Tensor) -> Tensor:
         scale: the logit scale, exponentiated; a scalar.
     """
     return (contrast(first, second, scale=scale) + contrast(second, first, scale=scale)) / 2
+
+
+def clip_loss(column: str = "caption") -> Callable[[Features, Any], Losses]:
+    """CLIP's loss of images and the texts of a column."""
+    return lambda features, _hyper: {"infonce": info_nce(features["image"], features[column], features.scale)}
 
 
 def scale_at(features: Features, temperature: float | None) -> Tensor:

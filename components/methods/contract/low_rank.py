@@ -22,14 +22,7 @@ _NEVER = ("token_embedding", "positional_embedding", "embeddings.")
 
 
 class LowRank(nn.Module):
-    """A matrix `[out, in]` plus `alpha / rank * up @ down`, which begins as zero.
-
-    Args:
-        weights: the matrix, for its shape and place.
-        rank: of the difference.
-        alpha: its scale, times `rank`.
-        numbers: draws `down`.
-    """
+    """A matrix `[out, in]` plus `alpha / rank * up @ down`, where `up` begins as zero and `numbers` draws `down`."""
 
     def __init__(self, weights: Tensor, rank: int, alpha: float, numbers: torch.Generator) -> None:
         super().__init__()
@@ -66,8 +59,14 @@ def add_low_rank(
     Raises:
         InputError: `trained` has no matrix of the text side that is not new.
     """
-    whole = {name for name in trained if _is_whole(name, new)}
-    matrices = [name for name, weights in trained.items() if name not in whole and _is_matrix(name, weights)]
+    whole = {
+        name for name in trained if not re.search(TEXT_TOWER, name) or any(re.search(pattern, name) for pattern in new)
+    }
+    matrices = [
+        name
+        for name, weights in trained.items()
+        if name not in whole and weights.ndim == 2 and not any(part in name for part in _NEVER)
+    ]
     if not matrices:
         raise InputError(
             "params.yaml: lora_rank needs a pretrained weight matrix, but this method trains none: set it to 0"
@@ -76,8 +75,9 @@ def add_low_rank(
         weights.requires_grad_(name in whole)
     numbers = torch.Generator().manual_seed(seed)
     for name in matrices:
-        module, attribute = _home(model, name)
-        parametrize.register_parametrization(module, attribute, LowRank(trained[name], rank, alpha, numbers))
+        module, _, attribute = name.rpartition(".")
+        difference = LowRank(trained[name], rank, alpha, numbers)
+        parametrize.register_parametrization(model.get_submodule(module), attribute, difference)
     return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
 
 
@@ -89,16 +89,3 @@ def merge_low_rank(model: nn.Module) -> None:
             assert isinstance(parametrizations, nn.ModuleDict)
             for attribute in list(parametrizations):
                 parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
-
-
-def _is_whole(name: str, new: Sequence[str]) -> bool:
-    return not re.search(TEXT_TOWER, name) or any(re.search(pattern, name) for pattern in new)
-
-
-def _is_matrix(name: str, weights: Tensor) -> bool:
-    return weights.ndim == 2 and not any(part in name for part in _NEVER)
-
-
-def _home(model: nn.Module, name: str) -> tuple[nn.Module, str]:
-    module, _, attribute = name.rpartition(".")
-    return model.get_submodule(module), attribute

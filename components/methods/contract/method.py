@@ -1,7 +1,7 @@
-"""The declaration of a fine-tuning method.
+"""The declaration of a fine-tuning method and its optimisation settings.
 
-Importing a method imports neither torch nor open_clip, so that settings are checked in milliseconds: what computes
-imports them inside its functions.
+Importing a method imports neither torch nor open_clip, so that settings are checked in milliseconds: functions that
+compute import them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import IMAGES
 from components.methods.contract.losses import Features, Losses
-from components.methods.contract.optimisation import Optimisation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +41,59 @@ Visits = Literal["images", "pairs", "rows"]
 A pair is an image with a caption or, where rows are about two images, an ordered pair of images. It has as many rows as
 generated texts.
 """
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, le=1)]
+Betas = tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]]
+"""Decay rates of AdamW's two moving averages."""
+ImageTower = Literal["frozen", "trained", "random"]
+Schedule = Literal["cosine", "constant", "exponential"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimisation:
+    """Optimisation settings; the hyper-parameters of a method extend them.
+
+    The bounds hold for values in params.yaml: a method with another default must repeat the type.
+
+    Attributes:
+        batch_size: rows of one contrastive batch, over all ranks together.
+        accumulate: batches whose gradients are averaged into one step; negatives stay within a batch.
+        decay_all: whether weight decay also holds for parameters of at most one dimension: norms, biases, logit scale.
+        schedule: of the learning rate after warm-up; `exponential` multiplies it by `gamma` once per epoch.
+        clip_gradient: largest norm of the gradient; None does not clip it.
+        image_tower: `frozen` reads cached embeddings, `trained` starts from the base's tower, `random` from nothing.
+        least_crop: smallest share of an image's area that a random resized crop leaves, if the image tower trains;
+            1 does not crop, the training of CLIP, open_clip and NegCLIP has 0.9.
+        ema: decay per step of an exponential moving average of the weights, which is then exported.
+        weight_ensemble: share of the fine-tuned weights in the exported ones, the rest is the base's
+            (WiSE-FT; PC-CLIP appendix A averages with 0.5).
+        lora_rank: rank of the trained differences of the text side's weight matrices (LoRA), all other parameters of
+            the text side being frozen; 0 does not use LoRA. Differences need larger learning rates than weights.
+        lora_alpha: scale of these differences, times `lora_rank`.
+    """
+
+    lr: Positive
+    batch_size: PositiveInt
+    epochs: PositiveInt
+    weight_decay: NotNegative = 0.0
+    decay_all: bool = False
+    warmup_steps: NonNegativeInt = 0
+    schedule: Schedule = "cosine"
+    gamma: Factor = 0.9
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-6
+    clip_gradient: Positive | None = None
+    accumulate: PositiveInt = 1
+    image_tower: ImageTower = "frozen"
+    least_crop: Factor = 1.0
+    learn_logit_scale: bool = True
+    ema: Annotated[float, Field(ge=0, lt=1)] | None = None
+    weight_ensemble: Annotated[float, Field(ge=0, le=1)] = 1.0
+    lora_rank: NonNegativeInt = 0
+    lora_alpha: Positive = 16.0
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.scores import Correlation
 from components.core.system.discovery import choose
 
 _FOLDER = files("components.report.published") / "collections"

@@ -1,7 +1,7 @@
 """CC-Neg: images of CC3M with a caption and its negation, in the files of CoN-CLIP and of SemCLIP.
 
 CoN-CLIP's `ccneg_preprocessed.pt` is a pickle, which is never opened here:
-`python -m components.experiments.parts.convert_cc_neg` makes `cc_neg.parquet` of it, rows in the same order, columns
+`python -m components.benchmarks.published.cc_neg` makes `cc_neg.parquet` of it, rows in the same order, columns
 image_path, caption and negated. The last 40,000 rows test.
 
 SemCLIP's `ccneg_paraphrased.csv` has the columns image_number, caption, negation and paraphrased. A random tenth tests,
@@ -28,7 +28,7 @@ IMAGES = "ccneg_images/cc3m_subset_images_extracted_final"
 ROWS, TESTED, HELD_OUT = 228_246, 40_000, 22_825
 _TABLE_COLUMNS = {"image_path": str, "caption": str, "negated": str}
 _CSV_COLUMNS = {"image_number": str, "caption": str, "negation": str, "paraphrased": str}
-_CONVERT = "components.experiments.parts.convert_cc_neg"
+_CONVERT = "components.benchmarks.published.cc_neg"
 _SOURCE = "github.com/jaisidhsingh/CoN-CLIP, data/"
 _PICTURES = RequiredFile(IMAGES, "images of CC3M, one per row", "7 GB", "Google's CC3M terms", _SOURCE)
 CON_CLIP_FILES = (

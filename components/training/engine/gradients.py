@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.losses import Feature, Features
@@ -59,21 +59,15 @@ class Towers(nn.Module):
         """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for a missing input."""
         with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
             of_texts = None if texts is None else self._text(self.model, texts).float()
-            of_images = None if pixels is None else self._image(_prepared(pixels)).float()
+            if pixels is not None and not pixels.is_floating_point():
+                pixels = normalise(pixels)
+            of_images = None if pixels is None else self._image(pixels).float()
         return of_texts, of_images
 
     def _attention(self) -> AbstractContextManager[None]:
-        """Plain attention on a CPU: torch's fused one has a bfloat16 backward pass several times slower.
-
-        Plain products also keep the scores in float32.
-        """
+        """Plain attention on a CPU: torch's fused one has a bfloat16 backward pass several times slower."""
         slow = self._device_type == "cpu" and self._autocast is not None and torch.is_grad_enabled()
         return sdpa_kernel(SDPBackend.MATH) if slow else nullcontext()
-
-
-def _prepared(pixels: Tensor) -> Tensor:
-    """Normalised pixels; floats are unchanged."""
-    return pixels if pixels.is_floating_point() else normalise(pixels)
 
 
 @dataclass(frozen=True)
@@ -232,19 +226,15 @@ def bare(towers: Towers | DistributedDataParallel) -> Towers:
 def _pass(objective: Objective, piece: MicroBatch, *, graph: bool, sync: bool) -> Passed:
     """Features of one piece's texts and images; only a pass with a graph may use DDP."""
     towers = objective.towers if graph else bare(objective.towers)
-    with torch.set_grad_enabled(graph and torch.is_grad_enabled()), _no_sync(towers, graph and not sync):
+    alone = not sync and isinstance(towers, DistributedDataParallel)
+    no_sync: AbstractContextManager[None] = towers.no_sync() if alone else nullcontext()  # type: ignore[operator]
+    with torch.set_grad_enabled(graph and torch.is_grad_enabled()), no_sync:
         features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
     return features
 
 
 def _moved(rows: Tensor | None, device: str) -> Tensor | None:
     return None if rows is None else rows.to(device, non_blocking=True)
-
-
-def _no_sync(towers: nn.Module, wanted: bool) -> AbstractContextManager[None]:
-    if wanted and isinstance(towers, DistributedDataParallel):
-        return towers.no_sync()  # type: ignore[no-any-return]
-    return nullcontext()
 
 
 def _columns(

@@ -24,8 +24,8 @@ from components.training.rows.batches import Batch
 def fit(run: Run) -> int:
     """Train to the end, from the newest checkpoint if there is one; returns the number of steps.
 
-    After SIGINT or SIGTERM on any rank, the current step is finished, a checkpoint is saved and the process ends.
-    Otherwise the model ends with the moving average of its weights if there is one, else with the last weights.
+    After SIGINT or SIGTERM on any rank, the current step is finished, a checkpoint is saved and the process ends. The
+    model ends with the moving average of its weights if there is one.
 
     Raises:
         InputError: the warm-up is as long as the run, there are too few rows for a batch, another process uses the

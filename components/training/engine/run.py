@@ -13,26 +13,21 @@ from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
+from components.core.compute.hardware import pick_autocast
 from components.core.system.errors import InputError
 from components.methods.contract.losses import Features
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
 
 if TYPE_CHECKING:
-    from components.methods.contract.method import Perturb
-    from components.methods.contract.optimisation import Optimisation
+    from components.core.settings import Train
+    from components.methods.contract.method import Optimisation, Perturb
     from components.training.rows.batches import BatchSource
 
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """Options of the loop that do not change the result.
-
-    Attributes:
-        micro_batch: number of texts, and of images, per pass through the towers; None for all.
-        autocast: element type of mixed precision; None for float32.
-        compiled: whether torch compiles the towers.
-    """
+    """Options of the loop; `micro_batch` and `autocast` as in `Objective` and `Towers`."""
 
     device: str = "cpu"
     autocast: torch.dtype | None = None
@@ -43,6 +38,20 @@ class LoopOptions:
     log_every: int = 10
     validate_every: int | None = None
 
+    @staticmethod
+    def of(train: Train, device: str, world: World | None = None) -> LoopOptions:
+        """The options of the block `train` of params.yaml."""
+        return LoopOptions(
+            device=device,
+            autocast=pick_autocast(train.precision, device),
+            micro_batch=train.micro_batch,
+            compiled=train.compile,
+            world=world or World(),
+            checkpoint_every=train.checkpoint_every,
+            log_every=train.log_every,
+            validate_every=train.validate_every,
+        )
+
 
 @dataclass(frozen=True)
 class Run:
@@ -52,9 +61,7 @@ class Run:
         title: for the progress bar and errors.
         model: an encoder's model; has `logit_scale`.
         trained: its trained parameters by name, and those of `extra`.
-        losses: named loss terms of a batch; their sum is minimised.
-        checkpoints: where the run's state is saved; None for no checkpoints.
-        perturb: changes the texts of a batch before the towers encode them; None for no change.
+        extra, losses, perturb: as in `Objective`.
         report: called by the leading rank every `log_every` steps and after the last one.
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.
@@ -78,13 +85,15 @@ class Run:
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
-class MovingAverage:
-    """`average = decay * average + (1 - decay) * weights` after every step.
+@torch.no_grad()
+def copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Overwrite `tensors` with the `values` of the same names."""
+    for name, tensor in tensors.items():
+        tensor.copy_(values[name])
 
-    Args:
-        trained: parameters by name; the average starts at their values.
-        decay: per step.
-    """
+
+class MovingAverage:
+    """`average = decay * average + (1 - decay) * weights` after every step; it starts at the weights."""
 
     def __init__(self, trained: Mapping[str, nn.Parameter], decay: float) -> None:
         self._trained = trained
@@ -96,17 +105,9 @@ class MovingAverage:
         """Move the average towards the weights."""
         torch._foreach_lerp_(list(self.tensors.values()), list(self._trained.values()), 1 - self._decay)
 
-    @torch.no_grad()
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue from a saved average."""
-        for name, average in self.tensors.items():
-            average.copy_(tensors[name])
-
-    @torch.no_grad()
     def put(self) -> None:
         """Copy the average into the weights."""
-        for name, weights in self._trained.items():
-            weights.copy_(self.tensors[name])
+        copy_into(self._trained, self.tensors)
 
     @contextmanager
     def as_weights(self) -> Iterator[None]:
@@ -116,9 +117,7 @@ class MovingAverage:
         try:
             yield
         finally:
-            with torch.no_grad():
-                for name, weights in self._trained.items():
-                    weights.copy_(kept[name])
+            copy_into(self._trained, kept)
 
 
 class State:
@@ -201,14 +200,12 @@ class State:
             tensors |= {f"average.{name}": average for name, average in self.average.tensors.items()}
         return tensors | {"rng": torch.get_rng_state()}
 
-    @torch.no_grad()
     def _restore(self, facts: Facts, tensors: dict[str, Tensor]) -> None:
         self._compare(facts)
-        for name, weights in self._trained.items():
-            weights.copy_(tensors[f"weights.{name}"])
+        copy_into(self._trained, {name: tensors[f"weights.{name}"] for name in self._trained})
         restore_optimiser(self._optimiser, tensors)
         if self.average is not None:
-            self.average.load({name: tensors[f"average.{name}"] for name in self._trained})
+            copy_into(self.average.tensors, {name: tensors[f"average.{name}"] for name in self._trained})
         if facts["scaler"]:
             self._scaler.load_state_dict(facts["scaler"])
         torch.set_rng_state(tensors["rng"])

@@ -20,7 +20,7 @@ from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State
 
 if TYPE_CHECKING:
-    from components.methods.contract.optimisation import Optimisation
+    from components.methods.contract.method import Optimisation
     from components.training.rows.batches import Batch
 
 SCHEDULES: dict[str, Callable[[int, int, float], float]] = {

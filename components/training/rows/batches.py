@@ -1,7 +1,4 @@
-"""Batches: what training reads, how rows are chosen, and batches of rows of tables.
-
-The order is a function of seed and epoch, so that a resumed run continues exactly.
-"""
+"""Batches of rows of tables; their order is a function of seed and epoch, so that a resumed run continues exactly."""
 
 from __future__ import annotations
 
@@ -15,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torchvision.transforms.v2.functional import InterpolationMode, resized_crop
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
+from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import rows_of
-from components.core.tables.column_names import NEIGHBOUR
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.method import Neighbours, Visits
 from components.training.rows.tables import QueryLog, Rows
@@ -36,9 +32,9 @@ class Batch:
         ids: the rows' names in messages, `[batch]`.
         tokens: token ids by text column, `[batch, context]`, uncut.
         lengths: tokens of each text up to and with its end token, by text column, `[batch]`.
-        features: cached raw image features by image column, `[batch, dim]`; for a frozen image tower.
-        pixels: images by image column, uint8 `[batch, 3, size, size]`, or floats `[batch, ...]` that go into the image
-            tower unchanged; for an image tower that trains.
+        features: cached raw image features by image column, `[batch, dim]`, for a frozen image tower.
+        pixels: images by image column for a trained image tower, uint8 `[batch, 3, size, size]`; floats `[batch, ...]`
+            are not normalised.
         cursor: position in the source after this batch.
         lost: unusable samples since the previous batch.
         weights, alike: of the rows, see `Feature`.
@@ -82,8 +78,8 @@ class BatchPlan:
         columns: the columns that losses read.
         batch_size: of the global batch.
         seed: of the order, of draws and of crops.
-        draws: made-up text column -> the columns that it is drawn from, with their shares.
-        visits: what an epoch visits once.
+        draws: see `Method.column_mixture`.
+        visits: see `Method.epoch_unit`.
         near: the number of nearest images that a neighbour is drawn from.
         weighted: whether rows have the weights of their pairs, if these have any.
         least_crop: the smallest share of an image's area that a random crop leaves; 1 does not crop.
@@ -114,9 +110,9 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class Crops:
-    """Random resized crops, as CLIP, open_clip and NegCLIP train; a function of seed, epoch and image.
+    """Random resized crops, as in the training of CLIP, open_clip and NegCLIP; a function of seed, epoch and image.
 
-    They cut out of the original picture, this class out of the prepared square, whose margins are already cut off.
+    Theirs are parts of the original image, these of the prepared square, whose margins are already cut off.
 
     Attributes:
         least: the smallest share of an image's area that remains.
@@ -130,6 +126,9 @@ class Crops:
         return torch.stack([self._crop(image, name, epoch) for image, name in zip(pixels, names, strict=True)])
 
     def _crop(self, image: Tensor, name: str, epoch: int) -> Tensor:
+        # torchvision takes a second to import.
+        from torchvision.transforms.v2.functional import InterpolationMode, resized_crop
+
         rng, size = np.random.default_rng([self.seed, epoch, crc32(name.encode())]), image.shape[-1]
         for _ in range(_TRIES):
             area, ratio = size**2 * rng.uniform(self.least, 1), math.exp(rng.uniform(*_RATIO))
@@ -143,7 +142,7 @@ class Crops:
 
 _RATIO = math.log(3 / 4), math.log(4 / 3)
 _TRIES = 10
-"""Like torchvision's `RandomResizedCrop`, which leaves the image whole after ten boxes that do not fit."""
+"""Like torchvision's `RandomResizedCrop`, which does not crop the image after ten boxes that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -166,14 +165,6 @@ class Sampler:
     def steps_per_epoch(self) -> int:
         """Whole batches in an epoch."""
         return len(np.unique(self.groups)) // self.batch_size
-
-    def check(self, title: str) -> None:
-        """Raise `InputError` if there are too few rows for a single batch."""
-        if self.steps_per_epoch == 0:
-            distinct = len(np.unique(self.groups))
-            raise InputError(
-                f"{title} visits {distinct} rows in an epoch, fewer than batch_size {self.batch_size}: lower it"
-            )
 
     def epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch."""
@@ -258,7 +249,7 @@ class TableSource:
         texts: by text column.
         images: the image of each row by image column, `[rows]`.
         shown: features or pixels of the images.
-        draws: made-up text column -> the columns it is drawn from, with their shares.
+        draws: see `Method.column_mixture`.
         neighbours: rows of the nearest other images, `[rows, count]`; None if no column needs one.
         others: the images that `neighbours` are rows of, if they are not rows of this source.
         log: facts of a query log about the rows; None without a query log.
@@ -286,7 +277,9 @@ class TableSource:
 
     def check(self, title: str) -> None:
         """Raise `InputError` if there are too few rows for a single batch."""
-        self.sampler.check(title)
+        if self.steps_per_epoch == 0:
+            rows, size = len(np.unique(self.sampler.groups)), self.sampler.batch_size
+            raise InputError(f"{title} visits {rows} rows in an epoch, fewer than batch_size {size}: lower it")
 
     def describe(self) -> dict[str, str]:
         """Batches are global, so the number of ranks may change when a run is resumed."""

@@ -1,6 +1,6 @@
 """Batches streamed from webdataset shards, for methods that train the image tower; lost samples are counted.
 
-webdataset's own pipeline cannot resume at an exact sample and does not count the samples that it skips.
+webdataset's own pipeline cannot resume at an exact sample and does not count skipped samples.
 """
 
 from __future__ import annotations
@@ -16,47 +16,122 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from components.core.compute.distributed import World
+from components.core.pictures.rgb import TooLargeError, check_size, open_picture
 from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
-from components.core.pictures.shards.reader import Fault, RawSample, ShardReader
+from components.core.pictures.shards.reader import Fault, RawSample, ShardReader, sound
 from components.core.settings import Shards
 from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.tables.ahead import mapped, prefetched
-from components.core.tables.files import content_hash, file_hash
+from components.core.tables.files import content_hash, file_hash, image_id
 from components.data.leaks.report import TestSetKeys
+from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import Tokenizer
 from components.training.rows.batches import Batch, BatchPlan
-from components.training.rows.decode import DecodedSample, SampleDecoder
 
 IMAGES = {"image": "jpg|jpeg|png|webp"}
 
 _log = logging.getLogger(__name__)
 
 _STEPS = 1 << 32
-_AHEAD_PER_WORKER = 16
-
-ENOUGH = 1_000
+_BUFFER = 2_000
+"""Encoded samples in memory that the next one is drawn from."""
+_WORKERS, _AHEAD_PER_WORKER = 4, 16
+"""Threads that decode, and samples that each of them may be ahead."""
+_AHEAD = 4
+"""Finished batches that wait."""
+_ENOUGH = 1_000
 """Samples after which the share of errors is checked."""
-
 _LOGGED = 5
 """Warnings per reason of lost samples."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How shards are read; except `buffer`, nothing of it changes the batches.
+class DecodedSample:
+    """A usable sample: texts by column, uint8 pixels `[1, 3, size, size]` by image column."""
 
-    Attributes:
-        buffer: encoded samples in memory that the next one is drawn from.
-        workers: threads that decode.
-        ahead: finished batches that wait.
+    name: str
+    texts: Mapping[str, str]
+    pixels: Mapping[str, Tensor]
+
+
+class SampleDecoder:
+    """Decodes the texts and pixels of a sample, or names its fault; safe to call from several threads.
+
+    Args:
+        images: members by image column, of which the first existing one is used: `jpg|jpeg|png|webp`.
+        texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
+        size, held_out, published: as in `ShardSource`; samples of test sets are faults.
+
+    Raises:
+        InputError: a column's member is written differently.
     """
 
-    buffer: int = 2_000
-    workers: int = 4
-    ahead: int = 4
+    def __init__(
+        self,
+        images: Mapping[str, str],
+        texts: Mapping[str, str],
+        size: int,
+        held_out: Collection[str] = (),
+        published: TestSetKeys | None = None,
+    ) -> None:
+        self._published = published or TestSetKeys()
+        self._images = {column: [ending.lower() for ending in given.split("|")] for column, given in images.items()}
+        self._texts = {column: given.partition(":") for column, given in texts.items()}
+        self._size, self._held_out = size, frozenset(held_out)
+        for column, given in {**images, **texts}.items():
+            if not all(part.strip() for part in given.replace("|", ":").split(":")):
+                raise InputError(f"column '{column}' cannot come from '{given}': write jpg|png, txt or json:field")
+        self.members = {ending for endings in self._images.values() for ending in endings}
+        self.members |= {ending.lower() for ending, _, _ in self._texts.values()}
+        """Endings of all needed members."""
+
+    def __call__(self, sample: RawSample) -> DecodedSample | Fault | None:
+        """The decoded sample, its fault, or None if it shows a held-out image."""
+        try:
+            if sample.fault is not None:
+                raise sample.fault
+            if self._held_out and any(image_id(raw) in self._held_out for raw in self._encoded(sample)):
+                return None
+            texts = {column: _text(sample, ending, key) for column, (ending, _, key) in self._texts.items()}
+            if test_set := self._published.find(texts.values(), self._encoded(sample)):
+                raise Fault(f"in the test set {test_set}")
+            return DecodedSample(sample.name, texts, {column: self._pixels(sample, column) for column in self._images})
+        except Fault as fault:
+            return fault
+
+    def _encoded(self, sample: RawSample) -> Iterator[bytes]:
+        """The sample's encoded images."""
+        for endings in self._images.values():
+            for ending in endings:
+                if isinstance(raw := sample.members.get(ending), bytes):
+                    yield raw
+
+    def _pixels(self, sample: RawSample, column: str) -> Tensor:
+        members = [sample.members[ending] for ending in self._images[column] if ending in sample.members]
+        if not members or not members[0]:
+            raise Fault("no image")
+        raw = sound(members[0])
+        try:
+            with open_picture(raw) as image:
+                check_size(image)
+        except TooLargeError:
+            raise Fault("too large") from None
+        except ValueError:
+            raise Fault("not an image") from None
+        try:
+            return decode([raw], self._size)
+        except InputError:
+            raise Fault("broken image") from None
+
+
+def _text(sample: RawSample, ending: str, key: str) -> str:
+    if not (text := sample.text(ending.lower(), key)):
+        raise Fault("no text")
+    return text
 
 
 class ShardSource:
@@ -92,9 +167,8 @@ class ShardSource:
         size: int,
         held_out: Collection[str] = (),
         published: TestSetKeys | None = None,
-        reading: Reading | None = None,
     ) -> None:
-        self._plan, self._reading, self._tokenizer = plan, reading or Reading(), tokenizer
+        self._plan, self._tokenizer = plan, tokenizer
         self._world, self._rows = plan.world, plan.world.share(plan.batch_size)
         files = ShardFiles()
         listed = find_shards(shards.urls, files)
@@ -106,11 +180,16 @@ class ShardSource:
         self._samples = listed.samples() if shards.samples_per_epoch is None else shards.samples_per_epoch
         self._texts = sorted(plan.columns - set(IMAGES))
         self._draws = {column: shares for column, shares in plan.draws.items() if column in self._texts}
-        needed = _needed(shards.columns, self._draws, self._texts)
-        self._decoder = SampleDecoder(IMAGES, needed, size, held_out, published)
+        needed = {name for column in self._texts for name in self._draws.get(column, [column])}
+        for column in sorted(needed - set(shards.columns)):
+            raise InputError(
+                f"no member of the shards gives the text column '{column}': name one, such as json:{column}"
+            )
+        texts = {column: shards.columns[column] for column in sorted(needed)}
+        self._decoder = SampleDecoder(IMAGES, texts, size, held_out, published)
         usual = max(1, self._samples // len(listed.urls))
         reader = ShardReader(files, self._decoder.members, listed.sizes, usual)
-        self._order = ShardOrder(listed.urls, reader.read, plan.seed, self._reading.buffer, self._world)
+        self._order = ShardOrder(listed.urls, reader.read, plan.seed, _BUFFER, self._world)
         self.held_out = 0
         """Samples of this rank that were left out because they show a held-out image."""
         self._count = ErrorCount(shards.max_error_share)
@@ -135,15 +214,14 @@ class ShardSource:
 
     def describe(self) -> dict[str, str]:
         """Everything that the stream depends on."""
-        facts = {
+        return {
             "kind": "shards",
-            "ranks": self._world.size,
-            "seed": self._plan.seed,
+            "ranks": str(self._world.size),
+            "seed": str(self._plan.seed),
             "shards": content_hash(*(url.rpartition("/")[2] for url in self._order.shards))[:16],
-            "samples_per_epoch": self._samples,
-            "buffer": self._order.buffer,
+            "samples_per_epoch": str(self._samples),
+            "buffer": str(self._order.buffer),
         }
-        return {name: str(value) for name, value in facts.items()}
 
     def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
         """The batches of an epoch from `cursor` on; close it to stop its threads.
@@ -152,7 +230,7 @@ class ShardSource:
             InputError: too many samples cannot be used, or none in all of the rank's shards, or a shard is missing or
                 out of reach.
         """
-        return prefetched(lambda stop: self._batches(epoch, cursor, stop), self._reading.ahead)
+        return prefetched(lambda stop: self._batches(epoch, cursor, stop), _AHEAD)
 
     def _batches(self, epoch: int, cursor: int, stop: threading.Event) -> Generator[Batch]:
         used, step = divmod(cursor, _STEPS)
@@ -160,19 +238,24 @@ class ShardSource:
             return
         with closing(self._order.epoch(epoch)) as endless:
             samples = itertools.takewhile(lambda _: not stop.is_set(), endless)
-            self._skip(samples, used)
+            skipped: Iterator[RawSample] = itertools.islice(samples, used)
+            if used and self._world.leads:
+                skipped = track(skipped, "resume: read up to the last step", used, "sample")
+            for _ in skipped:
+                pass
             examples: list[DecodedSample] = []
             lost = 0
             usable = None
-            for sample, result in mapped(self._decoder, samples, self._reading.workers, _AHEAD_PER_WORKER):
+            for sample, result in mapped(self._decoder, samples, _WORKERS, _AHEAD_PER_WORKER):
                 used += 1
                 usable = sample.again if usable is None else usable
                 if not isinstance(result, DecodedSample):
                     lost += self._left_out(sample, result)
                     if sample.again > usable + 1:
+                        counted = self.errors + Counter({"held out": self.held_out})
                         raise InputError(
-                            f"shard {sample.shard} and the rest of rank {self._world.rank}'s hold no sample that can "
-                            f"be used ({self._causes()}): correct train.shards"
+                            f"shard {sample.shard} and the other shards of rank {self._world.rank} have no usable "
+                            f"sample ({_listed(counted)}): correct train.shards"
                         )
                     continue
                 usable = sample.again
@@ -195,17 +278,6 @@ class ShardSource:
         self._count.lost(sample, result)
         return sample.lost
 
-    def _causes(self) -> str:
-        counted = self.errors + Counter({"held out": self.held_out})
-        return ", ".join(f"{count} {name}" for name, count in counted.most_common())
-
-    def _skip(self, samples: Iterator[RawSample], count: int) -> None:
-        skipped: Iterator[RawSample] = itertools.islice(samples, count)
-        if count and self._world.leads:
-            skipped = track(skipped, "resume: read up to the last step", count, "sample")
-        for _ in skipped:
-            pass
-
     def _batch(self, examples: list[DecodedSample], epoch: int, step: int, cursor: int, lost: int) -> Batch:
         texts = {column: [example.texts[column] for example in examples] for column in examples[0].texts}
         rng = np.random.default_rng([self._plan.seed, epoch, step, self._world.rank, 1])
@@ -221,12 +293,8 @@ class ShardSource:
         return Batch(names, tokens, lengths, {}, pixels, cursor, lost)
 
 
-def _needed(texts: Mapping[str, str], draws: Mapping[str, Mapping[str, float]], wanted: list[str]) -> dict[str, str]:
-    """The part of `texts` that the wanted columns come from."""
-    needed = {name for column in wanted for name in draws.get(column, [column])}
-    for column in sorted(needed - set(texts)):
-        raise InputError(f"no member of the shards gives the text column '{column}': name one, such as json:{column}")
-    return {column: texts[column] for column in sorted(needed)}
+def _listed(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counted.most_common())
 
 
 class ErrorCount:
@@ -257,11 +325,10 @@ class ErrorCount:
         self.samples += sample.lost
         self.reasons[reason] += sample.lost
         total = self.reasons.total()
-        if self.samples >= ENOUGH and total > self._most * self.samples:
-            causes = ", ".join(f"{count} {name}" for name, count in self.reasons.most_common())
+        if self.samples >= _ENOUGH and total > self._most * self.samples:
             raise InputError(
-                f"{total} of {self.samples} samples cannot be used ({causes}; the last is {sample.key!a} in "
-                f"{sample.shard}): fix the shards or raise max_error_share above {self._most}"
+                f"{total} of {self.samples} samples cannot be used ({_listed(self.reasons)}; the last is "
+                f"{sample.key!a} in {sample.shard}): fix the shards or raise max_error_share above {self._most}"
             )
 
 
@@ -296,7 +363,7 @@ class ShardOrder:
                 empty = False
                 yield replace(sample, again=again)
             if empty:
-                raise InputError(f"shard {own[0]} and the rest of rank {self.world.rank}'s hold no samples")
+                raise InputError(f"shard {own[0]} and the other shards of rank {self.world.rank} have no samples")
 
     def _mixed(self, samples: Iterable[RawSample], rng: np.random.Generator) -> Iterator[RawSample]:
         waiting: list[RawSample] = []

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 
 from components.core.compute.metrics import top_k
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError
-from components.core.system.progress import bar, track
+from components.core.system.progress import track
+from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import mapped_array, rows_of, written_array
-from components.core.tables.column_names import NEIGHBOUR
 from components.core.tables.files import atomic_file, hash_of_all
 from components.core.tables.records import PAIRS
 from components.core.tables.text_column import TextColumn
@@ -89,7 +88,7 @@ def table_source(
     shown = _places(rows["image_id"], images.image_ids)
     neighbours = None
     if images.similar is not None and any(column.startswith(NEIGHBOUR) for column in plan.joined):
-        neighbours = _neighbours(images.similar, images, shown, plan.near)
+        neighbours = nearest(images.similar, shown, plan.near, images.image_ids, images.others)
     pictures: CachedFeatures | DecodedImages
     if images.cached is not None:
         pictures = images.cached
@@ -135,12 +134,6 @@ def _decoded(
     return DecodedImages(torch.cat(parts), plan.crops), {name: np.searchsorted(used, at) for name, at in places.items()}
 
 
-def _neighbours(similar: Vectors, images: TableImages, shown: Rows, near: int) -> Rows:
-    if images.others is None:
-        return nearest(similar, shown, near)
-    return nearest_among(similar, shown, images.image_ids, images.others, near)
-
-
 def _places(ids: pd.Series[str], known: Sequence[str]) -> Rows:
     """The first place of each pair, or image, among the `known`, so that an image with several captions has one."""
     places = TextColumn(known).places(ids)
@@ -149,61 +142,43 @@ def _places(ids: pd.Series[str], known: Sequence[str]) -> Rows:
     return places
 
 
-def nearest(features: Vectors, images: Rows, count: int = Neighbours.count) -> Rows:
-    """For each row, rows of its `count` most similar other images, `[rows, count]`.
+def nearest(
+    features: Vectors,
+    images: Rows,
+    count: int = Neighbours.count,
+    image_ids: Sequence[str] = (),
+    others: CachedFeatures | None = None,
+) -> Rows:
+    """For each row, rows of its `count` most similar other images, `[rows, count]`; or, given `others`, rows of these.
 
     Args:
         features: unit image features `[images, dim]`.
         images: the image of each row, `[rows]`; equal images have equal numbers.
+        image_ids: of the images of `features`; only needed for `others`.
 
     Raises:
         InputError: there are too few different images.
     """
     distinct, first, inverse = np.unique(images, return_index=True, return_inverse=True)
-    _check(len(distinct), count)
-    chosen = np.ascontiguousarray(features[distinct])
-    best = top_k(chosen, chosen, count + 1)
-    rows: Rows = first[_without(best, best == np.arange(len(distinct))[:, None])][inverse]
-    return rows
-
-
-def nearest_among(
-    features: Vectors, images: Rows, image_ids: Sequence[str], others: CachedFeatures, count: int = Neighbours.count
-) -> Rows:
-    """For each row, the `count` most similar of `others`, `[rows, count]`, except the row's own image.
-
-    Args:
-        features: unit image features `[images, dim]`.
-        images: the image of each row, `[rows]`.
-        image_ids: of the images of `features`.
-
-    Raises:
-        InputError: there are too few different images.
-    """
-    known, first = np.unique(np.array(others.image_ids), return_index=True)
-    _check(len(known), count)
-    distinct, inverse = np.unique(images, return_inverse=True)
-    gallery = np.ascontiguousarray(others.features[first])
-    best = top_k(np.ascontiguousarray(features[distinct]), gallery, count + 1)
-    own = np.array([image_ids[image] for image in distinct.tolist()])
-    rows: Rows = first[_without(best, known[best] == own[:, None])][inverse]
-    return rows
-
-
-def _without(best: Rows, itself: npt.NDArray[np.bool_]) -> Rows:
-    """`best` without the place of each row that is `itself`, or without the last."""
-    # Images with equal features can push the image itself off the list.
+    queries = np.ascontiguousarray(features[distinct])
+    gallery, own, places = queries, np.arange(len(distinct)), first
+    if others is not None:
+        ids, places = np.unique(np.array(others.image_ids), return_index=True)
+        gallery = np.ascontiguousarray(others.features[places])
+        own = TextColumn(ids.tolist()).places([image_ids[image] for image in distinct.tolist()])
+    if len(places) <= count:
+        raise InputError(f"{len(places)} different images are too few to draw from {count} neighbours: add rows")
+    best = top_k(queries, gallery, count + 1)
+    itself = best == own[:, None]
+    # Without the image itself, or without the last: images with equal features can push the image itself off the list.
     itself[~itself.any(axis=1), -1] = True
-    return best[~itself].reshape(len(best), best.shape[1] - 1)
-
-
-def _check(distinct: int, count: int) -> None:
-    if distinct <= count:
-        raise InputError(f"{distinct} different images are too few to draw from {count} neighbours: add rows")
+    rows: Rows = places[best[~itself].reshape(len(best), count)][inverse]
+    return rows
 
 
 _BLOCK = 4096
 _SMALL = 20_000
+"""Texts up to which tokenisation shows no progress."""
 
 
 def _texts(column: pd.Series[str], tokenizer: Tokenizer, cache: Path) -> Texts:
@@ -226,17 +201,10 @@ def cached_tokens(
     """
     path = folder / f"{hash_of_all(chain((identity, str(context_length)), texts))[:32]}.npy"
     if not path.is_file():
-        _write(texts, tokenise, context_length, path)
+        starts: Iterable[int] = range(0, len(texts), _BLOCK)
+        if len(texts) > _SMALL:
+            starts = track(starts, "tokenise", -(-len(texts) // _BLOCK), "block")
+        with atomic_file(path) as temporary, written_array(temporary, np.int32, (len(texts), context_length)) as add:
+            for start in starts:
+                add(tokenise(list(texts[start : start + _BLOCK])))
     return mapped_array(path, "delete it and run the stage again")
-
-
-def _write(texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, path: Path) -> None:
-    shape = (len(texts), context_length)
-    with atomic_file(path) as temporary, written_array(temporary, np.int32, shape) as add:
-        progress = bar("tokenise", len(texts), "text") if len(texts) > _SMALL else None
-        for start in range(0, len(texts), _BLOCK):
-            add(tokenise(list(texts[start : start + _BLOCK])))
-            if progress is not None:
-                progress.update(min(_BLOCK, len(texts) - start))
-        if progress is not None:
-            progress.close()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from components.core.system.errors import InputError
-from components.core.tables.column_names import NEIGHBOUR
+from components.core.tables import NEIGHBOUR
 from components.core.tables.records import PAIRS
 from components.core.tables.text_column import TextColumn
 from components.core.tables.training_columns import HOLDERS, IMAGES, holders_of, table_file

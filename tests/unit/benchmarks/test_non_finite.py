@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from components.benchmarks.embedded import find_benchmark
-from components.benchmarks.embedded.geometry import gaussian_potential
+from components.benchmarks.published import linear_probe
+from components.benchmarks.scoring.benchmark import Correlation, Scores
 from components.benchmarks.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
-from components.benchmarks.scoring.protocols import choices, geometry, linear_probe, retrieval, zero_shot
-from components.benchmarks.scoring.scores import Correlation, Scores
+from components.benchmarks.scoring.protocols import choices, geometry, retrieval, zero_shot
 from components.core.compute import metrics
 from components.evaluation.results import summarise
 
@@ -50,7 +50,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "alignment": ([F, F], geometry.alignment),
     "uniformity": ([F], geometry.uniformity),
     "analogy_ranks": ([F], lambda words: geometry.analogy_ranks(words, np.array([[0, 1, 2, 3]]))),
-    "gaussian_potential": ([F], gaussian_potential),
+    "gaussian_potential": ([F], geometry.gaussian_potential),
     "probe_answers": ([F, F], lambda a, b: linear_probe.probe_answers(a, LABELS, b, 0)),
     "released_answers": ([F, F], lambda a, b: linear_probe.released_answers(a, LABELS, b, 2, 0)),
     "best_gold_ranks": ([F, F], lambda a, b: retrieval.best_gold_ranks(a, b, ROWS)),

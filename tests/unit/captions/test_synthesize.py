@@ -1,4 +1,4 @@
-"""The synthesize stage over a store and an engine that counts what it is asked."""
+"""The synthesize stage over a store and an engine that counts its questions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import pytest
 from more_itertools import batched
 
 from components.captions import synthesize
-from components.captions.generating import engines
-from components.captions.generating.asking import questions
-from components.captions.generating.engines import make_engine
-from components.captions.generating.engines.local import LocalEngine
+from components.captions.generating import engines, questions
+from components.captions.generating.engines import engine_of, make_engine
 from components.captions.generating.store import GenerationStore
+from components.captions.generating.store.upkeep import Choice
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -28,7 +27,7 @@ from tests.support.tracked_runs import find_runs
 
 
 class CountingEngine:
-    """Answers with the quoted text in capitals, in batches of two, and dies when told to."""
+    """Answers with the quoted text in capitals, in batches of two, and can die after some."""
 
     def __init__(self, model: str = "counting-1") -> None:
         self.model = model
@@ -60,70 +59,66 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> CountingEngine:
 
 
 @pytest.fixture
-def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
+def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
     captions = ["one dog", "two cats here", "x", "say nothing", "word " * 16, "one dog", "a red bus"]
     ids = [f"p{n}" for n in range(7)]
-    pairs = {"id": ids, "image_id": ids, "image": [b"i"] * 7, "caption": captions, "facts": [None] * 7}
-    PAIRS.write(tmp_path / "pairs" / "train.parquet", pairs)
+    table, made = tmp_path / "pairs" / "train.parquet", tmp_path / "captions" / "made"
+    PAIRS.write(table, {"id": ids, "image_id": ids, "image": [b"i"] * 7, "caption": captions, "facts": [None] * 7})
+    tasks: dict[str, dict[str, Any]] = {
+        "paraphrase_1": {"samples": 2},
+        "paraphrase_2": {"input": made / "paraphrase_1.parquet"},
+        "rewrite": {"max_captions": 2, "samples": 2},
+        "difference": {"caption_length": [2, 15]},
+        "paraphrase_semclip": {"caption_length": [2, 15]},
+        "judge_paraphrase": {"input": made / "paraphrase_semclip.parquet"},
+    }
     raw_params["synthesize"] |= {
         "max_captions": 5,
         "store": f"sqlite:///{tmp_path / 'store.db'}",
         "cached_answers": None,
-        "tasks": {
-            "paraphrase_1": {"table": "made", "input": str(tmp_path / "pairs" / "train.parquet"), "samples": 2},
-            "paraphrase_2": {"table": "made", "input": str(tmp_path / "captions" / "made" / "paraphrase_1.parquet")},
-            "rewrite": {
-                "table": "made",
-                "input": str(tmp_path / "pairs" / "train.parquet"),
-                "max_captions": 2,
-                "samples": 2,
-            },
-            "difference": {
-                "table": "made",
-                "input": str(tmp_path / "pairs" / "train.parquet"),
-                "caption_length": [2, 15],
-            },
-            "paraphrase_semclip": {
-                "table": "made",
-                "input": str(tmp_path / "pairs" / "train.parquet"),
-                "caption_length": [2, 15],
-            },
-            "judge_paraphrase": {
-                "table": "made",
-                "input": str(tmp_path / "captions" / "made" / "paraphrase_semclip.parquet"),
-            },
-        },
+        "tasks": {name: {"table": "made", "input": table} | changes for name, changes in tasks.items()},
     }
     return Settings.model_validate(raw_params)
 
 
-def test_every_usable_caption_gets_its_samples(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_1.parquet").to_pylist()
+def _with(settings: Settings, **changes: Any) -> Settings:
+    return settings.model_copy(update={"synthesize": settings.synthesize.model_copy(update=changes)})
+
+
+def _with_task(settings: Settings, name: str, **changes: Any) -> Settings:
+    tasks = settings.synthesize.tasks
+    return _with(settings, tasks=tasks | {name: tasks[name].model_copy(update=changes)})
+
+
+def _rows(tmp_path: Path, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(tmp_path / "captions" / "made" / f"{name}.parquet").to_pylist()
+    return rows
+
+
+def test_every_usable_caption_gets_its_samples_once(settings: Settings, engine: CountingEngine, tmp_path: Path) -> None:
+    counts = synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
+    rows, path = _rows(tmp_path, "paraphrase_1"), tmp_path / "captions" / "made" / "paraphrase_1.parquet"
     assert [(row["id"], row["sample"]) for row in rows] == [
         (pair, sample) for pair in ("p0", "p1", "p3", "p5", "p6") for sample in (0, 1)
     ]
     assert rows[0]["text"] == "ONE DOG 0"
     assert [row["reason"] for row in rows if row["id"] == "p3"] == ["unparsable", "unparsable"]
     assert (counts.replayed, counts.generated, counts.rejected) == (2, 8, 2)
-
-
-def test_a_second_run_asks_nothing(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    first = (tmp_path / "captions" / "made" / "paraphrase_1.parquet").read_bytes()
+    assert counts.skipped == sum(json.loads(pq.read_metadata(path).metadata[SKIPPED.encode()]).values()) == 2
+    first = path.read_bytes()
     engine.asked.clear()
-    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    counts = synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
     assert engine.asked == []
     assert (counts.replayed, counts.generated) == (10, 0)
-    assert (tmp_path / "captions" / "made" / "paraphrase_1.parquet").read_bytes() == first
+    assert path.read_bytes() == first
 
 
 def test_the_second_step_rewrites_the_first_ones_answers(
-    world: Settings, engine: CountingEngine, tmp_path: Path
+    settings: Settings, engine: CountingEngine, tmp_path: Path
 ) -> None:
-    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    synthesize.run(world, "paraphrase_2", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_2.parquet").to_pylist()
+    synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
+    synthesize.run(settings, "paraphrase_2", tmp_path / "captions")
+    rows = _rows(tmp_path, "paraphrase_2")
     assert [(row["id"], row["sample"], row["source"]) for row in rows[:2]] == [
         ("p0", 0, "ONE DOG 0"),
         ("p0", 1, "ONE DOG 1"),
@@ -131,60 +126,47 @@ def test_the_second_step_rewrites_the_first_ones_answers(
     assert "p3" not in {row["id"] for row in rows}
 
 
-def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    from components.captions.generating.store.upkeep import Choice
-
-    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    store = GenerationStore(world.synthesize.store)
-    store.export_parquet(tmp_path / "export.parquet")
-    other = world.synthesize.model_copy(
-        update={"store": f"sqlite:///{tmp_path / 'new.db'}", "cached_answers": tmp_path / "export.parquet"}
-    )
+def test_cached_answers_come_first_and_pruned_ones_stay_away(
+    settings: Settings, engine: CountingEngine, tmp_path: Path
+) -> None:
+    synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
+    GenerationStore(settings.synthesize.store).export_parquet(tmp_path / "export.parquet")
+    other = _with(settings, store=f"sqlite:///{tmp_path / 'new.db'}", cached_answers=tmp_path / "export.parquet")
     engine.asked.clear()
-    counts = synthesize.run(world.model_copy(update={"synthesize": other}), "paraphrase_1", tmp_path / "again")
+    assert synthesize.run(other, "paraphrase_1", tmp_path / "again").replayed == 10
     assert engine.asked == []
-    assert counts.replayed == 10
-    # What was pruned is asked again and not replayed.
-    replaying = world.model_copy(update={"synthesize": other})
-    store = GenerationStore(other.store)
+    store = GenerationStore(other.synthesize.store)
     store.prune(Choice(task="paraphrase_1"))
-    counts = synthesize.run(replaying, "paraphrase_1", tmp_path / "again")
+    counts = synthesize.run(other, "paraphrase_1", tmp_path / "again")
     assert (counts.replayed, len(engine.asked)) == (2, 8)
     assert store.count() == 8
 
 
-def test_live_questions_are_asked_though_the_replay_has_their_answers(
-    world: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_some_questions_are_sent_although_their_answers_are_cached(
+    settings: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synthesize.run(world, "rewrite", tmp_path / "captions")
-    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    store = GenerationStore(world.synthesize.store)
-    store.export_parquet(tmp_path / "export.parquet")
-    store.close()
-    live = world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 3})
-    fresh = {"store": f"sqlite:///{tmp_path / 'new.db'}", "cached_answers": tmp_path / "export.parquet"}
-    settings = world.synthesize.model_copy(update=fresh | {"tasks": world.synthesize.tasks | {"paraphrase_1": live}})
+    synthesize.run(settings, "rewrite", tmp_path / "captions")
+    synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
+    GenerationStore(settings.synthesize.store).export_parquet(tmp_path / "export.parquet")
+    other = _with(settings, store=f"sqlite:///{tmp_path / 'new.db'}", cached_answers=tmp_path / "export.parquet")
+    other = _with_task(other, "paraphrase_1", always_ask_first=3)
     engine.asked.clear()
-    # Whichever task comes first imports the replay.
-    for task, asked in (("rewrite", 0), ("paraphrase_1", 3), ("paraphrase_1", 0)):
-        counts = synthesize.run(world.model_copy(update={"synthesize": settings}), task, tmp_path / "again")
-        assert (task, counts.generated) == (task, asked)
+    # Whichever task comes first imports the cached answers.
+    for task, count in (("rewrite", 0), ("paraphrase_1", 3), ("paraphrase_1", 0)):
+        assert synthesize.run(other, task, tmp_path / "again").generated == count
     assert [request.attempt for request in engine.asked] == [0, 1, 0]
-    # A store that has the replay needs no list of what is asked live, which takes reading the captions.
-    with monkeypatch.context() as patch:
-        patch.setattr(questions, "_asked_live", None)
-        synthesize.run(world.model_copy(update={"synthesize": settings}), "rewrite", tmp_path / "again")
+    # A store that has them needs no list of these questions, which takes reading the captions.
+    monkeypatch.setattr(questions, "_asked_live", None)
+    synthesize.run(other, "rewrite", tmp_path / "again")
 
 
 def test_a_task_takes_captions_of_the_words_that_its_settings_say(
-    world: Settings, engine: CountingEngine, tmp_path: Path
+    settings: Settings, engine: CountingEngine, tmp_path: Path
 ) -> None:
     def taken(name: str, words: tuple[int, int] | None) -> list[str]:
-        task = world.synthesize.tasks[name].model_copy(update={"caption_length": words, "max_captions": 9})
-        chosen = world.synthesize.model_copy(update={"tasks": world.synthesize.tasks | {name: task}})
-        synthesize.run(world.model_copy(update={"synthesize": chosen}), name, tmp_path / "captions")
-        rows = pq.read_table(tmp_path / "captions" / "made" / f"{name}.parquet")["id"].to_pylist()
-        return list(dict.fromkeys(rows))
+        chosen = _with_task(settings, name, caption_length=words, max_captions=9)
+        synthesize.run(chosen, name, tmp_path / "captions")
+        return list(dict.fromkeys(row["id"] for row in _rows(tmp_path, name)))
 
     assert taken("rewrite", None) == [f"p{number}" for number in range(7)]
     assert taken("rewrite", (3, 16)) == ["p1", "p4", "p6"]
@@ -196,22 +178,20 @@ def test_a_task_takes_captions_of_the_words_that_its_settings_say(
 
 
 def test_the_published_wording_is_asked_where_the_settings_say_so(
-    world: Settings, engine: CountingEngine, tmp_path: Path
+    settings: Settings, engine: CountingEngine, tmp_path: Path
 ) -> None:
-    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
     own = {request.key for request in engine.asked}
     assert {role for request in engine.asked for role, _ in request.chat} == {"system", "user"}
     engine.asked.clear()
-    task = world.synthesize.tasks["paraphrase_1"].model_copy(update={"prompt": "published"})
-    chosen = world.synthesize.model_copy(update={"tasks": world.synthesize.tasks | {"paraphrase_1": task}})
-    synthesize.run(world.model_copy(update={"synthesize": chosen}), "paraphrase_1", tmp_path / "captions")
+    synthesize.run(_with_task(settings, "paraphrase_1", prompt="published"), "paraphrase_1", tmp_path / "captions")
     assert {role for request in engine.asked for role, _ in request.chat} == {"user"}
     assert not own & {request.key for request in engine.asked}
 
 
-def test_a_question_about_two_captions_keeps_both(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    counts = synthesize.run(world, "difference", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "made" / "difference.parquet").to_pylist()
+def test_a_question_about_two_captions_keeps_both(settings: Settings, engine: CountingEngine, tmp_path: Path) -> None:
+    counts = synthesize.run(settings, "difference", tmp_path / "captions")
+    rows = _rows(tmp_path, "difference")
     pairs = {row["id"]: row["caption"] for row in PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()}
     assert [row["id"] for row in rows] == ["p0", "p1", "p3", "p5", "p6"]
     for row in rows:
@@ -221,15 +201,11 @@ def test_a_question_about_two_captions_keeps_both(world: Settings, engine: Count
     assert counts.rejected == sum("say nothing" in {row["source"], row["other_source"]} for row in rows) > 0
 
 
-def test_a_task_may_have_a_model_of_its_own(world: Settings) -> None:
+def test_a_task_may_have_a_model_of_its_own(settings: Settings) -> None:
     models = {"usual": {"engine": "local", "adapter": "usual"}, "own": {"engine": "local", "adapter": "own"}}
-    some = world.synthesize.model_copy(update={"llms": models, "default_llm": "usual"})
-    own = some.tasks["rewrite"].model_copy(update={"llm": "own"})
-    engines = [make_engine(some, some.model_of(asked)) for asked in (some.tasks["paraphrase_1"], own)]
-    assert [engine.options.adapter for engine in engines if isinstance(engine, LocalEngine)] == [
-        Path("usual"),
-        Path("own"),
-    ]
+    some = _with_task(_with(settings, llms=models, default_llm="usual"), "rewrite", llm="own").synthesize
+    found: list[Any] = [engine_of(some, name) for name in ("paraphrase_1", "rewrite")]
+    assert [engine.options.adapter for engine in found] == [Path("usual"), Path("own")]
 
 
 @pytest.mark.parametrize(
@@ -238,102 +214,89 @@ def test_a_task_may_have_a_model_of_its_own(world: Settings) -> None:
         ({}, r"model 'm' is not in synthesize\.llms: add it, or choose one of none"),
         ({"m": {"engine": "locl"}}, r"synthesize\.llms\.m\.engine 'locl' is unknown: did you mean 'local'"),
         ({"m": {"engine": "local", "adaptor": "x"}}, r"llms\.m: unknown key 'adaptor': did you mean 'adapter'"),
-        (
-            {"m": {"engine": "local", "batch_size": 0}},
-            r"llms\.m: key 'batch_size': Input should be greater than 0",
-        ),
+        ({"m": {"engine": "local", "batch_size": 0}}, r"llms\.m: key 'batch_size': Input should be greater than 0"),
     ],
 )
-def test_a_wrong_model_is_named(world: Settings, models: dict[str, Any], message: str) -> None:
+def test_a_wrong_model_is_named(settings: Settings, models: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        make_engine(world.synthesize.model_copy(update={"llms": models}), "m")
+        make_engine(_with(settings, llms=models).synthesize, "m")
 
 
 def test_shards_store_answers_and_a_run_without_one_writes_the_table(
-    world: Settings, engine: CountingEngine, tmp_path: Path
+    settings: Settings, engine: CountingEngine, tmp_path: Path
 ) -> None:
     for number in range(3):
-        synthesize.run(world, "paraphrase_1", tmp_path / "captions", shard=Shard(number, 3))
+        synthesize.run(settings, "paraphrase_1", tmp_path / "captions", shard=Shard(number, 3))
         assert not (tmp_path / "captions").exists()
     asked = [request.key for request in engine.asked]
     assert len(asked) == len(set(asked)) == 8
-    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    counts = synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
     assert (counts.replayed, counts.generated) == (10, 0)
-    whole = world.model_copy(
-        update={"synthesize": world.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'new.db'}"})}
-    )
-    synthesize.run(whole, "paraphrase_1", tmp_path / "whole")
+    synthesize.run(_with(settings, store=f"sqlite:///{tmp_path / 'new.db'}"), "paraphrase_1", tmp_path / "whole")
     files = [tmp_path / folder / "made" / "paraphrase_1.parquet" for folder in ("captions", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_question_that_fails_is_a_rejected_row_and_is_asked_again_by_the_next_run(
-    world: Settings, engine: CountingEngine, tmp_path: Path
+    settings: Settings, engine: CountingEngine, tmp_path: Path
 ) -> None:
     pairs = PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()
     pairs[0]["caption"] = "fail here"
     PAIRS.write(tmp_path / "pairs" / "train.parquet", {name: [row[name] for row in pairs] for name in pairs[0]})
     with pytest.raises(InputError, match=r"paraphrase_1: 2 of 10 questions failed .*max_failed_share \(0\.05\)"):
-        synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_1.parquet").to_pylist()
+        synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
+    rows = _rows(tmp_path, "paraphrase_1")
     assert [(row["accepted"], row["reason"]) for row in rows[:2]] == [(False, "failed: HTTP 500 after 3 attempts")] * 2
     assert len(rows) == 10
     engine.asked.clear()
-    some = world.model_copy(update={"synthesize": world.synthesize.model_copy(update={"max_failed_share": 0.2})})
-    assert synthesize.run(some, "paraphrase_1", tmp_path / "captions").failed == 2
+    assert synthesize.run(_with(settings, max_failed_share=0.2), "paraphrase_1", tmp_path / "captions").failed == 2
     assert len(engine.asked) == 2
 
 
 def test_the_judge_keeps_or_rewrites_each_candidate_once(
-    world: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synthesize.run(world, "paraphrase_semclip", tmp_path / "captions")
+    synthesize.run(settings, "paraphrase_semclip", tmp_path / "captions")
     judge = CountingEngine("judge-1")
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _model: judge)
-    synthesize.run(world, "judge_paraphrase", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "made" / "judge_paraphrase.parquet").to_pylist()
-    told = {row["source"]: (row["text"], row["verdict"], row["written_by"], row["reason"]) for row in rows}
-    assert told["one dog"] == ("ONE DOG 0", "yes", "generator", None)
-    text, verdict, writer, reason = told["two cats here"]
+    synthesize.run(settings, "judge_paraphrase", tmp_path / "captions")
+    rows = _rows(tmp_path, "judge_paraphrase")
+    outcomes = {row["source"]: (row["text"], row["verdict"], row["written_by"], row["reason"]) for row in rows}
+    assert outcomes["one dog"] == ("ONE DOG 0", "yes", "generator", None)
+    text, verdict, writer, reason = outcomes["two cats here"]
     assert (text.startswith("TWO CATS HERE"), verdict, writer, reason) == (True, "no", "judge", None)
-    assert text != "TWO CATS HERE 0", "the judge answers anew"
-    assert told["a red bus"][1:] == ("no", "judge", None), "neither word is not a yes"
+    assert text != "TWO CATS HERE 0", "the judge answers again"
+    assert outcomes["a red bus"][1:] == ("no", "judge", None), "neither word is not a yes"
     assert [request.task for request in judge.asked].count("paraphrase_semclip") == 2
     assert {bool(request.parse and request.parse("I say yes")) for request in judge.asked} == {False, True}
     assert all(row["other_source"] is None for row in rows)
 
 
-def test_captions_that_are_not_asked_about_are_counted(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    metadata = pq.read_metadata(tmp_path / "captions" / "made" / "paraphrase_1.parquet").metadata
-    assert counts.skipped == sum(json.loads(metadata[SKIPPED.encode()]).values()) == 2
-
-
 def test_a_dry_run_counts_and_asks_nothing(
-    world: Settings,
+    settings: Settings,
     engine: CountingEngine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(synthesize, "load_checked", lambda: world)
+    monkeypatch.setattr(synthesize, "load_checked", lambda: settings)
     synthesize.main("paraphrase_1", dry_run=True)
     assert "paraphrase_1: 10 questions to counting-1, 0 of them answered, at most 10 to ask" in capsys.readouterr().out
     assert engine.asked == []
-    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    synthesize.run(settings, "paraphrase_1", tmp_path / "captions")
     synthesize.main("paraphrase_1", dry_run=True)
     assert "10 of them answered, at most 0 to ask" in capsys.readouterr().out
 
 
 def test_without_a_task_the_command_runs_all_and_exports(
-    world: Settings,
+    settings: Settings,
     engine: CountingEngine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     track_in: Callable[[Path], None],
 ) -> None:
-    tasks = {name: world.synthesize.tasks[name] for name in ("rewrite", "difference")}
-    some = world.model_copy(update={"synthesize": world.synthesize.model_copy(update={"tasks": tasks})})
+    tasks = {name: settings.synthesize.tasks[name] for name in ("rewrite", "difference")}
+    some = _with(settings, tasks=tasks)
     monkeypatch.setattr(synthesize, "load_checked", lambda: some)
     track_in(tmp_path)
     synthesize.main(export=tmp_path / "all.parquet")
@@ -345,6 +308,6 @@ def test_without_a_task_the_command_runs_all_and_exports(
     assert own.data.tags["output.rewrite.sha256"] == file_hash(Path("data/captions/made/rewrite.parquet"))
 
 
-def test_unknown_task_is_named(world: Settings) -> None:
+def test_unknown_task_is_named(settings: Settings) -> None:
     with pytest.raises(InputError, match=r"no block synthesize\.tasks\.paraphrase_9"):
-        synthesize.run(world, "paraphrase_9")
+        synthesize.run(settings, "paraphrase_9")

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.captions.prompting import tasks
-from components.captions.prompting.inputs.sources import SHOWN
+from components.captions.prompting.inputs.readers import SHOWN
 from components.captions.prompting.request import COMPLETION, Chat, Inputs
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
@@ -67,30 +67,17 @@ def test_a_prompt_that_its_paper_does_not_print_says_so() -> None:
         assert "wording ours" in find_task(name).citation
 
 
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [
-        ("Fork.", "fork"),
-        ("A teddy bear", "teddy bear"),
-        ("an Apple\nIt is often on plates.", "apple"),
-        ("The fork", "fork"),
-        ("A large silver fork", "large silver fork"),
-        ("The object is a fork.", None),
-        ("the.", "the"),
-        (".", None),
-        ("", None),
-    ],
-)
-def test_an_absent_object_is_a_name_of_at_most_three_words(answer: str, name: str | None) -> None:
-    assert find_task("name_absent").parse(answer) == name
-
-
-def test_scores_are_read_from_json_only() -> None:
-    parse = find_task("score_difference").parse
-    answer = {"image1_description": "a cat", "image2_description": "a dog", "score": 0.25, "reasoning": "It hides one."}
-    assert parse(f"```json\n{json.dumps(answer, indent=2)}\n```") == json.dumps(answer, separators=(",", ":"))
-    assert parse(json.dumps(answer | {"score": 2})) is None
-    assert parse("0.25") is None
+def test_an_absent_object_is_a_name_of_at_most_three_words() -> None:
+    answers = {
+        "Fork.": "fork",
+        "an Apple\nIt is often on plates.": "apple",
+        "The fork": "fork",
+        "A large silver fork": "large silver fork",
+        "The object is a fork.": None,
+        ".": None,
+        "": None,
+    }
+    assert {answer: find_task("name_absent").parse(answer) for answer in answers} == answers
 
 
 READ_CAPTIONS = [name for name in NAMES if find_task(name).inputs == ("caption",)] + ["difference", "difference_cub"]
@@ -137,13 +124,7 @@ def test_only_paraclip_takes_only_short_captions(settings: Settings) -> None:
     ],
 )
 def test_answers_are_cleaned(answer: str, text: str | None) -> None:
-    for name in ("paraphrase_1", "paraphrase_semclip", "query_paraphrase"):
-        assert find_task(name).parse(answer) == text
-
-
-def test_longer_answers_end_where_the_model_continues_with_something_else() -> None:
-    for name in ("difference", "difference_cub", "class_difference", "class_description"):
-        assert find_task(name).parse(" The dog is\nlarger. Q: What is") == "The dog is larger."
+    assert find_task("paraphrase_1").parse(answer) == text
 
 
 @settings(max_examples=60)
@@ -153,8 +134,3 @@ def test_parsing_never_raises_never_gives_empty_text_and_never_reads_thoughts(an
         parsed = find_task(name).parse(answer)
         assert parsed is None or parsed.strip()
         assert find_task(name).parse(f'<think>"Yes", a dog.</think>{answer}') == parsed
-
-
-def test_unknown_task_is_named() -> None:
-    with pytest.raises(InputError, match=r"synthesize\.tasks has 'summarise' is unknown"):
-        find_task("summarise")

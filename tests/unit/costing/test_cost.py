@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from components.core.settings import Settings
-from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing, Prices
-from components.costing.rates import Rates, load_rates
+from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing, Rates, load_rates
 from components.encoders.adapter.architecture import build, model_config
 
 STAGES = [
@@ -43,7 +42,7 @@ def cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw_params: dict[str, 
     raw_params["synthesize"] |= {"store": f"sqlite:///{tmp_path}/store.db", "cached_answers": None}
     raw_params["base"] |= {"source": "scratch", "model": "cliptune-tiny"}
 
-    def make(stages: list[str], rates: Rates = RATES, prices: Prices | None = None) -> dict[str, Cost]:
+    def make(stages: list[str], rates: Rates = RATES, prices: tuple[float, float] | None = None) -> dict[str, Cost]:
         costing = Costing(Settings.model_validate(raw_params), rates, prices)
         return {found.stage: found for found in costing.of(stages)}
 
@@ -103,7 +102,7 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
     server = {"engine": "server", "urls": ["http://127.0.0.1:9/v1"], "model": "m"}
     raw_params["synthesize"]["llms"]["student"] = server
     stage = "synthesize@paraphrase_1"
-    asked = cost([stage], prices=Prices(2.0, 10.0))[stage]
+    asked = cost([stage], prices=(2.0, 10.0))[stage]
     assert asked.seconds is None
     assert any("give `server` with --rates" in note for note in asked.notes)
     assert asked.price == pytest.approx((2 * asked.tokens_in + 10 * asked.tokens_out) / 1e6)

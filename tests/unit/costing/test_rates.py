@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.system.errors import InputError
-from components.costing.rates import load_rates
+from components.costing.cost import load_rates
 
 
 @pytest.fixture
@@ -48,8 +48,3 @@ def test_a_wrong_file_is_named_with_its_fault(own: Path, text: str, told: str) -
         load_rates(own)
     assert str(caught.value).startswith(str(own))
     assert told in str(caught.value)
-
-
-def test_a_missing_file_is_named(own: Path) -> None:
-    with pytest.raises(InputError, match=r"cluster.yaml cannot be read"):
-        load_rates(own)

@@ -126,13 +126,7 @@ def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
     tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [png((200, 20, row)) for row in (0, 120, 120)]
-    ids = [f"row{row}" for row in range(3)]
-    for split in ("train", "val", "test"):
-        PAIRS.write(
-            tmp_path / f"{split}.parquet",
-            {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids},
-        )
-    tiny_encoder.save(tmp_path / "base")
+    _write(tmp_path, images, tiny_encoder)
     pixel_features = Encoder.pixel_features
 
     def overflowing(self: Encoder, pixels: Tensor) -> Any:
@@ -159,28 +153,23 @@ def test_a_picture_that_cannot_be_decoded_is_named_by_its_file(
         run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
 
 
-def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:
+def test_damaged_and_missing_arrays_and_other_pairs_are_refused(written: tuple[Path, Path]) -> None:
     folder, pairs = written
-    (folder / "train.norms.npy").unlink()
-    with pytest.raises(InputError, match=r"train\.norms\.npy is missing"):
-        ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
 
+    def refused(message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
 
-@pytest.mark.parametrize("name", ["train.npy", "train.norms.npy", "manifest.json"])
-@pytest.mark.parametrize("content", [b"", b"no array", b"PK\x03\x04", "half"])
-def test_a_damaged_array_is_named(written: tuple[Path, Path], name: str, content: bytes | str) -> None:
-    folder, pairs = written
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(content if isinstance(content, bytes) else whole[: len(whole) - 4])
-    with pytest.raises(InputError, match=rf"{name} is damaged \(.*\): delete its folder and run `dvc repro embed`"):
-        ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
-
-
-def test_embeddings_of_other_pairs_are_refused(written: tuple[Path, Path]) -> None:
-    folder, pairs = written
+    for name in ("train.npy", "train.norms.npy", "manifest.json"):
+        whole = (folder / name).read_bytes()
+        for content in (b"", b"no array", b"PK\x03\x04", whole[:-4]):
+            (folder / name).write_bytes(content)
+            refused(rf"{name} is damaged \(.*\): delete its folder and run `dvc repro embed`")
+        (folder / name).unlink()
+        refused(rf"{name} is missing")
+        (folder / name).write_bytes(whole)
     (pairs / "train.parquet").write_bytes((pairs / "val.parquet").read_bytes())
-    with pytest.raises(InputError, match="another version"):
-        ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
+    refused("another version")
 
 
 def test_what_is_done_is_not_embedded_again(

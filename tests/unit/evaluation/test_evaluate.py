@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,11 +126,3 @@ def test_a_missing_encoder_is_named(folders: Folders, make_settings: Make) -> No
         evaluate.run(make_settings(), "absent", folders)
     with pytest.raises(InputError, match=r"'models/base' is not an encoder's name"):
         evaluate.run(make_settings(), "models/base", folders)
-
-
-def test_image_features_are_plain_arrays(encoder: Any, folders: Folders, tmp_path: Path) -> None:
-    ids, features = evaluate.image_features(encoder, folders.embeddings, folders.test_pairs, 2)
-    assert list(ids) == ["a", "b", "c", "d"]
-    np.testing.assert_array_equal(features, np.eye(4))
-    with pytest.raises(InputError, match=r"test.npy is missing"):
-        evaluate.image_features(encoder, tmp_path / "no", folders.test_pairs, 2)

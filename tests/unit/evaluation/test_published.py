@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from components.benchmarks.published import PublishedBenchmark
-from components.benchmarks.scoring.benchmark import Benchmark
+from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Metric, Scores
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.scores import Correlation, Metric, Scores
 from components.core.system.errors import InputError
 from components.evaluation import published
-from components.evaluation.published import BenchmarkRun, Plan, run_all, run_one
+from components.evaluation.published import Plan, run_all, run_one
 from components.evaluation.results import all_published, published_file, read_published
 from components.report.published.table import paired, paired_sections
 from components.test_sets.files import RequiredFile
@@ -67,10 +66,6 @@ def plan(tmp_path: Path) -> Plan:
     (tmp_path / "colours").mkdir()
     (tmp_path / "colours" / "rows.json").write_text(json.dumps(["red", "green", "green"]))
     return Plan(data=tmp_path, results=tmp_path / "results", bootstrap=50)
-
-
-def _states(outcomes: list[BenchmarkRun]) -> list[str]:
-    return [outcome.state for outcome in outcomes]
 
 
 def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
@@ -145,31 +140,31 @@ def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan)
 
 
 def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[Path, Mapping[str, float]]] = []
-    monkeypatch.setattr(published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
+    logged: list[tuple[Path, Mapping[str, float]]] = []
+    monkeypatch.setattr(published, "add_metrics", lambda folder, metrics: logged.append((folder, metrics)))
     run_one(UNDER_TEST, BENCHMARK, plan)
-    assert told == []
+    assert logged == []
     trained = replace(UNDER_TEST, name="mine", folder=Path("models/mine"))
     report = run_one(trained, BENCHMARK, plan).report
     assert report is not None
-    assert told == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
+    assert logged == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["red"]))
     run_one(trained, BENCHMARK, replace(plan, allow_partial=True))
-    assert len(told) == 1
+    assert len(logged) == 1
 
 
 def test_questions_and_groups_without_values_are_kept(plan: Plan) -> None:
-    def told(context: PublishedContext) -> Scores:
+    def score(context: PublishedContext) -> Scores:
         context.lists["class_pairs"] = [("crab", "red \u2028 lobster"), ("lobster", "crab")]
         context.left_out.append("comparative: no texts")
         context.expect("rows", 0, 1)
         return Scores({"colours/red": np.ones(2)})
 
-    benchmark = replace(BENCHMARK, score=told)
-    asked = plan.results / "class_pairs" / "toy" / "colours.tsv"
+    benchmark = replace(BENCHMARK, score=score)
+    lists = plan.results / "class_pairs" / "toy" / "colours.tsv"
     with pytest.raises(InputError, match="rows: 0 found"):
         run_one(UNDER_TEST, benchmark, plan)
-    assert asked.read_text() == "crab\tred lobster\nlobster\tcrab\n"
+    assert lists.read_text() == "crab\tred lobster\nlobster\tcrab\n"
     run_one(UNDER_TEST, benchmark, replace(plan, allow_partial=True))
     (report,) = all_published(plan.results)
     assert report.left_out == ("comparative: no texts",)
@@ -179,7 +174,7 @@ def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> No
     elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
     seen = replace(BENCHMARK, name="seen", text_only=False)
     outcomes = run_all(UNDER_TEST, [elsewhere, seen, BENCHMARK], plan)
-    assert _states(outcomes) == ["failed", "failed", "scored"]
+    assert [outcome.state for outcome in outcomes] == ["failed", "failed", "scored"]
     assert "rows.json (3 rows, 1 kB, licence: CC0, from nobody)" in outcomes[0].fault
     assert "more" not in outcomes[0].fault
     assert "'toy' only embeds texts" in outcomes[1].fault
@@ -212,31 +207,12 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
             paired([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
 
 
-def test_a_benchmark_of_groups_alone_is_compared_by_group(plan: Plan) -> None:
-    """As the STS tasks, SugarCrepe and `zero_shot_<set>` are."""
-    name = "colours/swap/red"
-    benchmark = replace(
-        BENCHMARK, score=lambda context: Scores({name: context.texts(["red"])[:, 0].astype(np.float64)})
-    )
-    for one in ("toy", "other"):
-        run_one(replace(UNDER_TEST, name=one, sha256=one), benchmark, plan)
-    assert [pair.metric for pair in paired(all_published(plan.results), "toy", plan.results)] == [name]
-
-
-def test_a_damaged_result_is_named(plan: Plan) -> None:
-    run_one(UNDER_TEST, BENCHMARK, plan)
-    path = plan.results / published_file("toy", UNDER_TEST.sha256, "colours")
-    path.write_text("{}")
-    with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
-        all_published(plan.results)
-
-
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
-    def told(context: PublishedContext) -> Scores:
+    def score(context: PublishedContext) -> Scores:
         found = np.asarray(context.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
         return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
 
-    benchmark = replace(BENCHMARK, score=told)
+    benchmark = replace(BENCHMARK, score=score)
     report = run_one(UNDER_TEST, benchmark, plan).report
     assert report is not None
     # Two pictures, one of which is always found: a resample has none, one or both of it.

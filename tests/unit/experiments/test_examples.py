@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import ImageFeatures
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
@@ -40,18 +38,6 @@ def test_tokens_are_the_feature_and_those_of_the_patches(tiny_encoder: Encoder, 
     with torch.inference_mode():
         _, patches = tower(normalise(decode(images, 16)))
     assert found[:, 1:] == pytest.approx((patches @ tower.proj.detach()).numpy(), abs=1e-5)
-
-
-def test_they_are_kept_beside_the_features_and_not_mixed_up(
-    tiny_encoder: Encoder, tmp_path: Path, png: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context, pictures = _context(tiny_encoder, tmp_path), [picture_bytes("a", png((255, 0, 0)))]
-    plain = np.array(context.images(pictures))
-    tokens = picture_tokens(context, pictures)
-    assert tokens.shape == (1, 5, 16)
-    monkeypatch.setattr(tiny_encoder.model.visual, "forward_intermediates", None)
-    assert np.array_equal(picture_tokens(context, pictures), tokens)
-    assert np.array_equal(context.images(pictures), plain)
 
 
 def test_other_towers_give_one_token_and_text_encoders_none(tmp_path: Path, png: Any) -> None:

@@ -1,4 +1,4 @@
-"""The judge: asked through an engine, its answers kept."""
+"""The judge answers through an engine, and its answers are cached."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _number(answer: str) -> float | None:
     return float(answer) if answer.isdecimal() else None
 
 
-def test_scores_are_those_of_the_answers_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+def test_scores_are_those_of_the_answers_and_answers_are_cached(tmp_path: Path) -> None:
     oracle = Oracle()
     judge = Judge(oracle, f"sqlite:///{tmp_path}/store.db")
     context = toy_context(tmp_path, {}, options={"judge": judge}, allow_partial=True)
@@ -48,15 +48,10 @@ def test_scores_are_those_of_the_answers_and_nothing_is_asked_twice(tmp_path: Pa
     assert context.notes == ["judge oracle: 2 of 4 scores are unusable"]
     judged(context, "test", _questions("5", "3", "nonsense"), _number)
     assert len(oracle.asked) == 4
-
-
-def test_unusable_answers_are_refused_unless_allowed(tmp_path: Path) -> None:
-    judge = Judge(Oracle(), f"sqlite:///{tmp_path}/store.db")
     context = toy_context(tmp_path, {}, options={"judge": judge})
-    with pytest.raises(InputError, match="1 of 2 scores are unusable"):
-        judged(context, "test", _questions("3", "nonsense"), _number)
-    with pytest.raises(InputError, match="no usable score"):
-        judged(context, "test", _questions("nonsense"), _number)
+    for words, message in ((("3", "nonsense"), "1 of 2 scores are unusable"), (("nonsense",), "no usable score")):
+        with pytest.raises(InputError, match=message):
+            judged(context, "test", _questions(*words), _number)
 
 
 def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +63,7 @@ def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.Monkey
         judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
 
 
-def test_a_question_about_an_image_shows_it_and_says_what_was_asked_for() -> None:
+def test_a_question_about_an_image_has_the_image_and_its_prompt() -> None:
     question = question_about("a blue {cat}", Image.new("RGBA", (4, 4), "blue"))
     text = question.messages[-1]["content"]
     assert text.count(PICTURE) == len(question.pictures) == 1

@@ -1,4 +1,4 @@
-"""Drawn pairs differ in one fact, and their sentences say in which."""
+"""Pairs of synthetic scenes differ in one fact, which their sentences state."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_exactly_one_fact_changes_and_every_kind_comes() -> None:
                               "the cat moved from right of the dog to left of it"}),
     ],
 )  # fmt: skip
-def test_sentences_tell_it(scene: str, kind: str, expected: list[str] | set[str]) -> None:
+def test_sentences_state_the_change(scene: str, kind: str, expected: list[str] | set[str]) -> None:
     found = [change_of(SCENES[scene], random.Random(seed)) for seed in range(60)]
-    told = [change.sentences for change in found if change.kind == kind]
-    assert told
+    texts = [change.sentences for change in found if change.kind == kind]
+    assert texts
     if isinstance(expected, list):
-        assert set(told) == {tuple(expected)}
+        assert set(texts) == {tuple(expected)}
     else:
-        assert expected <= {sentence for sentences in told for sentence in sentences}
+        assert expected <= {sentence for sentences in texts for sentence in sentences}
 
 
 def test_the_same_seed_draws_the_same_pairs_and_pictures_differ() -> None:

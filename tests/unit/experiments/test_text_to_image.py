@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from components.benchmarks.published import find_published
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
-from components.experiments.parts.diffusion import painted
 from components.experiments.parts.judge import Judge
 from tests.support.toy_context import ToyEncoder, toy_context
 
@@ -34,7 +34,7 @@ class Crayon:
 
 @dataclass
 class Eye:
-    """Gives an image of the colour that was asked for 5, of another 1."""
+    """Scores a red image 5, another one 1."""
 
     model: str = "eye"
     asked: list[Request] = field(default_factory=list)
@@ -59,7 +59,7 @@ def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pyte
     assert found["text_to_image/blue/score"].tolist() == [1, 1]
     assert ("This is a photo of aquarium fish", "black") in crayon.painted
     assert any("a photo of a red aquarium fish" in request.chat[-1][1] for request in eye.asked)
-    # Neither painted nor asked again.
+    # Images and answers come from their caches.
     find_published("text_to_image").score(context)
     assert (len(crayon.painted), len(eye.asked)) == (16, 16)
     assert context.notes[0] == "fine_label_names.txt: 2 found, 100 published"
@@ -81,40 +81,40 @@ def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_fig
     assert (dog[:2], house[:2]) == (("a photo of a dog", "red"), ("a house", "blue"))
     with Image.open(house[2]) as image:
         assert image.getpixel((0, 0)) == (0, 0, 255)
-    for content, told in (("a dog\n", "line 'a dog' does not have a prompt"), ("", "texts.tsv is empty")):
+    for content, message in (("a dog\n", "line 'a dog' does not have a prompt"), ("", "texts.tsv is empty")):
         texts.write_text(content)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             find_published("text_to_image").score(context)
 
 
-def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
-    benchmark = find_published("text_to_image")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("text_to_image", {}, "extra `diffusion` and give --benchmark-option diffusion="),
+        ("text_to_image", {"diffusion": "sdxl"}, "give --benchmark-option judge="),
+        ("text_to_image", {"diffusion": "sdxl", "diffusion_tower": "third"}, "tower 'third' is unknown.*second, first"),
+        ("text_to_image_clip_score", {"diffusion": Crayon(), "scorer": "ViT-B-32"}, "scorer=ViT-B-32 names no weights"),
+        ("text_to_image_clip_score", {"diffusion": Crayon(), "scorer": "ViT-B-32:nothing"},
+         "scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
+    ],
+)  # fmt: skip
+def test_missing_options_are_named_before_any_image_is_made(
+    tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
     (tmp_path / "fine_label_names.txt").write_text("apple")
-    with pytest.raises(InputError, match="extra `diffusion` and give --benchmark-option diffusion="):
-        benchmark.score(toy_context(tmp_path, {}))
-    with pytest.raises(InputError, match="give --benchmark-option judge="):
-        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl"}))
-    with pytest.raises(
-        InputError, match=r"--benchmark-option diffusion_tower: tower 'third' is unknown.*second, first"
-    ):
-        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl", "diffusion_tower": "third"}))
+    with pytest.raises(InputError, match=message):
+        find_published(name).score(toy_context(tmp_path, {}, allow_partial=True, options=options))
+    assert not getattr(options.get("diffusion"), "painted", [])
 
 
-def test_another_encoder_or_seed_is_painted_anew(tmp_path: Path) -> None:
-    crayon, under_test = Crayon(), EncoderUnderTest("toy", ToyEncoder({}), "one")
-    for one, seed in [(under_test, 0), (under_test, 0), (under_test, 1), (replace(under_test, sha256="two"), 0)]:
-        painted(crayon, one, ("apple", "red"), seed, tmp_path)
-    assert len(crayon.painted) == 3
-
-
-def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_for(
+def test_clip_score_is_by_another_encoder_between_image_and_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fine_label_names.txt").write_text("apple\n")
     # A picture's feature is its colour: red (1, 0, 0), blue (0, 0, 1); cosines of 0.6 and below 0.
-    asked = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
-    scorer = EncoderUnderTest("scorer", ToyEncoder(asked), "scorer", "scorer tower", 8)
+    prompts = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
+    scorer = EncoderUnderTest("scorer", ToyEncoder(prompts), "scorer", "scorer tower", 8)
     crayon = Crayon()
     context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
     found = find_published("text_to_image_clip_score").score(context).values
@@ -125,16 +125,3 @@ def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_
     context.options = {"diffusion": crayon, "judge": Judge(Eye(), f"sqlite:///{tmp_path}/store.db")}
     find_published("text_to_image").score(context)
     assert len(crayon.painted) == 8
-
-
-def test_a_scorer_that_cannot_be_loaded_is_named_before_any_image_is_made(tmp_path: Path) -> None:
-    (tmp_path / "fine_label_names.txt").write_text("apple\n")
-    crayon = Crayon()
-    for scorer, message in (
-        ("ViT-B-32", "--benchmark-option scorer=ViT-B-32 names no weights: give <name>:<tag>"),
-        ("ViT-B-32:nothing", "--benchmark-option scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
-    ):
-        context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
-        with pytest.raises(InputError, match=message):
-            find_published("text_to_image_clip_score").score(context)
-    assert crayon.painted == []

@@ -15,14 +15,14 @@ from dvc.repo import Repo
 
 from components.base.published import check_published
 from components.benchmarks.embedded import find_benchmark
-from components.captions.prompting.inputs.sources import short_captions
+from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, table_files
 from components.core.system.profiles import overlaid, write
 from components.data.sources import find_source
 from components.doctor.examine import CHECKS, examine, read_installation
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.methods.registry import find_entry
 from components.training.rows.tables import input_files
 from components.validation.rules.tables import find_table
@@ -254,11 +254,11 @@ def test_missing_data_is_named_with_the_fix(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    check = [check for check in CHECKS if check.title == "data"]
+    data = {"data": CHECKS["data"]}
     for name in (name for name in REAL if name not in OVER):
         folder, prepare = projects[name], load(name).prepare
         images, table = folder / str(prepare.folder), find_source(prepare.source).file
-        line = examine(read_installation(folder), 120, check)[0]
+        line = examine(read_installation(folder), 120, data)[0]
         assert line.status == "fail", name
         assert f"prepare.folder {prepare.folder} is missing" in line.detail, name
         assert f"put the images and {table} into {prepare.folder}" in line.fix, name
@@ -267,13 +267,13 @@ def test_missing_data_is_named_with_the_fix(
         ), name
         assert ("train.shards" in line.detail) == (name in ("laion", "distilroberta")), name
         images.mkdir(parents=True)
-        assert f"{table} is missing" in examine(read_installation(folder), 120, check)[0].detail, name
+        assert f"{table} is missing" in examine(read_installation(folder), 120, data)[0].detail, name
         (images / str(table)).write_text("image\tcaption\n" if table == "captions.tsv" else "")
-        detail = examine(read_installation(folder), 120, check)[0].detail
+        detail = examine(read_installation(folder), 120, data)[0].detail
         assert ("has no column paraphrase" in detail) == (name == "laion"), name
         if table == "captions.tsv":
             (images / "captions.tsv").write_text("image\tcaption\tparaphrase\n")
-            detail = examine(read_installation(folder), 120, check)[0].detail
+            detail = examine(read_installation(folder), 120, data)[0].detail
         assert str(table) not in detail, name
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
@@ -29,11 +27,6 @@ def test_it_contrasts_images_with_its_column(column: str, temperature: float | N
     assert CAPTION_FT.columns(CAPTION_FT.settings({"column": column})) == {"image", column}
 
 
-def test_both_baselines_can_be_held_to_the_same_rows() -> None:
-    assert CAPTION_FT.rows(CAPTION_FT.settings({})) == frozenset()
-    assert CAPTION_FT.rows(CAPTION_FT.settings({"rows": ["caption", "rewrite"]})) == {"caption", "rewrite"}
-
-
 @pytest.mark.parametrize("scope", ["blocks", "tower"])
 def test_caption_ft_scope(scope: str, tiny_encoder: Encoder) -> None:
     trained = CAPTION_FT.freeze(tiny_encoder.model, CAPTION_FT.settings({"scope": scope}))
@@ -53,16 +46,6 @@ def test_every_text_of_a_row_is_as_likely() -> None:
     assert LACLIP.column_mixture(hyper) == {
         drawn: {"caption": 0.25, "rewrite": 0.25, "paraphrase_1": 0.25, "paraphrase_2": 0.25}
     }
-
-
-NEGATION_CLIP_COLUMNS = random_columns(("image", "absence"))
-
-
-def test_negation_clips_two_rows_by_hand() -> None:
-    # Images and captions lie on two axes, each caption with its own image: the other one is `SCALE` logits below.
-    axes = [[1, 0], [0, 1]]
-    losses = losses_of({"method": "negation_clip"}, {"image": axes, "absence": axes})
-    assert losses == pytest.approx({"infonce": math.log(1 + math.exp(-SCALE))})
 
 
 def test_the_last_layer_norm_is_frozen_and_all_else_of_the_text_side_trains() -> None:
@@ -93,11 +76,6 @@ def test_each_term_contrasts_its_columns(term: str, one: str, other: str) -> Non
     expected = (picking(left, right) + picking(right, left)) / 2
     assert losses_of({"method": "paraclip", "terms": [term]}, PARACLIP_COLUMNS) == pytest.approx({term: expected})
     assert PARACLIP.columns(PARACLIP.settings({"terms": [term]})) == {one, other}
-
-
-def test_every_row_of_table_2_trains_on_the_same_rows() -> None:
-    for terms in (["l1"], ["l2", "l3"]):
-        assert PARACLIP.rows(PARACLIP.settings({"terms": terms})) == {"caption", "paraphrase_1", "paraphrase_2"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Mixes: the base plus shares of what two encoders learnt."""
+"""Mixes: the base plus weighted differences of two encoders."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_member_with_a_tower_of_its_own_is_refused(trained: Callable[..., Side
 
 
 @pytest.mark.parametrize(
-    ("mixes", "told"),
+    ("mixes", "message"),
     [
         ({"both": {"a": "one", "b": "onne", "weights": [1, 1]}}, "mixes.both: 'onne' is unknown: did you mean"),
         ({"both": {"a": "one", "b": "both", "weights": [1, 1]}}, "'both' is unknown"),
@@ -110,10 +110,8 @@ def test_a_member_with_a_tower_of_its_own_is_refused(trained: Callable[..., Side
         ({"base": {"a": "one", "b": "other", "weights": [1, 1]}}, "mixes.base would replace"),
     ],
 )
-def test_wrong_mixes_are_told_before_anything_runs(
-    raw_params: dict[str, Any], mixes: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(InputError, match=told):
+def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any], mixes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         check_names(_settings(raw_params, **mixes))
 
 

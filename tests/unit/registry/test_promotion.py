@@ -18,9 +18,8 @@ from components.core.tables.files import write_json
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
 from components.registry import model
-from components.registry.champion import rollback
+from components.registry.champion import BusyError, promotion_lock, rollback
 from components.registry.decision import LATEST, RECORDS
-from components.registry.lock import BusyError, promotion_lock
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
 from components.tracking import make_client, tracking_uri, training_run

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import Interval, interval
-from components.benchmarks.scoring.scores import Scores
 from components.cli.explore import PORT
 from components.core.settings import Settings
 from components.core.system.errors import InputError

@@ -1,4 +1,4 @@
-"""What base and student are examined in, and what counts as accepted."""
+"""The questions on which base and student are compared, and which answers count as accepted."""
 
 from __future__ import annotations
 
@@ -42,16 +42,12 @@ def _prepare(
     return prepare_examination(world, student, lessons, held_out, STATE)
 
 
-def test_captions_that_lessons_asked_about_are_not_asked_about(world: Settings) -> None:
+def test_captions_are_drawn_by_seed_and_without_those_of_lessons(world: Settings) -> None:
     lessons = [_lesson("paraphrase_1", "A dog.", caption=caption) for caption in CAPTIONS[:9]]
     examination = _prepare(world, ["paraphrase_1"], lessons)
     assert sorted(PAIRS.read(examination.pairs).column("caption").to_pylist()) == sorted(CAPTIONS[9:])
-
-
-def test_the_same_captions_are_drawn_every_time_and_not_the_first_ones(world: Settings) -> None:
     drawn = [PAIRS.read(_prepare(world, ["rewrite"]).pairs).column("caption").to_pylist() for _ in range(2)]
-    assert drawn[0] == drawn[1]
-    assert drawn[0] != CAPTIONS[:5]
+    assert drawn[0] == drawn[1] != CAPTIONS[:5]
     assert len(drawn[0]) == 5
 
 
@@ -61,7 +57,7 @@ def test_a_good_writer_is_accepted_and_a_parrot_is_not(world: Settings) -> None:
     assert examination.rates(Rewriter(parrot)) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
 
 
-def test_each_examination_asks_anew(world: Settings) -> None:
+def test_each_examination_sends_its_questions_again(world: Settings) -> None:
     examination, engine = _prepare(world, ["rewrite"]), Rewriter(good)
     assert examination.rates(engine) == examination.rates(engine)
     assert len(engine.asked) == 10

@@ -92,16 +92,15 @@ def test_a_teacher_is_never_asked_twice(world: Settings, monkeypatch: pytest.Mon
     assert not again.asked
 
 
-def test_lessons_asked_for_with_other_settings_are_refused(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_lessons_and_those_of_other_settings_are_refused(
+    world: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"lessons\.parquet is missing: run .*--lessons-only"):
+        lessons_of(_student(), PATH)
     _teach(world, Rewriter(good), monkeypatch)
     with pytest.raises(InputError, match=r"lessons\.parquet was made with other settings: run .*--lessons-only"):
         lessons_of(_student(captions=7), PATH)
     assert lessons_of(_student(lr=0.5), PATH)
-
-
-def test_lessons_that_nobody_asked_for_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"lessons\.parquet is missing: run .*--lessons-only"):
-        lessons_of(_student(), tmp_path / "lessons.parquet")
 
 
 def test_a_task_that_no_file_teaches_is_named(tmp_path: Path) -> None:
@@ -150,41 +149,51 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "teacher.tsv"
 
 
-def test_a_column_per_task(path: Path) -> None:
-    path.write_text("caption\tparaphrase_1\tparaphrase_2\nIMG dog\tA dog.\tOne hound.\n")
-    lessons = read_lessons(path, ["paraphrase_1", "paraphrase_2", "rewrite", "difference"])
-    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in lessons] == [
-        ("paraphrase_1", {"caption": "IMG dog"}, "A dog."),
-        ("paraphrase_2", {"paraphrase_1": "A dog."}, "One hound."),
-        ("rewrite", {"caption": "IMG dog"}, "One hound."),
-    ]
-    assert len(read_lessons(path, ["rewrite"])) == 1
+PARAPHRASES = "caption\tparaphrase_1\tparaphrase_2\nIMG dog\tA dog.\tOne hound.\n"
+EDITS = "task\tcaption\tother_caption\tanswer\nnegate_terms\ta dog\t\tNo dog.\ndifference\ta dog\ta cat\tDog.\n"
+DOG = {"caption": "IMG dog"}
+BOTH = {"caption": "a dog", "other_caption": "a cat"}
 
 
-def test_two_tasks_of_one_table_learn_from_its_columns(path: Path) -> None:
-    path.write_text("caption\tabsent_object\tabsence\nIMG dog\tcat\tA dog, no cat.\n")
-    lessons = read_lessons(path, ["name_absent", "state_absence", "name_unit"])
-    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in lessons] == [
-        ("name_absent", {"caption": "IMG dog"}, "cat"),
-        ("state_absence", {"caption": "IMG dog", "absent_object": "cat"}, "A dog, no cat."),
-    ]
-    path.write_text("caption\tunit\tunit_foil\nIMG dog\ta dog\ta cat\n")
-    lessons = read_lessons(path, ["name_unit", "change_unit"])
-    assert [(lesson.inputs, lesson.answer) for lesson in lessons] == [
-        ({"caption": "IMG dog"}, "a dog"),
-        ({"unit": "a dog", "caption": "IMG dog"}, "a cat"),
-    ]
-
-
-def test_a_row_per_lesson(path: Path) -> None:
-    header = "task\tcaption\tother_caption\tanswer\n"
-    path.write_text(header + "negate_terms\ta dog\t\tNo dog.\ndifference\ta dog\ta cat\tDog, not cat.\n")
-    lessons = read_lessons(path, ["difference", "negate_terms", "rewrite"])
-    assert [(lesson.task.name, lesson.inputs) for lesson in lessons] == [
-        ("negate_terms", {"caption": "a dog"}),
-        ("difference", {"caption": "a dog", "other_caption": "a cat"}),
-    ]
-    assert [lesson.task.name for lesson in read_lessons(path, ["difference"])] == ["difference"]
+@pytest.mark.parametrize(
+    ("text", "lessons"),
+    [
+        (
+            PARAPHRASES,
+            [
+                ("paraphrase_1", DOG, "A dog."),
+                ("paraphrase_2", {"paraphrase_1": "A dog."}, "One hound."),
+                ("rewrite", DOG, "One hound."),
+                ("paraphrase_semclip", DOG, "One hound."),
+                ("query_paraphrase", {"query": "A dog."}, "One hound."),
+            ],
+        ),
+        (
+            "caption\tabsent_object\tabsence\nIMG dog\tcat\tA dog, no cat.\n",
+            [("name_absent", DOG, "cat"), ("state_absence", DOG | {"absent_object": "cat"}, "A dog, no cat.")],
+        ),
+        (
+            "caption\tunit\tunit_foil\nIMG dog\ta dog\ta cat\n",
+            [("name_unit", DOG, "a dog"), ("change_unit", DOG | {"unit": "a dog"}, "a cat")],
+        ),
+        (
+            EDITS,
+            [
+                ("negate_terms", {"caption": "a dog"}, "No dog."),
+                ("difference", BOTH, "Dog."),
+                ("difference_cub", BOTH, "Dog."),
+            ],
+        ),
+    ],
+)
+def test_a_file_teaches_the_tasks_of_its_columns_or_rows(
+    path: Path, text: str, lessons: list[tuple[str, dict[str, str], str]]
+) -> None:
+    path.write_text(text)
+    tasks = [name for name, *_ in lessons]
+    found = read_lessons(path, [*tasks, "swap_negative"])
+    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in found] == lessons
+    assert [lesson.task.name for lesson in read_lessons(path, tasks[:1])] == tasks[:1]
 
 
 @pytest.mark.parametrize(
@@ -209,29 +218,10 @@ def test_a_file_that_cannot_be_read_is_named(path: Path, raw: bytes, message: st
         read_lessons(path, ["rewrite"])
 
 
-def test_tasks_may_borrow_the_columns_of_others(path: Path) -> None:
-    path.write_text("caption\tparaphrase_1\tparaphrase_2\nIMG dog\tA dog.\tOne hound.\n")
-    lessons = read_lessons(path, ["paraphrase_semclip", "query_paraphrase"])
-    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in lessons] == [
-        ("paraphrase_semclip", {"caption": "IMG dog"}, "One hound."),
-        ("query_paraphrase", {"query": "A dog."}, "One hound."),
-    ]
-
-
-def test_differences_are_answers_to_both_questions_about_them(path: Path) -> None:
-    path.write_text("task\tcaption\tother_caption\tanswer\ndifference\ta dog\ta cat\tDog, not cat.\n")
-    lessons = read_lessons(path, ["difference", "difference_cub"])
-    assert [(lesson.task.name, lesson.answer) for lesson in lessons] == [
-        ("difference", "Dog, not cat."),
-        ("difference_cub", "Dog, not cat."),
-    ]
-
-
-def test_what_follows_from_a_file_comes_after_what_stands_in_it(path: Path) -> None:
-    path.write_text("task\tcaption\tother_caption\tanswer\nnegate_terms\ta dog\t\tNo dog.\n")
+def test_derived_lessons_come_after_those_of_the_file(path: Path) -> None:
+    path.write_text(EDITS)
     lessons = read_lessons(path, ["judge_negation", "negate_terms"])
     assert [lesson.task.name for lesson in lessons] == ["negate_terms", "judge_negation"]
-    assert [lesson.task.name for lesson in read_lessons(path, ["negate_terms"])] == ["negate_terms"]
 
 
 @cache

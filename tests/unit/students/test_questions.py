@@ -1,4 +1,4 @@
-"""Tasks put to one engine, apart from the pipeline's tables."""
+"""Answers of one engine to several tasks, without the pipeline's tables."""
 
 from __future__ import annotations
 
@@ -45,13 +45,6 @@ def test_each_row_is_asked_once_with_the_tasks_own_sampling(settings: Settings) 
     assert len(first) == 5
     assert {(one.sampling.temperature, one.sampling.top_p) for one in first} == {(asked.temperature, asked.top_p)}
     assert len(engine.asked) == 10
-
-
-def test_what_the_store_has_is_not_asked_again(settings: Settings) -> None:
-    first, again = Rewriter(good), Rewriter(good)
-    found = _ask(settings, ["paraphrase_1", "paraphrase_2"], first)
-    assert _ask(settings, ["paraphrase_1", "paraphrase_2"], again) == found
-    assert not again.asked
 
 
 @pytest.mark.parametrize(

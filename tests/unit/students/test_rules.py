@@ -49,10 +49,6 @@ def test_a_judged_answer_is_held_to_the_table_of_its_judge(settings: Settings) -
     assert _passes(settings, "negate_semclip", texts) == [True, False]
 
 
-def test_a_verdict_passes_when_it_could_be_parsed(settings: Settings) -> None:
-    assert _passes(settings, "judge_negation", ["yes", None]) == [True, False]
-
-
 @pytest.mark.parametrize("name", file_names(tasks.__path__))
 def test_the_answers_to_every_task_can_be_checked(name: str, settings: Settings) -> None:
     task = find_task(name)

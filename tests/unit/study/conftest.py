@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.benchmarks.scoring.scores import Correlation, Scores
+from components.benchmarks.scoring.benchmark import Correlation, Scores
 from components.core.settings import Settings
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.study.results import Results, read_results

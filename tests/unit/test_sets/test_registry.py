@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.benchmarks.published import find_published, published_benchmarks
-from components.benchmarks.scoring.encoding.image_features import CLIP, Preparation
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
+from components.benchmarks.scoring.encoding.published_context import CLIP, Preparation, PublishedContext
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.data.leaks.keys import text_key

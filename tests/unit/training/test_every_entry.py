@@ -12,7 +12,7 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.losses import Features
-from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.method import Optimisation
 from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run

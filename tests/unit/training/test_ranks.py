@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from components.core.compute.distributed import World
-from components.core.system.errors import InputError
 from tests.support.rank_worker import LOGGED, one_step
 from tests.support.synthetic_training import entries
 
@@ -53,8 +52,3 @@ def test_two_ranks_equal_one(name: str, kind: str, two_ranks: Path, language_mod
     scale = torch.cat([gradient.flatten() for gradient in alone.values()]).norm()
     for key, gradient in alone.items():
         assert (together[key] - gradient).norm() <= TOLERANCE * scale, key
-
-
-def test_a_batch_that_ranks_cannot_share_is_refused() -> None:
-    with pytest.raises(InputError, match="batch_size 10 cannot be shared by 4 ranks"):
-        World(0, 4).share(10)

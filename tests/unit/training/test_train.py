@@ -35,7 +35,7 @@ from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import watch
-from components.training.train import TrainingJob, check_ensemble, ensemble
+from components.training.train import TrainingJob, check_ensemble
 from tests.support.toy_world import World, world_settings
 
 
@@ -164,13 +164,6 @@ def test_the_best_weights_are_exported(
     assert _validate(world, Encoder.load(folder), entry)[metric] == pytest.approx(pick(values), rel=1e-5)
 
 
-def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
-        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
-    assert _last_run().info.status == "FAILED"
-    assert "loss/total" not in _last_run().data.metrics
-
-
 def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: World, tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match="tried: the loss is not finite at step"):
         _run(world, {"method": "paraclip", "lr": 1e30}, tmp_path)
@@ -266,12 +259,6 @@ def test_lora_on_a_language_model_leaves_its_new_projection_whole(
     assert torch.linalg.matrix_rank(tuned[inner] - none[inner], rtol=1e-2) == 1
 
 
-def test_an_ensemble_with_random_towers_is_refused(world: World, tmp_path: Path) -> None:
-    entry = {"method": "paraclip", "image_tower": "random"}
-    with pytest.raises(InputError, match=r"weight_ensemble 0\.5 averages with the base's weights, but '.*' starts at"):
-        _run(world, entry | {"weight_ensemble": 0.5, "warmup_steps": 0}, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("method", "extra"), [({"method": "paraclip"}, set()), ({"method": "semclip", "n": 3}, {"directions"})]
 )
@@ -352,17 +339,6 @@ def test_auto_is_what_it_stands_for_in_the_runs_parameters_and_its_weights(
     assert not torch.equal(mixed, plain)
 
 
-def test_auto_does_not_go_on_from_another_precisions_checkpoint(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entry = {"method": "paraclip", "warmup_steps": 0}
-    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: False)
-    _checkpoints_of(world, entry, tmp_path, precision="fp32")
-    assert _checkpoints_of(world, entry, tmp_path, precision="auto") == "an earlier one"
-    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: True)
-    assert _checkpoints_of(world, entry, tmp_path, precision="auto") != "an earlier one"
-
-
 def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:
     copy = tmp_path / "lm"
     shutil.copytree(language_model, copy)
@@ -423,20 +399,10 @@ def test_what_a_user_should_know_is_said_at_the_start(
     assert "tried: semclip with n: 1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.0, [1.0, 1.0]), (0.25, [1.5, 0.5]), (0.5, [2.0, 0.0]), (1.0, [3.0, -1.0])]
-)
-def test_share_is_that_of_the_fine_tuned_weights(share: float, expected: list[float]) -> None:
-    trained, base = {"a": nn.Parameter(torch.tensor([3.0, -1.0]))}, {"a": torch.ones(2), "frozen": torch.zeros(1)}
-    ensemble(share, trained, base)
-    assert trained["a"].tolist() == expected
-    assert base["a"].tolist() == [1.0, 1.0]
-
-
 def test_towers_that_the_base_does_not_have_are_refused() -> None:
     base = {"a": torch.ones(2)}
     for odd in ({"new": nn.Parameter(torch.ones(2))}, {"a": nn.Parameter(torch.ones(3))}):
-        with pytest.raises(InputError, match=f"weight_ensemble 0.5 needs a base .* it has no '{next(iter(odd))}'"):
+        with pytest.raises(InputError, match=f"weight_ensemble 0.5 averages .* the base has no '{next(iter(odd))}'"):
             check_ensemble(0.5, odd, base)
         check_ensemble(1.0, odd, base)
     check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
@@ -447,3 +413,10 @@ def test_towers_that_do_not_start_from_the_base_are_refused() -> None:
     with pytest.raises(InputError, match="but 'a' starts at random: set it to 1"):
         check_ensemble(0.5, new, {"a": torch.ones(2)})
     check_ensemble(1.0, new, {})
+
+
+def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
+        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
+    assert _last_run().info.status == "FAILED"
+    assert "loss/total" not in _last_run().data.metrics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -89,13 +89,7 @@ class EncoderUnderTest:
 
 @dataclass
 class Context:
-    """One encoder, and the folder of a benchmark.
-
-    Attributes:
-        under_test: the encoder.
-        folder: of the benchmark's files.
-        ks: depths of ranking metrics.
-    """
+    """One encoder, and the folder of a benchmark; `ks` are depths of ranking metrics."""
 
     under_test: EncoderUnderTest
     folder: Path
@@ -113,12 +107,7 @@ class Context:
 
 @dataclass
 class EmbeddedContext(Context):
-    """One encoder, and the gallery of all test images.
-
-    Attributes:
-        image_ids: ids of the test images in gallery order.
-        image_features: their unit features `[images, dim]` by this encoder.
-    """
+    """One encoder, and the gallery of all test images with their unit features `[images, dim]`."""
 
     image_ids: Sequence[str]
     image_features: Features
@@ -142,16 +131,15 @@ class EmbeddedContext(Context):
             raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
         return rows
 
+    def columns(self, table: pa.Table, *names: str) -> Iterator[Features]:
+        """Unit features `[rows, dim]` of the texts in each of the columns `names`."""
+        return (self.texts(table[name].to_pylist()) for name in names)
+
     def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
         """Features of the query or paraphrase of each image `[ids, dim]`; the first if an image has several.
 
-        Args:
-            column: which sentence of the paraphrase queries.
-            image_ids: `[ids]`, from the rows of `table`.
-            table: the file that names the images, for the message.
-
         Raises:
-            InputError: an image has none.
+            InputError: an image has none; the message names the file `table` of the images.
         """
         queries = self.read(PARAPHRASE_QUERIES, QUERIES_FILE)
         known: dict[str, str] = {}

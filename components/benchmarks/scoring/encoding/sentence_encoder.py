@@ -32,11 +32,7 @@ _SHARE = 2_048
 
 
 class SentenceEncoder:
-    """Embeds texts with the modules that the folder lists, or with the mean of the token states if it lists none.
-
-    Args:
-        model: with its weights.
-    """
+    """Embeds texts with the modules that the folder lists, or with the mean of the token states if it lists none."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         self._model = model
@@ -63,10 +59,7 @@ class SentenceEncoder:
 
 
 def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
-    """The sentence encoder in `folder`, written by `SentenceTransformer.save` or `save_pretrained`.
-
-    Args:
-        folder: holds `modules.json`, or only a model's `config.json`; weights as safetensors.
+    """The sentence encoder in `folder`, which has `modules.json` or only a model's `config.json`, and safetensors.
 
     Raises:
         InputError: it is not such a folder, only has pickled weights, requires its own code, or is damaged.

@@ -10,17 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.scoring.scores import Scores, metrics
+from components.benchmarks.scoring.benchmark import Scores, metrics
 from components.core.compute.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
 
 
 def row_cosine(first: Features, second: Features) -> Features:
-    """Cosine similarity of each row of `first` with the same row of `second`, both unit features `[rows, dim]`.
+    """Cosine similarity `[rows]` of each row of `first` with that of `second`, both unit features `[rows, dim]`.
 
     Equal features have equal similarities to the last bit, so ties are detected.
-
-    Returns:
-        `[rows]`.
     """
     finite(first, second)
     return np.asarray(np.einsum("nd,nd->n", first, second), dtype=np.float32)
@@ -38,14 +35,7 @@ def group_numbers(labels: Sequence[str]) -> Indices:
 
 
 def image_triplets(images: Features, first: Features, second: Features, negative: Features) -> dict[str, Reals]:
-    """ITT `itt`, and its two halves, `i_p1_n` and `i_p2_n`; a tie is a failure.
-
-    Args:
-        images, first, second, negative: unit features `[rows, dim]`.
-
-    Returns:
-        `[rows]` by name.
-    """
+    """ITT `itt`, and its two halves, `i_p1_n` and `i_p2_n`, of unit features `[rows, dim]`; a tie is a failure."""
     at_image = row_cosine(images, negative)
     parts = {
         "i_p1_n": strictly_greater(row_cosine(images, first), at_image),
@@ -63,16 +53,10 @@ def text_triplets(first: Features, second: Features, negative: Features) -> Real
 
 
 def half_truth_choices(images: Features, truth: Features, half: Features, full: Features) -> dict[str, Reals]:
-    """The metrics of Kargi et al. (2026, arXiv 2602.23906) on a truth and two longer captions; a tie is a failure.
+    """The metrics of Kargi et al. (2026, arXiv 2602.23906) on unit features `[rows, dim]`; a tie is a failure.
 
     `accuracy` is 1 if an image is closer to the short truth than to the half-truth, which adds a false detail;
     `ordered_accuracy`, COR of the released code, if the truth with a true detail is also closer than the short one.
-
-    Args:
-        images, truth, half, full: unit features `[rows, dim]`.
-
-    Returns:
-        `[rows]` by name.
     """
     short, false, true = (row_cosine(images, texts) for texts in (truth, half, full))
     right = strictly_greater(short, false)
@@ -89,15 +73,9 @@ SEMCLIP_METRICS = (
 
 
 def caption_recall(captions: Features, images: Features) -> dict[str, Reals]:
-    """`recall_at_k` of each caption's image among all images, which are in the captions' order.
+    """`recall_at_k` of each caption's image among all images, which are in the captions' order; both `[rows, dim]`.
 
     A second row of the same image is another item, so retrieving it counts as a miss, as in the released code.
-
-    Args:
-        captions, images: unit features `[rows, dim]`.
-
-    Returns:
-        `[rows]` for each of `DEPTHS`.
     """
     ranks = gold_ranks(captions, images, np.arange(len(captions)))
     return {f"recall_at_{k}": hit_at_k(ranks, k) for k in DEPTHS}
@@ -117,12 +95,9 @@ def composite_score(original: float, paraphrased: float, over_negation: float) -
 def semclip_scores(
     name: str, pictures: Indices, images: Features, originals: Features, paraphrases: Features, negations: Features
 ) -> Scores:
-    """SemCLIP's metrics of a data set, as metrics of benchmark `name`.
+    """SemCLIP's metrics as those of benchmark `name`, of unit features `[rows, dim]`.
 
-    Args:
-        name: the benchmark.
-        pictures: number of each row's picture `[rows]`; rows of one picture have the same.
-        images, originals, paraphrases, negations: unit features `[rows, dim]`.
+    `pictures` is the number of each row's picture `[rows]`; rows of one picture have the same.
     """
     captioned = {"original": originals, "paraphrase": paraphrases}
     top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}

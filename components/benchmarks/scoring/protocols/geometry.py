@@ -22,13 +22,10 @@ Ties = Literal["right", "wrong"]
 
 @dataclass(frozen=True)
 class Pooled:
-    """The runs of several seeds as one list of queries.
+    """The runs of several seeds as one list of queries, seed after seed.
 
-    Attributes:
-        values: one value per pair, seed after seed `[pairs]`.
-        seeds: the run of each pair `[pairs]`; the mean of the runs' means is the published figure.
-        pictures: the two pictures of each pair `[pairs, 2]`.
-        standard_error: of the runs' means.
+    The published figure is the mean of the runs' means; `seeds` is the run of each pair `[pairs]`, `pictures` its two
+    pictures `[pairs, 2]`, and `standard_error` that of the runs' means.
     """
 
     values: Reals
@@ -52,22 +49,18 @@ def margins(first: Features, second: Features, texts: Features) -> Features:
 
 
 def classified(found: Features, ties: Ties) -> Reals:
-    """1 where the margin puts the two images in the right order, else 0 `[pairs]`.
+    """1 where the margin `[pairs]` puts the two images in the right order, else 0.
 
-    Args:
-        found: `margins`, `[pairs]`.
-        ties: a margin of zero counts as `right` by equation 2 of the paper (>=), `wrong` in the released code (>).
+    A margin of zero counts as `right` by equation 2 of the paper (>=), and as `wrong` in the released code (>).
     """
     finite(found)
     return (found >= 0 if ties == "right" else found > 0).astype(np.float64)
 
 
 def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
-    """All pairs of `chosen` items of different groups `[pairs, 2]`; the item drawn earlier is first.
+    """All pairs `[pairs, 2]` of `chosen` items `[drawn]` of different groups; the item drawn earlier is first.
 
-    Args:
-        chosen: items in the order drawn `[drawn]`.
-        groups: group of every item `[items]`.
+    `groups` has the group of every item, also of those that are not chosen.
     """
     first, second = np.triu_indices(len(chosen), k=1)
     pairs = np.stack([chosen[first], chosen[second]], axis=1)
@@ -88,14 +81,9 @@ def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
 def comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
     """Cosine distance d(f_A - f_B, f_{A-B}) of every pair (PC-CLIP, table 7, "comparison"; small is good).
 
-    With A and B swapped it is "reverse", which is 2 less the other; large is good.
-
-    Args:
-        first, second: features of A and of B, `[pairs, dim]`.
-        difference: features of the text that says how A differs from B `[pairs, dim]`.
-
-    Returns:
-        `[pairs]` in [0, 2]; 1 where A and B have the same features.
+    With A and B swapped it is "reverse", which is 2 less the other; large is good. `difference` has the features of the
+    text that says how A differs from B. Features are `[pairs, dim]`, distances `[pairs]` in [0, 2], and 1 where A and B
+    have the same features.
     """
     return np.asarray(1 - margins(first, second, difference).astype(np.float64))
 
@@ -110,10 +98,8 @@ def antisymmetry(difference: Features, opposite: Features) -> Reals:
 
 
 def modality_gap(images: Features, texts: Features) -> float:
-    """Distance of the mean image feature from the mean text feature (Liang et al. 2022, arXiv 2203.02053, section 4.2).
-
-    Args:
-        images, texts: unit features `[images, dim]` and `[texts, dim]`.
+    """Distance of the mean of unit image features `[images, dim]` from that of unit text features `[texts, dim]`
+    (Liang et al. 2022, arXiv 2203.02053, section 4.2).
     """
     finite(images, texts)
     return float(np.linalg.norm(images.mean(axis=0, dtype=np.float64) - texts.mean(axis=0, dtype=np.float64)))
@@ -126,6 +112,21 @@ def alignment(first: Features, second: Features) -> Reals:
     return np.asarray(np.square(first.astype(np.float64) - second).sum(axis=1))
 
 
+def gaussian_potential(features: Features) -> Reals:
+    """Mean of exp(-2 |f_i - f_j|^2) over all other items j of unit `features` `[items, dim]`, per item `[items]`.
+
+    It is 1 if all features are the same, and 0 for a single item. The logarithm of the mean is l_uniform for t = 2.
+    """
+    finite(features)
+    means = np.zeros(len(features), dtype=np.float64)
+    for start in range(0, len(features), BLOCK):
+        rows = features[start : start + BLOCK].astype(np.float64)
+        potential = np.exp(4 * (rows @ features.T - 1))
+        diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
+        means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
+    return means
+
+
 def uniformity(features: Features) -> float:
     """Logarithm of the mean Gaussian potential of all pairs of `[items, dim]`, l_uniform for t = 2
     (Wang and Isola 2020, section 4.1); 0 if all features are the same, -4 at best.
@@ -133,39 +134,29 @@ def uniformity(features: Features) -> float:
     Raises:
         ValueError: there are fewer than two features.
     """
-    finite(features)
-    count = len(features)
-    if count < 2:
+    if len(features) < 2:
         raise ValueError("uniformity needs at least two features")
-    total = 0.0
-    for start in range(0, count, BLOCK):
-        # Unit vectors: the squared distance is 2 - 2 cos.
-        potential = np.exp(4 * (features[start : start + BLOCK].astype(np.float64) @ features.T - 1))
-        total += float(potential.sum()) - float(np.trace(potential, offset=start))
-    return float(np.log(total / (count * (count - 1))))
+    return float(np.log(gaussian_potential(features).mean()))
 
 
 def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
     """Rank of the right word of each question "a is to b as c is to d", 0 being the best `[questions]`.
 
     The answer is the word nearest to f_b - f_a + f_c, other than a, b and c (Mikolov et al. 2013, arXiv 1301.3781,
-    section 4). A word as near as the right one counts as nearer.
-
-    Args:
-        vocabulary: features of all words `[words, dim]`.
-        questions: rows of a, b, c and d in the vocabulary `[questions, 4]`.
+    section 4). A word as near as the right one counts as nearer. `questions` has the rows of a, b, c and d in the
+    `vocabulary` `[words, dim]`.
     """
     finite(vocabulary)
     ranks = np.empty(len(questions), dtype=np.int64)
     for start in range(0, len(questions), BLOCK):
-        asked = questions[start : start + BLOCK]
-        a, b, c = (vocabulary[asked[:, column]] for column in range(3))
+        block = questions[start : start + BLOCK]
+        a, b, c = (vocabulary[block[:, column]] for column in range(3))
         near = (b - a + c) @ vocabulary.T
-        rows = np.arange(len(asked))
-        right = near[rows, asked[:, 3]].copy()
-        near[rows[:, None], asked[:, :3]] = -np.inf
+        rows = np.arange(len(block))
+        right = near[rows, block[:, 3]].copy()
+        near[rows[:, None], block[:, :3]] = -np.inf
         # A right word that is one of the three can never be the answer.
-        possible = np.isfinite(near[rows, asked[:, 3]])
+        possible = np.isfinite(near[rows, block[:, 3]])
         better = (near >= right[:, None]).sum(axis=1) - 1
         ranks[start : start + BLOCK] = np.where(possible, better, vocabulary.shape[0])
     return ranks

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.scores import Correlation
 from components.core.compute.metrics import (
     BLOCK,
     Features,
@@ -36,15 +36,9 @@ WAYS = ("text_to_image", "image_to_text")
 
 
 def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> Indices:
-    """Rank of the best of each query's gold gallery rows, 0 being the first; ties go to the earlier gallery row.
+    """Rank `[queries]` of the best gold row of each query, 0 being the first; ties go to the earlier gallery row.
 
-    Args:
-        queries: `[queries, dim]`.
-        gallery: `[items, dim]`.
-        owners: the query whose gold item each gallery row is `[items]`; every query has at least one.
-
-    Returns:
-        `[queries]`.
+    `owners` `[items]` is the query whose gold item each gallery row is; every query has at least one.
     """
     finite(queries, gallery)
     ranks = np.empty(len(queries), dtype=np.int64)
@@ -63,14 +57,7 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
 def caption_recalls(images: Features, captions: Features, owners: Indices, ks: Sequence[int]) -> dict[str, Reals]:
     """`<direction>/recall_at_k`: the share of queries with a gold item among the first k (hit rate).
 
-    Args:
-        images: `[images, dim]`.
-        captions: `[captions, dim]`.
-        owners: each caption's image `[captions]`.
-        ks: depths.
-
-    Returns:
-        `[captions]` for text to image, `[images]` for image to text.
+    Values are `[captions]` for text to image, `[images]` for image to text; `owners` is each caption's image.
     """
     ranks = dict(
         zip(WAYS, (gold_ranks(captions, images, owners), best_gold_ranks(images, captions, owners)), strict=True)
@@ -89,16 +76,8 @@ def paraphrase_agreement(
 ) -> dict[str, Reals]:
     """AO@k and JS@k of the two rankings of one gallery, and recall@k of the query's and the paraphrase's image.
 
-    Ties go to the earlier gallery row in both rankings. Depths beyond the gallery are skipped.
-
-    Args:
-        queries, paraphrases: `[pairs, dim]`, row by row of the same meaning.
-        gallery: `[images, dim]`.
-        gold: gallery row of each pair's image `[pairs]`.
-        ks: depths.
-
-    Returns:
-        `[pairs]` for each metric.
+    Queries and paraphrases `[pairs, dim]` have the same meaning row by row; `gold` is the gallery row of each pair's
+    image. Ties go to the earlier gallery row in both rankings. Depths beyond the gallery are skipped.
     """
     depths = [k for k in ks if k <= len(gallery)]
     scores: dict[str, Reals] = {}
@@ -116,15 +95,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 def averaged(features: Features, owners: Indices, queries: int) -> Features:
-    """Mean feature of each query and its expansions, as a unit vector (equation 5).
+    """Mean feature `[queries, dim]` of each query and its expansions, as a unit vector (equation 5).
 
-    Args:
-        features: unit features of all texts, those of one query in any order `[texts, dim]`.
-        owners: the query that each text belongs to `[texts]`; every query has at least one.
-        queries: how many queries there are.
-
-    Returns:
-        `[queries, dim]`; computed from the sum, because a cosine does not depend on length.
+    `owners` is the query that each text of `features` `[texts, dim]` belongs to, at least one for every query. The sum
+    is enough, because a cosine does not depend on length.
     """
     finite(features)
     sums = np.zeros((queries, features.shape[1]), dtype=np.float64)
@@ -139,14 +113,7 @@ def synonym_expansions(
     """Up to `count` copies of `query`, each with one word replaced by a synonym; stop words are kept.
 
     The paper does not state which word and synonym: they are drawn without repetition from all pairs, by a generator
-    that depends only on the seed and the query.
-
-    Args:
-        query: the text.
-        synonyms: a function from a word in lower case to its synonyms.
-        stop_words: words in lower case that are kept.
-        count: K of the paper, which takes 3.
-        seed: of the draw.
+    that depends only on the seed and the query. `synonyms` and `stop_words` are of words in lower case.
     """
     words = [word for word in _WORD.finditer(query) if word.group().lower() not in stop_words]
     pairs = [(word, other) for word in words for other in synonyms(word.group().lower())]
@@ -157,13 +124,10 @@ def synonym_expansions(
 
 
 def pair_cosines(first: Features, second: Features) -> Reals:
-    """Cosine of each row of `first` with that of `second`, both `[pairs, dim]`; 0 if one is the zero vector.
+    """Cosine `[pairs]` of each row of `first` with that of `second`, both `[pairs, dim]`; 0 if one is the zero vector.
 
     Rounded to six decimals. Many pairs of STS 2012's translations are the same sentence twice: unrounded, noise would
     rank them, and a subset's Spearman would move by 0.001 from one batch size to another, as in the released code.
-
-    Returns:
-        `[pairs]` in double precision.
     """
     finite(first, second)
     left, right = first.astype(np.float64), second.astype(np.float64)
@@ -176,9 +140,7 @@ def pair_cosines(first: Features, second: Features) -> Reals:
 def spearman_by_subset(benchmark: str, subsets: Mapping[str, tuple[Reals, Reals]]) -> dict[str, Correlation]:
     """Spearman columns of each subset and of all pairs pooled, "all" in SimCSE's appendix B.
 
-    Args:
-        benchmark: first part of the metrics' names.
-        subsets: name -> gold and predicted similarities, `[pairs]` each.
+    `subsets` has the gold and the predicted similarities of each, `[pairs]`.
     """
     gold = np.concatenate([one for one, _ in subsets.values()])
     predicted = np.concatenate([one for _, one in subsets.values()])

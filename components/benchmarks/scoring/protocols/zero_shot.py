@@ -28,26 +28,15 @@ def unit(features: Features) -> Features:
 
 
 def prompt_ensemble(prompts: Features) -> Features:
-    """Classifier weights of several prompts per class (Radford et al. 2021, section 3.1.4, as open_clip does it).
+    """Classifier weights `[classes, dim]` of several prompts per class `[prompts, classes, dim]`, of any norm.
 
-    Args:
-        prompts: `[prompts, classes, dim]`, of any norm.
-
-    Returns:
-        `[classes, dim]`: each prompt's feature normalised, their mean, normalised again.
+    Each prompt's feature is normalised, and their mean again (Radford et al. 2021, section 3.1.4, as open_clip does).
     """
     return unit(np.asarray(unit(prompts).mean(axis=0), dtype=np.float32))
 
 
 def top_accuracy(images: Features, weights: Features, labels: Indices, depth: int = 1) -> Reals:
-    """1 for each image whose class is among the `depth` most similar ones, else 0 `[images]`.
-
-    Args:
-        images: `[images, dim]`.
-        weights: `[classes, dim]`.
-        labels: class of each image `[images]`.
-        depth: how many classes count.
-    """
+    """1 for each image whose class is among the `depth` most similar ones, else 0 `[images]`."""
     return hit_at_k(gold_ranks(images, weights, labels), depth)
 
 
@@ -76,15 +65,10 @@ def confusion_matrix(labels: Indices, answers: Indices, classes: int) -> Indices
 
 
 def most_confused(confusion: Indices, count: int, among: Collection[Pair] | None = None) -> list[Pair]:
-    """The pairs of classes that are most often confused, in either direction, most confused first.
+    """At most `count` pairs of classes that are most often confused, in either direction, most confused first.
 
-    Args:
-        confusion: `[classes, classes]`.
-        count: maximum number of pairs.
-        among: only these pairs, each with the smaller class first.
-
-    Returns:
-        Pairs with the smaller class first; of equally confused ones those of smaller classes come first.
+    Pairs have the smaller class first, also those of `among`, the only ones that count if given; of equally confused
+    pairs those of smaller classes come first.
     """
     both = np.triu(confusion + confusion.T, k=1)
     allowed = both > 0
@@ -98,11 +82,9 @@ def most_confused(confusion: Indices, count: int, among: Collection[Pair] | None
 
 
 def confused_cells(confusion: Indices, count: int) -> list[Pair]:
-    """The largest cells off the diagonal, as (true class, prediction); of equal ones the smaller classes first.
+    """At most `count` largest cells off the diagonal, as (true class, prediction), without cells of zero.
 
-    Args:
-        confusion: `[classes, classes]`.
-        count: maximum number of cells; cells of zero do not count.
+    Of equal ones the smaller classes come first.
     """
     off = confusion * (1 - np.eye(len(confusion), dtype=np.int64))
     order = np.argsort(-off, axis=None, kind="stable")[:count]
@@ -111,14 +93,7 @@ def confused_cells(confusion: Indices, count: int) -> list[Pair]:
 
 
 def accuracy_among(images: Features, weights: Features, labels: Indices, classes: Collection[int]) -> float | None:
-    """Accuracy on the images of `classes` if only `classes` can be predicted; None without images.
-
-    Args:
-        images: `[images, dim]`.
-        weights: of all classes `[classes, dim]`.
-        labels: class of each image `[images]`.
-        classes: class numbers.
-    """
+    """Accuracy on the images of `classes` if only `classes` can be predicted; None without images."""
     finite(images, weights)
     chosen = np.array(sorted(classes), dtype=np.int64)
     shown = np.isin(labels, chosen)
@@ -130,20 +105,12 @@ def accuracy_among(images: Features, weights: Features, labels: Indices, classes
 def comparative_weights(
     weights: Features, differences: Features, described: Indices, updated: Indices, alpha: float
 ) -> Features:
-    """Classifier weights corrected by texts about differences (PC-CLIP, section 3.4, equation 3), normalised.
+    """Classifier weights `[classes, dim]` corrected by texts about differences (PC-CLIP, section 3.4, equation 3).
 
-    With A the updated class and B the described one, f'_A = alpha f_A + (1 - alpha)(f_B - f_{B-A}). If several
-    differences update a class, their estimates f_B - f_{B-A} are averaged, as in the released code.
-
-    Args:
-        weights: `[classes, dim]`, unit features f.
-        differences: unit features f_{B-A} of "how B differs from A" `[differences, dim]`.
-        described: B of each difference `[differences]`.
-        updated: A of each difference `[differences]`.
-        alpha: 1 leaves the weights unchanged.
-
-    Returns:
-        `[classes, dim]`; classes that no difference updates are unchanged.
+    With A the updated class and B the described one, f'_A = alpha f_A + (1 - alpha)(f_B - f_{B-A}), normalised. If
+    several differences update a class, their estimates f_B - f_{B-A} are averaged, as in the released code. Classes
+    that no difference updates are unchanged. `differences` has the unit features f_{B-A} of "how B differs from A"
+    `[differences, dim]`, `described` and `updated` B and A of each.
     """
     finite(weights, differences, alpha)
     new = weights.copy()

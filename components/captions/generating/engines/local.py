@@ -22,10 +22,10 @@ from components.core.system.errors import InputError
 
 _CANDIDATES = 64
 """Tokens that sampling considers; the nucleus of a caption is far smaller."""
-
-
 _WINDOW = 16
 """Batches among which requests are sorted by length."""
+_WORTH = 32
+"""Tokens that prompts must share; below, copying the cache costs what it saves."""
 
 
 class EmbeddedOptions(Block):
@@ -117,17 +117,12 @@ class LocalEngine:
         )
         new = output[:, inputs["input_ids"].shape[1] :]
         answers: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True)
-        # A row that ended has an end token, and padding after it where others went on.
-        full = new.shape[1] == sampling.max_tokens
-        ended = torch.isin(new[:, -1], torch.tensor(_ends(model, tokenizer), device=new.device)).tolist()
+        # An answer that ended has an end token, and padding after it if others in the batch are longer.
+        ends = model.generation_config.eos_token_id
+        listed = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, tokenizer.pad_token_id}
+        final = torch.tensor([token for token in listed if token is not None], device=new.device)
+        full, ended = new.shape[1] == sampling.max_tokens, torch.isin(new[:, -1], final).tolist()
         return [Said(answer.strip(), full and not over) for answer, over in zip(answers, ended, strict=True)]
-
-
-def _ends(model: Any, tokenizer: Any) -> list[int]:
-    """The tokens that end an answer, or stand after its end."""
-    ends = model.generation_config.eos_token_id
-    listed = ends if isinstance(ends, list) else [ends]
-    return [token for token in {*listed, tokenizer.eos_token_id, tokenizer.pad_token_id} if token is not None]
 
 
 class _RowSampler:
@@ -154,13 +149,6 @@ class _RowSampler:
         return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
 
 
-ENGINE = (EmbeddedOptions, LocalEngine)
-
-
-_WORTH = 32
-"""Tokens that must be shared; below, copying the cache costs what it saves."""
-
-
 def shared_length(prompts: Sequence[list[int]]) -> int:
     """How many first tokens all prompts share, at least one token of each left over; 0 where sharing does not pay."""
     if len(prompts) < 2:
@@ -182,3 +170,6 @@ def shared_inputs(model: Any, tokenizer: Any, prompts: Sequence[list[int]], shar
     ids = torch.cat([first.expand(len(prompts), -1), rest["input_ids"]], dim=1)
     mask = torch.cat([torch.ones(len(prompts), shared, dtype=torch.long), rest["attention_mask"]], dim=1)
     return {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
+
+
+ENGINE = (EmbeddedOptions, LocalEngine)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from components.captions.generating.endpoints.client import LlmClient, ServerOptions
-from components.captions.generating.endpoints.flow import replies_to
+from components.captions.generating.client import LlmClient, ServerOptions, replies_to
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash

@@ -13,9 +13,8 @@ from typing import Any, Literal
 from more_itertools import spy
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.generating.endpoints.client import LlmClient, ServerOptions, seed_of
-from components.captions.generating.endpoints.flow import replies_to
-from components.captions.generating.endpoints.vllm_process import VllmProcess, serve
+from components.captions.generating.client import LlmClient, ServerOptions, replies_to, seed_of
+from components.captions.generating.vllm_process import VllmProcess, serve
 from components.captions.language_models.weights import Weights, find_weights
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Block

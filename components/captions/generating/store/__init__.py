@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from components.captions.generating.store.database import Database
 from components.captions.generating.store.exchange import Without, export_parquet, import_parquet
-from components.captions.generating.store.rows import insert_rows, split
-from components.captions.generating.store.schema import FAILURES, GENERATIONS, migrate
+from components.captions.generating.store.schema import FAILURES, GENERATIONS, insert_rows, migrate, split
 from components.captions.generating.store.upkeep import Choice, Pruned, StoreStats, prune, read_stats
 from components.captions.prompting.request import Reply
 
@@ -71,9 +70,11 @@ class GenerationStore:
     def import_parquet(self, path: Path, *, once: bool = False, without: Without = frozenset) -> int:
         """Merge an export into the store; returns the number of new answers.
 
+        A file whose rows are all in the store is skipped.
+
         Args:
             path: the export.
-            once: skip a file that was imported before, even if answers were pruned since.
+            once: skip a file that was imported before also where answers were pruned since, which would restore them.
             without: returns the keys whose answers are left out; not called for a file that is skipped.
 
         Raises:

@@ -18,8 +18,8 @@ from components.tracking import shown_address
 RETRY_S = 60.0
 """How long a database may be unavailable, for example to restart, before the work stops."""
 
-_ALIASES = {"postgres": "postgresql"}
-_BACKENDS = ("postgresql", "sqlite")
+START = "start it or correct its URL"
+RESUME = "fix that and run the same command again; it resumes where this one stopped"
 _LOCK_WAIT_S = 60.0
 _MIGRATION_LOCK = 7_025_190_016
 """Number of PostgreSQL's advisory lock; all processes that migrate a store use the same."""
@@ -71,20 +71,17 @@ class Database:
             InputError: the URL is malformed, the database is not supported, or its file must exist and does not.
         """
         parsed = _parse(url)
-        backend = _ALIASES.get(parsed.get_backend_name(), parsed.get_backend_name())
-        if backend not in _BACKENDS:
+        backend = parsed.get_backend_name()
+        if backend not in ("postgres", "postgresql", "sqlite"):
             raise InputError(
-                f"generation store (synthesize.store): database '{backend}' is unknown: choose one of "
-                f"{', '.join(_BACKENDS)}"
+                f"generation store (synthesize.store): database '{backend}' is unknown: choose postgresql or sqlite"
             )
         self.is_sqlite = backend == "sqlite"
         passwords = (value for name, value in parsed.query.items() if "password" in name)
         self._secrets = [str(value) for value in (parsed.password, *passwords) if value]
         self.shown = shown_address(parsed.render_as_string(hide_password=False))
-        try:
+        with self.explaining("cannot be opened", START):
             self._engine = _sqlite_engine(parsed, must_exist) if self.is_sqlite else _postgresql_engine(parsed)
-        except (SQLAlchemyError, OSError) as error:
-            raise self._not_opened(error) from None
         # A write on SQLite holds the write lock from its start, so that its reads stay true until the commit.
         # A read on PostgreSQL needs no transaction, which saves the round trips of BEGIN and COMMIT.
         self._writer = self._engine.execution_options(begin="BEGIN IMMEDIATE")
@@ -122,23 +119,12 @@ class Database:
             yield connection
 
     @contextmanager
-    def opening(self) -> Iterator[None]:
-        """Turn every database error in the block into an `InputError`: the store cannot be opened."""
-        try:
-            yield
-        except (SQLAlchemyError, OSError) as error:
-            raise self._not_opened(error) from None
-
-    @contextmanager
-    def explaining(self) -> Iterator[None]:
+    def explaining(self, fault: str, advice: str) -> Iterator[None]:
         """Turn every database error in the block into an `InputError` of one line."""
         try:
             yield
-        except SQLAlchemyError as error:
-            raise InputError(
-                f"generation store {self.shown} failed ({self._reason(error)}): fix that and run the same command "
-                "again; it resumes where this one stopped"
-            ) from None
+        except (SQLAlchemyError, OSError) as error:
+            raise InputError(f"generation store {self.shown} {fault} ({self._reason(error)}): {advice}") from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -151,7 +137,7 @@ class Database:
             with connect() as connection:
                 return operation(connection)
 
-        with self.explaining():
+        with self.explaining("failed", RESUME):
             return retrying(RETRY_S, self._is_transient, self._warning)(attempt)
 
     def _is_transient(self, error: BaseException) -> bool:
@@ -166,11 +152,6 @@ class Database:
 
     def _warning(self, error: BaseException) -> str:
         return f"generation store {self.shown} is unavailable ({self._reason(error)}): trying again"
-
-    def _not_opened(self, error: Exception) -> InputError:
-        return InputError(
-            f"generation store {self.shown} cannot be opened ({self._reason(error)}): start it or correct its URL"
-        )
 
     def _reason(self, error: BaseException) -> str:
         """First line of the driver's message, without passwords."""
@@ -205,17 +186,13 @@ def _sqlite_engine(url: URL, must_exist: bool) -> Engine:
         raise InputError(f"generation store {path} is missing: run `dvc repro` to make it, or correct its URL")
     path.parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url.set(drivername="sqlite"), hide_parameters=True, connect_args={"timeout": _LOCK_WAIT_S})
-    set_up_sqlite(engine)
+    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
-def set_up_sqlite(engine: Engine) -> None:
-    """Set the pragmas of every connection, and let SQLAlchemy instead of the driver begin transactions."""
-    event.listen(engine, "connect", _set_pragmas)
-    event.listen(engine, "begin", _begin)
-
-
 def _set_pragmas(connection: Any, _record: object) -> None:
+    # SQLAlchemy instead of the driver begins transactions.
     connection.isolation_level = None
     # When two processes create a new file's log at the same time, SQLite refuses one of them without waiting.
     for pragma in _PRAGMAS:

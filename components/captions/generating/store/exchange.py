@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import Connection, collate, delete, func, insert, select
 
-from components.captions.generating.store.database import Database
-from components.captions.generating.store.rows import Row, insert_rows, storable
-from components.captions.generating.store.schema import EXPORT, GENERATIONS, IMPORTS, PRUNED
+from components.captions.generating.store.database import RESUME, Database
+from components.captions.generating.store.schema import EXPORT, GENERATIONS, IMPORTS, PRUNED, Row, insert_rows, storable
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, file_hash
@@ -25,11 +24,7 @@ Without = Callable[[], Collection[str]]
 
 
 def export_parquet(database: Database, path: Path) -> int:
-    """Write all answers to a Parquet file, sorted by task and key; returns their number.
-
-    Raises:
-        InputError: the store failed, or the file cannot be written.
-    """
+    """See `GenerationStore.export_parquet`."""
     total = database.read(lambda connection: connection.execute(select(func.count()).select_from(GENERATIONS)).scalar())
     written = 0
     try:
@@ -55,17 +50,7 @@ def export_parquet(database: Database, path: Path) -> int:
 
 
 def import_parquet(database: Database, path: Path, *, once: bool = False, without: Without = frozenset) -> int:
-    """Merge an export; returns the number of new answers. A file whose rows are all in the store is not read again.
-
-    Args:
-        database: the store.
-        path: the export.
-        once: do not read it again either where answers were pruned since, which would restore them.
-        without: returns the keys whose answers are left out; not called for a file that is not read again.
-
-    Raises:
-        InputError: the file is missing, cannot be read or is not an export, or the store failed.
-    """
+    """See `GenerationStore.import_parquet`."""
     try:
         sha256 = file_hash(path)
         query = select(IMPORTS.c.rows).where(IMPORTS.c.sha256 == sha256)
@@ -95,7 +80,7 @@ def _stream(database: Database) -> Iterator[Sequence[Any]]:
     columns = (GENERATIONS.c.task, GENERATIONS.c.key)
     byte_order = "BINARY" if database.is_sqlite else "C"
     query = select(GENERATIONS).order_by(*(collate(column, byte_order) for column in columns))
-    with database.explaining(), database.streaming() as connection:
+    with database.explaining("failed", RESUME), database.streaming() as connection:
         yield from connection.execution_options(yield_per=_WRITTEN).execute(query).partitions()
 
 
@@ -113,9 +98,8 @@ def _rows(path: Path) -> Iterator[list[Row]]:
                 raise ValueError(f"it has no column '{name}'")
         for batch in file.iter_batches(batch_size=_READ, columns=EXPORT.names):
             table = pa.Table.from_batches([batch]).select(EXPORT.names).cast(EXPORT)
-            for column in table.columns:
-                if column.null_count:
-                    raise ValueError("it has empty cells")
+            if any(column.null_count for column in table.columns):
+                raise ValueError("it has empty cells")
             rows: list[Row] = table.sort_by("key").to_pylist()
             for row in rows:
                 row["answer"] = storable(str(row["answer"]))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, desc, func, select, text, true, update
+from sqlalchemy import ColumnElement, Connection, Executable, and_, delete, desc, func, select, text, true, update
 from sqlalchemy import Table as SqlTable
 
 from components.captions.generating.store.database import Database
@@ -99,38 +98,28 @@ class Pruned:
 
 
 def read_stats(database: Database) -> StoreStats:
-    """Count everything; reads the whole table of answers.
-
-    Raises:
-        InputError: the store failed.
-    """
+    """Count everything; reads the whole table of answers."""
     answers = tuple(AnswerCount(*row) for row in _all(database, _ANSWERS))
     return StoreStats(
         store=database.shown,
         rows=sum(group.rows for group in answers),
-        bytes=int(_scalar(database, text(_SQLITE_SIZE if database.is_sqlite else _POSTGRESQL_SIZE))),
+        bytes=int(_all(database, text(_SQLITE_SIZE if database.is_sqlite else _POSTGRESQL_SIZE))[0][0]),
         oldest=min((group.oldest for group in answers), default=None),
         newest=max((group.newest for group in answers), default=None),
         answers=answers,
         failures=tuple(FailureCount(*row) for row in _all(database, _FAILURES)),
-        imports=_scalar(database, select(func.count()).select_from(IMPORTS).where(IMPORTS.c.rows != PRUNED)),
+        imports=len(_all(database, select(IMPORTS.c.sha256).where(IMPORTS.c.rows != PRUNED))),
     )
 
 
 def prune(database: Database, choice: Choice, *, dry_run: bool) -> list[Pruned]:
-    """Delete answers, or failures; returns the deleted rows by task and model, in a dry run those to delete.
-
-    Raises:
-        InputError: no condition is given, or the store failed.
-    """
+    """Delete answers, or failures; returns the deleted rows by task and model, in a dry run those to delete."""
     choice.check()
     table = FAILURES if choice.failed else GENERATIONS
     condition = _condition(table, choice)
     key = (table.c.task, table.c.model)
-    groups = [
-        Pruned(*row)
-        for row in _all(database, select(*key, func.count()).where(condition).group_by(*key).order_by(*key))
-    ]
+    query = select(*key, func.count()).where(condition).group_by(*key).order_by(*key)
+    groups = [Pruned(*row) for row in _all(database, query)]
     if not dry_run and groups:
         # First: an export must never count as imported when one of its rows is gone.
         if table is GENERATIONS:
@@ -154,10 +143,12 @@ def _condition(table: SqlTable, choice: Choice) -> ColumnElement[bool]:
 
 
 def _delete(database: Database, table: SqlTable, condition: ColumnElement[bool], total: int) -> None:
-    """Delete slice by slice of the keys, which are hashes and so evenly spread."""
+    """Delete by beginnings of the keys, which are hashes and so evenly spread."""
+    beginnings = [""] if total <= _AT_ONCE else [f"{number:02x}" for number in range(256)]
     with bar("prune", total, "row") as progress:
-        for part in [true()] if total <= _AT_ONCE else _slices(table):
-            statement = delete(table).where(condition, part)
+        for beginning in beginnings:
+            # Unlike LIKE, a range uses the index; keys are hexadecimal.
+            statement = delete(table).where(condition, table.c.key.between(beginning, f"{beginning}g"))
 
             def remove(connection: Connection, statement=statement) -> int:  # type: ignore[no-untyped-def]
                 return int(connection.execute(statement).rowcount)
@@ -165,19 +156,8 @@ def _delete(database: Database, table: SqlTable, condition: ColumnElement[bool],
             progress.update(database.write(remove))
 
 
-def _slices(table: SqlTable) -> list[ColumnElement[bool]]:
-    edges = [f"{number:02x}" for number in range(1, 256)]
-    first, last = table.c.key < edges[0], table.c.key >= edges[-1]
-    between = [and_(table.c.key >= low, table.c.key < high) for low, high in pairwise(edges)]
-    return [first, *between, last]
-
-
-def _all(database: Database, query: Select[Any]) -> Sequence[Any]:
+def _all(database: Database, query: Executable) -> Sequence[Any]:
     return database.read(lambda connection: connection.execute(query).all())
-
-
-def _scalar(database: Database, query: Any) -> Any:
-    return database.read(lambda connection: connection.execute(query).scalar_one())
 
 
 _TASK, _MODEL, _CREATED = GENERATIONS.c.task, GENERATIONS.c.model, GENERATIONS.c.created

@@ -1,7 +1,7 @@
 """Readers of benchmark tables: names of classes, classes two at a time, and queries.
 
-The input is a table that stage `prepare` writes for the drawn world, a `.tsv` file or a folder of such files. `cliptune
-evaluate` writes them for the published benchmarks, one row of texts per line.
+The input is a table that stage `prepare` writes for the synthetic dataset, a `.tsv` file or a folder of such files.
+`cliptune evaluate` writes them for the published benchmarks, one row of texts per line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from components.captions.prompting.inputs.readers import accepted, paired
-from components.captions.prompting.inputs.sources import Accepts, Ask
+from components.captions.prompting.inputs.readers import Accepts, Ask, accepted, paired
 from components.captions.prompting.request import InputRow
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
@@ -31,7 +30,8 @@ def read_classes(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
         names = {name for block in LABELS.blocks(path, ["label"]) for name in block.column("label").to_pylist()}
     else:
         names = {name for (name,) in _rows(path, 1)}
-    yield from islice(accepted(map(_class, sorted(names)), accepts, ask.skipped), ask.limit)
+    classes = (InputRow(content_hash(name), 0, {"class_name": name}) for name in sorted(names))
+    yield from islice(accepted(classes, accepts, ask.skipped), ask.limit)
 
 
 def read_class_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -61,10 +61,6 @@ def read_queries(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     else:
         found = (InputRow(content_hash(text), 0, {"query": text}) for (text,) in dict.fromkeys(_rows(path, 1)))
     return islice(accepted(found, accepts, ask.skipped), ask.limit)
-
-
-def _class(name: str) -> InputRow:
-    return InputRow(content_hash(name), 0, {"class_name": name})
 
 
 def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from more_itertools import batched
@@ -23,14 +23,6 @@ _COLUMNS = pa.schema(
 )
 
 
-class Pool(Protocol):
-    """Sources by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, place: int) -> InputRow: ...
-
-
 @contextmanager
 def pooled(sources: Iterable[InputRow]) -> Iterator[Pool]:
     """Write `sources`, each about one caption with at most one picture, to a file and read any of them by number.
@@ -43,10 +35,12 @@ def pooled(sources: Iterable[InputRow]) -> Iterator[Pool]:
             for block in batched(sources, _BLOCK):
                 stream.write_batch(pa.RecordBatch.from_pylist([_row(source) for source in block], _COLUMNS))
         with pa.memory_map(str(path)) as mapped:
-            yield _FilePool(pa.ipc.open_file(mapped))
+            yield Pool(pa.ipc.open_file(mapped))
 
 
-class _FilePool:
+class Pool:
+    """Sources by number, see `pooled`."""
+
     def __init__(self, stream: Any) -> None:
         batches = [stream.get_batch(number) for number in range(stream.num_record_batches)]
         self._blocks = [batch.columns for batch in batches]

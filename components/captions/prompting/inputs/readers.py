@@ -4,23 +4,82 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.pool import Pool, pictures_of, pooled, to_picture
-from components.captions.prompting.inputs.sources import SHOWN, Accepts, Ask, Reader
-from components.captions.prompting.prompts.disarm import disarm
-from components.captions.prompting.request import InputRow
+from components.captions.prompting.request import InputRow, Inputs
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.tables.files import content_hash
 from components.core.tables.records import GENERATIONS, PAIRS
+
+Accepts = Callable[[Inputs], str | None]
+"""The reason to skip inputs, disarmed (see `components.captions.prompting.disarm`), or None to accept them.
+
+A reason quotes none of their words, so that equal reasons can be counted.
+"""
+
+_PUNCTUATION = ".,;:!?'\"()[]\u2026"
+
+SHOWN = "pictures"
+"""Name of an input that is present, with any text, where the question shows the pictures of its captions."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Which rows of its table a task wants.
+
+    Attributes:
+        limit: largest number of captions; the first that the task accepts.
+        seed: draws the pairs of a task about two captions, and an image's caption.
+        pairs: number of ordered pairs of captions to draw; None for one per caption.
+        one_per_image: use one caption per image, drawn by `seed`; `limit` then counts images.
+        pictures: include the pictures of the captions.
+        skipped: number of skipped rows by reason; counted while the sources are read.
+        images: the `PAIRS` table that has the pictures, for a task that reads another table.
+    """
+
+    limit: int
+    seed: int = 0
+    pairs: int | None = None
+    one_per_image: bool = False
+    pictures: bool = False
+    skipped: Counter[str] = field(default_factory=Counter, compare=False)
+    images: Path = Path("data/pairs/train.parquet")
+
+
+Reader = Callable[[Path, Accepts, Ask], Iterable[InputRow]]
+"""Reads a task's table lazily and in one fixed order; memory does not grow with the rows.
+
+A damaged row raises `InputError` once it is reached.
+"""
+
+
+def caption_words(fewest: int, most: int) -> Accepts:
+    """Accepts captions of so many words; single punctuation, as in Flickr8k's "a dog .", is not a word."""
+
+    def accepts(inputs: Inputs) -> str | None:
+        words = sum(bool(word.strip(_PUNCTUATION)) for word in inputs["caption"].split())
+        if words > most:
+            return f"caption has more than {most} words"
+        return f"caption has fewer than {fewest} words" if words < fewest else None
+
+    return accepts
+
+
+short_captions = caption_words(2, 15)
+"""Accepts the same captions as ParaCLIP's released code; no other paper filters by length."""
+
+
+def anything(_inputs: Inputs) -> None:
+    """Accepts all inputs."""
 
 
 def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -101,21 +160,13 @@ def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, InputRow]]:
 def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[InputRow]:
     columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
     rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
-    for row in _of_first_captions(rows, ask.limit):
-        if row["accepted"]:
-            texts = {name: row[column] for name, column in inputs.items()}
-            yield InputRow(row["id"], row["sample"], texts, row["other_id"])
-        else:
-            ask.skipped["no usable answer to ask about"] += 1
-
-
-def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
-    captions, last = 0, None
-    for row in rows:
-        captions, last = captions + (row["id"] != last), row["id"]
-        if captions > limit:
-            return
-        yield row
+    for _, group in islice(groupby(rows, key=itemgetter("id")), ask.limit):
+        for row in group:
+            if row["accepted"]:
+                texts = {name: row[column] for name, column in inputs.items()}
+                yield InputRow(row["id"], row["sample"], texts, row["other_id"])
+            else:
+                ask.skipped["no usable answer to ask about"] += 1
 
 
 def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -130,7 +181,7 @@ def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iter
             yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))
 
 
-def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[InputRow]:
+def paired(pool: Pool | Sequence[InputRow], pairs: int | None, seed: int) -> Iterator[InputRow]:
     """Sources about two of `pool` each, in the first one's order; the second one's inputs are named `other_<name>`.
 
     `sample` numbers the pairs of one first source.

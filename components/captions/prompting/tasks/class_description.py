@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.captions.prompting.inputs.benchmark_readers import read_classes
-from components.captions.prompting.prompts.parsing import cut
+from components.captions.prompting.parsing import cut
 from components.captions.prompting.request import Chat, Inputs
 from components.captions.prompting.task import PromptTask, completion
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from components.captions.prompting.inputs.benchmark_readers import read_class_pairs
-from components.captions.prompting.prompts.parsing import cut
-from components.captions.prompting.request import Chat, Inputs
+from components.captions.prompting.parsing import cut
+from components.captions.prompting.request import Inputs
 from components.captions.prompting.task import PromptTask, chat, question_alone
 
 
@@ -15,22 +15,14 @@ def _question(inputs: Inputs) -> str:
     )
 
 
-def _messages(inputs: Inputs) -> Chat:
-    return chat("You describe what things look like.", _question(inputs))
-
-
-def _published(inputs: Inputs) -> Chat:
-    return question_alone(_question(inputs))
-
-
 TASK = PromptTask(
     name="class_difference",
     citation="PC-CLIP (TMLR 2025), appendix A.2",
     inputs=("class_name", "other_class_name"),
     reads=read_class_pairs,
-    messages=_messages,
+    messages=lambda inputs: chat("You describe what things look like.", _question(inputs)),
     parse=cut,
-    published=_published,
+    published=lambda inputs: question_alone(_question(inputs)),
     outputs=("difference",),
     answers_repeat=("of the visual difference", "in terms of color or shape", "between an image of", "and an image of"),
 )

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from components.captions.prompting.inputs.readers import read_captions
-from components.captions.prompting.inputs.sources import short_captions
-from components.captions.prompting.request import Chat, Inputs
+from components.captions.prompting.inputs.readers import read_captions, short_captions
+from components.captions.prompting.request import Inputs
 from components.captions.prompting.task import PromptTask, chat, question_alone
 
 
 def _question(inputs: Inputs) -> str:
     return f'Paraphrase the given caption "{inputs["caption"]}" concisely while preserving the meaning.'
-
-
-def _messages(inputs: Inputs) -> Chat:
-    return chat("You rewrite captions.", _question(inputs))
-
-
-def _published(inputs: Inputs) -> Chat:
-    return question_alone(_question(inputs))
 
 
 TASK = PromptTask(
@@ -26,7 +17,7 @@ TASK = PromptTask(
     inputs=("caption",),
     reads=read_captions,
     accepts=short_captions,
-    messages=_messages,
-    published=_published,
+    messages=lambda inputs: chat("You rewrite captions.", _question(inputs)),
+    published=lambda inputs: question_alone(_question(inputs)),
     outputs=("paraphrase_1",),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.captions.prompting.inputs.benchmark_readers import read_queries
-from components.captions.prompting.request import Chat, Inputs
+from components.captions.prompting.request import Inputs
 from components.captions.prompting.task import PromptTask, chat, completion
 
 
@@ -11,20 +11,12 @@ def _question(inputs: Inputs) -> str:
     return f"Paraphrase the following sentence, using as many synonyms as possible: {inputs['query']}"
 
 
-def _messages(inputs: Inputs) -> Chat:
-    return chat("You rewrite captions.", _question(inputs))
-
-
-def _published(inputs: Inputs) -> Chat:
-    return completion(_question(inputs))
-
-
 TASK = PromptTask(
     name="query_paraphrase",
     citation="Adapting dual-encoder vision-language models for paraphrased retrieval (arXiv 2405.03190), appendix A.2",
     inputs=("query",),
     reads=read_queries,
-    messages=_messages,
-    published=_published,
+    messages=lambda inputs: chat("You rewrite captions.", _question(inputs)),
+    published=lambda inputs: completion(_question(inputs)),
     outputs=("paraphrase",),
 )

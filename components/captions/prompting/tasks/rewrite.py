@@ -7,7 +7,6 @@ its instruction and layout with three fixed pairs of ours.
 from __future__ import annotations
 
 from components.captions.prompting.inputs.readers import read_captions
-from components.captions.prompting.request import Chat, Inputs
 from components.captions.prompting.task import PromptTask, chat, completion
 
 _EXAMPLES = """\
@@ -19,14 +18,6 @@ _EXAMPLES = """\
 """Laid out as in rewrite/llama_rewrite.py of github.com/LijieFan/LaCLIP; the pairs are ours."""
 
 
-def _messages(inputs: Inputs) -> Chat:
-    return chat("You rewrite captions.", f'Rewrite the image caption "{inputs["caption"]}" in your own words.')
-
-
-def _published(inputs: Inputs) -> Chat:
-    return completion(f"write image captions differently,\n\n{_EXAMPLES}\n\n            {inputs['caption']} =>")
-
-
 TASK = PromptTask(
     name="rewrite",
     citation=(
@@ -35,7 +26,11 @@ TASK = PromptTask(
     ),
     inputs=("caption",),
     reads=read_captions,
-    messages=_messages,
-    published=_published,
+    messages=lambda inputs: chat(
+        "You rewrite captions.", f'Rewrite the image caption "{inputs["caption"]}" in your own words.'
+    ),
+    published=lambda inputs: completion(
+        f"write image captions differently,\n\n{_EXAMPLES}\n\n            {inputs['caption']} =>"
+    ),
     outputs=("rewrite",),
 )

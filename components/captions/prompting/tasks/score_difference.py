@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from components.captions.prompting.inputs.readers import read_answers
-from components.captions.prompting.inputs.sources import SHOWN
-from components.captions.prompting.prompts.parsing import scored_json
-from components.captions.prompting.request import PICTURE, Chat, Inputs
+from components.captions.prompting.inputs.readers import SHOWN, read_answers
+from components.captions.prompting.parsing import scored_json
+from components.captions.prompting.request import PICTURE, Inputs
 from components.captions.prompting.task import PromptTask, chat, question_alone
 
 _KEYS = ("image1_description", "image2_description", "score", "reasoning")
@@ -47,26 +46,14 @@ def _question(inputs: Inputs) -> str:
     return question + _WANTED.format(seen=seen, length=length)
 
 
-def _messages(inputs: Inputs) -> Chat:
-    return chat("You judge comparisons of images.", _question(inputs))
-
-
-def _published(inputs: Inputs) -> Chat:
-    return question_alone(_question(inputs))
-
-
-def _parse(answer: str) -> str | None:
-    return scored_json(answer, _KEYS)
-
-
 TASK = PromptTask(
     name="score_difference",
     citation="PC-CLIP (TMLR 2025), appendix B.3; the wording without pictures is ours",
     inputs=("caption", "difference", "other_caption"),
     reads=read_answers("difference", caption="source", other_caption="other_source"),
-    messages=_messages,
-    parse=_parse,
-    published=_published,
+    messages=lambda inputs: chat("You judge comparisons of images.", _question(inputs)),
+    parse=lambda answer: scored_json(answer, _KEYS),
+    published=lambda inputs: question_alone(_question(inputs)),
     outputs=_KEYS,
     pictures=True,
 )

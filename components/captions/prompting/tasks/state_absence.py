@@ -6,13 +6,12 @@ from components.captions.prompting.inputs.readers import read_answers
 from components.captions.prompting.request import Chat, Inputs
 from components.captions.prompting.task import PromptTask, few_shot
 
-_ASKED = 'Say in the caption "{caption}" that there is no {absent_object}.'
+_OWN = 'Say in the caption "{caption}" that there is no {absent_object}.'
 _DEMONSTRATIONS = (
     ("two plates of pasta on a wooden table", "glass", "two plates of pasta on a wooden table with no glass"),
     ("a man rides a bicycle along a river", "helmet", "a man without a helmet rides a bicycle along a river"),
 )
 """Two, as in the paper: the absence of something near, and of something that belongs to what the caption names."""
-
 
 _PUBLISHED = "Add the absence of the {absent_object} to the caption '{caption}'."
 _PUBLISHED_DEMONSTRATIONS = (
@@ -22,18 +21,9 @@ _PUBLISHED_DEMONSTRATIONS = (
 """Instruction of src/data_generation.py of github.com/parkquasar/NegationCLIP; its two demonstrations are ours."""
 
 
-def _chat(system: str, asked: str, demonstrations: tuple[tuple[str, str, str], ...], inputs: Inputs) -> Chat:
-    shown = [(asked.format(caption=caption, absent_object=name), answer) for caption, name, answer in demonstrations]
-    return few_shot(system, shown, asked.format(**inputs))
-
-
-def _messages(inputs: Inputs) -> Chat:
-    return _chat("You rewrite captions.", _ASKED, _DEMONSTRATIONS, inputs)
-
-
-def _published(inputs: Inputs) -> Chat:
-    system = "You are a helpful chatbot that generates a concise caption."
-    return _chat(system, _PUBLISHED, _PUBLISHED_DEMONSTRATIONS, inputs)
+def _chat(system: str, question: str, demonstrations: tuple[tuple[str, str, str], ...], inputs: Inputs) -> Chat:
+    shown = [(question.format(caption=caption, absent_object=name), answer) for caption, name, answer in demonstrations]
+    return few_shot(system, shown, question.format(**inputs))
 
 
 TASK = PromptTask(
@@ -41,8 +31,10 @@ TASK = PromptTask(
     citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, `published` has its instruction",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
-    messages=_messages,
-    published=_published,
+    messages=lambda inputs: _chat("You rewrite captions.", _OWN, _DEMONSTRATIONS, inputs),
+    published=lambda inputs: _chat(
+        "You are a helpful chatbot that generates a concise caption.", _PUBLISHED, _PUBLISHED_DEMONSTRATIONS, inputs
+    ),
     outputs=("absence",),
     answers_repeat=("that there is no",),
 )

@@ -23,11 +23,7 @@ _BUFFER = 1 << 20
 
 
 class ShardFiles:
-    """Reads paths and `s3://` URLs; the S3 client is created for the first URL.
-
-    Args:
-        hurry: see `S3`.
-    """
+    """Reads paths and `s3://` URLs; the S3 client is created for the first URL; for `hurry` see `S3`."""
 
     def __init__(self, hurry: bool = False) -> None:
         self._hurry = hurry

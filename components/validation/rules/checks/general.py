@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from components.core.text.words import new_words, normalised
+from components.core.text import new_words, normalised
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
 from components.validation.rules.table import TextCheck, View, each

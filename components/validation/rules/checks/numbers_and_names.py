@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import dropwhile
 
-from components.core.text.words import content_words
+from components.core.text import content_words
 
 _NOISE = re.compile(r"[_@#/\\]|www\.|\.(?:jpe?g|png|gif|webp|svg|tiff?|bmp|com|net|org|html?)\b", re.IGNORECASE)
 """Marks words that are file names, tags or addresses."""

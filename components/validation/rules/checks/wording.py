@@ -7,7 +7,7 @@ import unicodedata
 from functools import cache
 from typing import Any
 
-from components.captions.prompting.prompts.disarm import TURN_MARKS, visible
+from components.captions.prompting.disarm import TURN_MARKS, visible
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 

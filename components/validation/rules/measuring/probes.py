@@ -21,7 +21,7 @@ from components.core.tables.records import (
     SWAPS,
     TEXT_PAIRS,
 )
-from components.core.text.words import normalised
+from components.core.text import normalised
 from components.data.leaks.report import FOLDER, find_text, read_texts
 from components.encoders.adapter.tokens import token_lengths
 from components.validation.rules.checks.similarity import SentenceVectors

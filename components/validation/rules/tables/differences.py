@@ -15,7 +15,7 @@ from components.core.tables.records import (
     DIFFERENCES,
     DIFFERENCES_CUB,
 )
-from components.core.text.words import content_words, normalised
+from components.core.text import content_words, normalised
 from components.validation.rules.checks.general import ABOUT_CLASSES, COMMON, NO_STRANGER
 from components.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each
 

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from components.core.tables.records import ABSENCES, HARD_NEGATIVES, NEGATED_TERMS, NEGATIONS, UNITS
-from components.core.text.words import overlap
+from components.core.text import overlap
 from components.validation.rules.checks.general import (
     COMMON,
     KEPT,

@@ -1,3 +1,5 @@
+"""Benchmarks on four images whose features are the axes, with values computed by hand."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,47 +9,152 @@ import numpy as np
 import pytest
 
 from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import correlation_value
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.protocols.choices import composite_score
+from components.benchmarks.scoring.protocols.geometry import gaussian_potential
 from components.core.system.errors import InputError
-from components.core.tables.records import CAPTION_QUERIES, LABELS
+from components.core.tables.records import CAPTION_QUERIES, COMPARISONS, LABELS, SWAPS
+from components.core.tables.table import Table
 from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
+ROOT = np.sqrt(2)
 RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1), "zero_shot": (-1, 1), "comparative_prompting": (-1, 1)}
-"""Values of benchmarks that are no shares: distances and their squares, correlations."""
-
-
-def test_paraphrased_retrieval_by_hand(context: EmbeddedContext) -> None:
-    values = find_benchmark("paraphrased_retrieval").score(context).values
+"""Values of benchmarks that are not shares: distances and their squares, correlations."""
+EXPECTED: dict[str, dict[str, list[float]]] = {
     # Top 2 of query and paraphrase: ab/ba, cd/ac, dc/dc.
-    assert values["paraphrased_retrieval/ao_at_1"] == pytest.approx([0, 0, 1])
-    assert values["paraphrased_retrieval/ao_at_2"] == pytest.approx([0.5, 0.25, 1])
-    assert values["paraphrased_retrieval/js_at_2"] == pytest.approx([1, 1 / 3, 1])
-    assert values["paraphrased_retrieval/paraphrase_recall_at_1"] == pytest.approx([0, 0, 1])
-    assert values["paraphrased_retrieval/paraphrase_recall_at_2"] == pytest.approx([1, 1, 1])
-    assert values["paraphrased_retrieval/tier_common/ao_at_2"] == pytest.approx([0.5, 1])
-    assert values["paraphrased_retrieval/tier_unseen/js_at_2"] == pytest.approx([1 / 3])
-    assert values["paraphrased_retrieval/held_out_pair/paraphrase_recall_at_1"] == pytest.approx([1])
-    assert values["paraphrased_retrieval/held_out_scene/ao_at_2"] == pytest.approx([0.5, 0.25])
+    "paraphrased_retrieval": {
+        "ao_at_1": [0, 0, 1],
+        "ao_at_2": [0.5, 0.25, 1],
+        "js_at_2": [1, 1 / 3, 1],
+        "paraphrase_recall_at_1": [0, 0, 1],
+        "paraphrase_recall_at_2": [1, 1, 1],
+        "tier_common/ao_at_2": [0.5, 1],
+        "tier_unseen/js_at_2": [1 / 3],
+        "held_out_pair/paraphrase_recall_at_1": [1],
+        "held_out_scene/ao_at_2": [0.5, 0.25],
+    },
+    # Image d: "d query" at 0.9 before "c query" at 0.8; only the plain texts are its gallery.
+    "retrieval": {"t2i_recall_at_1": [1, 1, 1], "i2t_recall_at_1": [1, 1, 1]},
+    # Image c is closer to dog (0.8) than to its own label cat (0.7). "Not a picture of a cat" is farther from the cat
+    # than "not a picture of a dog" is, but for image c.
+    "zero_shot": {
+        "top1": [1, 1, 0],
+        "top5": [1, 1, 1],
+        "ensemble/top1": [1, 1, 0],
+        "semclip/top1_negated": [0, 0, 1],
+        "semclip/delta": [1, 1, -1],
+    },
+    # Corrected, cat is (0.82, 0.26, 1.01, 0) of length 1.33 and dog (0.18, 0.74, 0.79, -0.1) of length 1.10.
+    "comparative_prompting": {"top1": [1, 1, 1], "gain": [0, 0, 1]},
+    # The third row's captions are the same text: a tie is a failure.
+    "swaps": {"relation_accuracy": [1, 1, 0], "attribute_accuracy": [1]},
+    # Ranks of a: 4 3 2 1 and 3 4 2 1; of c: 2 1 4 3 and 4 1 3 2; of d the same twice. 1 - 6 sum(d^2) / (4 * 15).
+    "ranking_stability": {
+        "rank_correlation": [0.8, 0.4, 1],
+        "overlap_at_1": [0, 0, 1],
+        "overlap_at_2": [1, 0.5, 1],
+        "tier_unseen/rank_correlation": [0.4],
+    },
+    # The ranking of d has c second, that of a has d last.
+    "typos": {
+        "t2i_recall_at_1": [1, 2 / 3, 1 / 3],
+        "worst_t2i_recall_at_1": [1, 0, 0],
+        "t2i_recall_at_2": [1, 1, 1 / 3],
+    },
+    # Image a is nearer to its negation; c's caption and negation are the same vector: a tie is a failure.
+    "negations": {
+        "original_over_negation": [0, 0, 1],
+        "paraphrase_over_negation": [1, 0, 1],
+        "caption_top1": [1, 1, 1],
+        "paraphrase_top1": [0, 0, 1],
+        "cue_no/original_over_negation": [0, 1],
+        "cue_not/paraphrase_over_negation": [0],
+        "composite": [1 / 3, 1 / 3, 2 / 3],
+    },
+    # The third pair's sentences are at right angles to the difference: a tie, and a cosine of zero. Of c and d the
+    # second is larger: "the first is larger" has the opposite direction of c - d, which is right.
+    "differences": {
+        "accuracy": [1, 1, 0, 0, 1],
+        "sign_accuracy": [1, 0, 0, 0, 1],
+        "kind_size/accuracy": [1, 1],
+        "kind_size/sign_accuracy": [1, 0],
+        "kind_object/accuracy": [0],
+        "kind_position/sign_accuracy": [1],
+        "size_ordering_accuracy": [1, 1],
+    },
+    # The first negative is its own paraphrase, the third its own caption: ties are failures.
+    "triplets": {
+        "i_p1_n": [1, 1, 0, 1],
+        "i_p2_n": [0, 1, 0, 1],
+        "itt": [0, 1, 0, 1],
+        "tot": [0, 1, 0, 1],
+        "kind_relation/tot": [0, 1, 0],
+        "kind_attribute/itt": [1],
+    },
+    # Short, half and full: 0.9, 0.8 and 0.95; 0.8, 0.9 and 0.95; 0.9, 0.9 and 0.1; 0.9, 0.8 and 0.9.
+    "half_truths": {
+        "accuracy": [1, 0, 0, 1],
+        "ordered_accuracy": [1, 0, 0, 0],
+        "kind_object/accuracy": [1, 0],
+        "kind_relation/ordered_accuracy": [0, 0],
+    },
+    "geometry": {
+        "image_difference/distance": [1 - 0.8 / ROOT, 1 + 0.4 / ROOT, 1, 1 + 0.4 / ROOT, 1 - 0.9 / ROOT],
+        "paraphrase/alignment": [0.02, 0.86, 0],
+        "image/gaussian_potential": [np.exp(-4)] * 3,
+    },
+}
 
 
-def test_paraphrased_retrieval_keeps_both_rankings(context: EmbeddedContext) -> None:
-    rankings = find_benchmark("paraphrased_retrieval").score(context).rankings
+def _score(name: str, context: EmbeddedContext, **vectors: Sequence[float]) -> Scores:
+    known = context.under_test.encoder.vectors | {text.replace("_", " "): vector for text, vector in vectors.items()}  # type: ignore[attr-defined]
+    context.under_test.encoder.vectors = known  # type: ignore[attr-defined]
+    return find_benchmark(name).score(context)
+
+
+def _rewrite(context: EmbeddedContext, table: Table, file: str, **columns: list[object]) -> None:
+    rows = table.read(context.folder / file).to_pydict() | columns
+    table.write(context.folder / file, rows)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_values_by_hand(name: str, context: EmbeddedContext) -> None:
+    values = _score(name, context).values
+    for metric, expected in EXPECTED[name].items():
+        assert values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6), metric
+
+
+def test_rankings_registers_and_groups_by_hand(context: EmbeddedContext) -> None:
+    rankings = _score("paraphrased_retrieval", context).rankings
     assert rankings["paraphrased_retrieval/query_top"].tolist() == [[0, 1], [2, 3], [3, 2]]
     assert rankings["paraphrased_retrieval/paraphrase_top"].tolist() == [[1, 0], [0, 2], [3, 2]]
+    assert _score("retrieval", context).values["retrieval_alt_text/t2i_recall_at_1"].tolist() == [1]
+    groups = _score("swaps", context).strata["swaps/relation_macro_accuracy"]
+    assert groups[0] == groups[1] != groups[2]
+    groups = _score("differences", context).strata["differences/macro_accuracy"]
+    assert groups[0] == groups[1]
+    assert len(set(groups.tolist())) == 4
 
 
-def test_retrieval_by_hand(context: EmbeddedContext) -> None:
-    values = find_benchmark("retrieval").score(context).values
-    assert values["retrieval/t2i_recall_at_1"].tolist() == [1, 1, 1]
-    assert values["retrieval_alt_text/t2i_recall_at_1"].tolist() == [1]
-    # Image d: "d query" at 0.9 before "c query" at 0.8; the plain texts alone are its gallery.
-    assert values["retrieval/i2t_recall_at_1"].tolist() == [1, 1, 1]
-    assert len(values) == 8
+def test_correlations_by_hand(context: EmbeddedContext) -> None:
+    scores = _score("caption_ratings", context)
+    correlation = scores.correlations["caption_ratings/tau_c"]
+    np.testing.assert_allclose(correlation.predicted, [0.1, 0.3, 0.2, 0.9], rtol=1e-6)
+    # Of six pairs four are in order, one (0.3 for a 2, 0.2 for a 4) is not, and two fours tie; three distinct ratings.
+    assert correlation_value(correlation) == pytest.approx((4 - 1) * 2 / (4**2 * (3 - 1) / 3))
+    assert scores.pictures["caption_ratings/tau_c"].tolist() == [0, 0, 1, 2]
+    found = {
+        metric.removeprefix("text_similarity/"): correlation_value(columns)
+        for metric, columns in _score("text_similarity", context).correlations.items()
+    }
+    # Cosines 0.99, 0.09, 0.17 and 1, shares 1, 0, 0.5 and 0.25: ranks differ by 1, 0, 1 and 2, so 1 - 6 * 6 / (4 * 15).
+    assert found == pytest.approx({"spearman": 0.4, "tier_common/spearman": 1, "tier_rare/spearman": -1})
 
 
-def test_an_image_is_found_by_its_best_text(context: EmbeddedContext) -> None:
+def test_the_best_text_of_an_image_counts(context: EmbeddedContext) -> None:
     rows = [("b", "c query"), ("a", "d query"), ("a", "a query")]
     columns: dict[str, list[object]] = {
         "image_id": [image for image, _ in rows],
@@ -55,75 +162,76 @@ def test_an_image_is_found_by_its_best_text(context: EmbeddedContext) -> None:
         "register": ["plain"] * 3,
     }
     CAPTION_QUERIES.write(context.folder / "caption_queries.parquet", columns)
-    values = find_benchmark("retrieval").score(context).values
+    values = _score("retrieval", context).values
     # Image a: its better text is the best of all. Image b: its text ties with one and loses to another.
     assert values["retrieval/i2t_recall_at_1"].tolist() == [1, 0]
     assert values["retrieval/t2i_recall_at_1"].tolist() == [0, 0, 1]
 
 
-def test_zero_shot_by_hand(context: EmbeddedContext) -> None:
-    values = find_benchmark("zero_shot").score(context).values
-    # Image c is closer to dog (0.8) than to its own label cat (0.7).
-    assert values["zero_shot/top1"].tolist() == [1, 1, 0]
-    assert values["zero_shot/top5"].tolist() == [1, 1, 1]
-    assert values["zero_shot/ensemble/top1"].tolist() == [1, 1, 0]
-    # "Not a picture of a cat" is farther from the cat than "not a picture of a dog" is, but for image c.
-    assert values["zero_shot/semclip/top1_negated"].tolist() == [0, 0, 1]
-    assert values["zero_shot/semclip/delta"].tolist() == [1, 1, -1]
-
-
-def test_comparative_prompting_by_hand(context: EmbeddedContext) -> None:
-    values = find_benchmark("comparative_prompting").score(context).values
-    # Corrected, cat is (0.82, 0.26, 1.01, 0) of length 1.33 and dog (0.18, 0.74, 0.79, -0.1) of length 1.10.
-    assert values["comparative_prompting/top1"].tolist() == [1, 1, 1]
-    assert values["comparative_prompting/gain"].tolist() == [0, 0, 1]
-
-
 @pytest.mark.parametrize(("third", "hit"), [(1.0, 0), (1.5, 1)])
-def test_the_ensemble_is_a_renormalised_mean(
-    context: EmbeddedContext, vectors: Vectors, third: float, hit: int
-) -> None:
-    vectors |= {f"{prefix} cat": (0.9, 0.2, third, 0.0) for prefix in ("a photo of a", "an image of one")}
-    context.under_test.encoder.vectors = vectors  # type: ignore[attr-defined]
-    values = find_benchmark("zero_shot").score(context).values
+def test_the_ensemble_is_a_renormalised_mean(context: EmbeddedContext, third: float, hit: int) -> None:
+    changed = {f"{prefix}_cat": (0.9, 0.2, third, 0.0) for prefix in ("a_photo_of_a", "an_image_of_one")}
+    values = _score("zero_shot", context, **changed).values
     assert values["zero_shot/top1"].tolist() == [1, 1, 0]
     # Cat's mean is (0.9, 0.2, 0.82), of length 1.23: above dog's 0.8 for image c, but below 0.70 at length 1.
     assert values["zero_shot/ensemble/top1"].tolist() == [1, 1, hit]
 
 
-def test_swaps_by_hand(context: EmbeddedContext) -> None:
-    scores = find_benchmark("swaps").score(context)
-    # The third row's captions are the same text: a tie is a failure.
-    assert scores.values["swaps/relation_accuracy"].tolist() == [1, 1, 0]
-    assert scores.values["swaps/attribute_accuracy"].tolist() == [1]
-    groups = scores.strata["swaps/relation_macro_accuracy"]
-    assert groups[0] == groups[1] != groups[2]
+def test_the_mean_composite_is_the_published_formula(context: EmbeddedContext) -> None:
+    values = _score("negations", context).values["negations/composite"]
+    assert values.mean() == pytest.approx(composite_score(1, 1 / 3, 1 / 3))
 
 
-def test_caption_ratings_by_hand(context: EmbeddedContext) -> None:
-    scores = find_benchmark("caption_ratings").score(context)
-    correlation = scores.correlations["caption_ratings/tau_c"]
-    np.testing.assert_allclose(correlation.predicted, [0.1, 0.3, 0.2, 0.9], rtol=1e-6)
-    # Of six pairs four are in order, one (0.3 for a 2, 0.2 for a 4) is not, and two fours tie; three distinct ratings.
-    assert correlation_value(correlation) == pytest.approx((4 - 1) * 2 / (4**2 * (3 - 1) / 3))
-    assert scores.pictures["caption_ratings/tau_c"].tolist() == [0, 0, 1, 2]
+@pytest.mark.parametrize(
+    ("name", "texts", "metric", "expected"),
+    [
+        ("negations", {"a_negation": (0, 0, 0, 0)}, "composite", [2 / 3, 0, 1]),
+        ("negations", {"a_negation": (0.8, 0.9, 0.1, 0)}, "paraphrase_over_negation", [0, 0, 1]),
+        ("differences", {"c_larger_than_d": (0, 0, 0.5, 0.5)}, "size_ordering_accuracy", [1, 0]),
+        ("differences", {"c_larger_than_d": (0, 0, 0.5, 0.4)}, "size_ordering_accuracy", [1, 0]),
+        ("differences", {"c_larger_than_d": (0, 0, 0.5, 0.6)}, "size_ordering_accuracy", [1, 1]),
+        # The two captions' similarity is 1.45; the negative's is 1.49 with the one, or 1.53 with the other.
+        ("triplets", {"c_query": (1.65, 0, 0, 0)}, "tot", [0, 0, 0, 1]),
+        ("triplets", {"c_query": (0, 1.7, 0, 0)}, "tot", [0, 0, 0, 1]),
+        ("geometry", {"a_larger_than_d": (1, 0, 0, 0), "d_larger_than_a": (-1, 0, 0, 0)},
+         "difference_text/antisymmetry", [1, -0.56, -0.5, -0.09, 0]),
+    ],
+)  # fmt: skip
+def test_changed_texts_change_values(
+    context: EmbeddedContext, name: str, texts: Vectors, metric: str, expected: list[float]
+) -> None:
+    assert _score(name, context, **texts).values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_ranking_stability_by_hand(context: EmbeddedContext) -> None:
-    values = find_benchmark("ranking_stability").score(context).values
-    # Ranks of a: 4 3 2 1 and 3 4 2 1; of c: 2 1 4 3 and 4 1 3 2; of d the same twice. 1 - 6 sum(d^2) / (4 * 15).
-    assert values["ranking_stability/rank_correlation"] == pytest.approx([0.8, 0.4, 1])
-    assert values["ranking_stability/overlap_at_1"].tolist() == [0, 0, 1]
-    assert values["ranking_stability/overlap_at_2"].tolist() == [1, 0.5, 1]
-    assert values["ranking_stability/tier_unseen/rank_correlation"] == pytest.approx([0.4])
+def test_kinds_that_the_table_lacks_are_left_out(context: EmbeddedContext) -> None:
+    _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
+    assert set(_score("differences", context).values) == {
+        f"differences/{name}"
+        for name in ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
+    }
 
 
-def test_typos_by_hand(context: EmbeddedContext) -> None:
-    values = find_benchmark("typos").score(context).values
-    assert values["typos/t2i_recall_at_1"] == pytest.approx([1, 2 / 3, 1 / 3])
-    assert values["typos/worst_t2i_recall_at_1"].tolist() == [1, 0, 0]
-    # d's ranking holds c second, a's holds d last.
-    assert values["typos/t2i_recall_at_2"] == pytest.approx([1, 1, 1 / 3])
+def test_captions_and_opposite_sentences_have_distances(context: EmbeddedContext) -> None:
+    values = {name.removeprefix("geometry/"): found for name, found in _score("geometry", context).values.items()}
+    assert values["image_difference/reverse_distance"][:2] == pytest.approx([1 + 0.8 / ROOT, 1 + 0.8 / ROOT])
+    # Captions of a and d differ by (0.9, 0.7, -0.1, -0.9).
+    assert values["caption_difference/distance"][0] == pytest.approx(1 - 0.72 / np.sqrt(2.12))
+    assert values["caption_difference/reverse_distance"][0] == pytest.approx(1 + 0.72 / np.sqrt(2.12))
+    assert values["difference_text/antisymmetry"][:2] == pytest.approx([-0.18, -0.56])
+    assert values["image_caption/alignment"][0] == pytest.approx(0.66)
+
+
+def test_the_potential_at_its_ends() -> None:
+    assert gaussian_potential(np.ones((3, 1), dtype=np.float32)).tolist() == [1, 1, 1]
+    assert gaussian_potential(np.ones((1, 1), dtype=np.float32)).tolist() == [0]
+
+
+def test_an_encoder_with_equal_features_is_never_right(context: EmbeddedContext) -> None:
+    context.under_test.encoder.vectors = dict.fromkeys(context.under_test.encoder.vectors, (0.5, 0.5, 0.5, 0.5))  # type: ignore[attr-defined]
+    for name in ("negations", "differences", "triplets", "half_truths"):
+        for metric, values in find_benchmark(name).score(context).values.items():
+            if "top1" not in metric and "composite" not in metric:
+                assert values.sum() == 0, metric
 
 
 @pytest.mark.parametrize("name", benchmark_names())
@@ -131,33 +239,31 @@ def test_every_value_is_declared_per_query_and_has_its_pictures(name: str, conte
     benchmark = find_benchmark(name)
     scores = benchmark.score(context)
     assert benchmark.name == name
-    found = {benchmark.metric(metric).name for metric in (*scores.values, *scores.correlations)}
-    assert found == {metric.name for metric in benchmark.metrics}
+    declared = {benchmark.metric(metric).name for metric in (*scores.values, *scores.correlations)}
+    assert declared == {metric.name for metric in benchmark.metrics}
     for values in scores.values.values():
         assert values.ndim == 1
         assert values.dtype == np.float64
         low, high = RANGES.get(name, (0, 1))
         assert ((values >= low) & (values <= high)).all()
-
     rows = {metric: len(values) for metric, values in scores.values.items()}
-    rows |= {metric: len(found.gold) for metric, found in scores.correlations.items()}
+    rows |= {metric: len(columns.gold) for metric, columns in scores.correlations.items()}
     for metric, pictures in scores.pictures.items():
         assert pictures.shape in {(rows[metric],), (rows[metric], 2)}
 
 
-def test_queries_about_one_picture_are_known_by_it(context: EmbeddedContext) -> None:
+def test_queries_about_one_picture_name_it(context: EmbeddedContext) -> None:
     def pictures(name: str) -> dict[str, list[object]]:
-        return {metric: found.tolist() for metric, found in find_benchmark(name).score(context).pictures.items()}
+        return {metric: rows.tolist() for metric, rows in _score(name, context).pictures.items()}
 
-    swaps = {"swaps/relation_accuracy": [0, 0, 2], "swaps/relation_macro_accuracy": [0, 0, 2]}
-    assert pictures("swaps") == swaps
-    found = pictures("triplets")
-    assert (found["triplets/tot"], found["triplets/kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
+    assert pictures("swaps") == {"swaps/relation_accuracy": [0, 0, 2], "swaps/relation_macro_accuracy": [0, 0, 2]}
+    triplets = pictures("triplets")
+    assert (triplets["triplets/tot"], triplets["triplets/kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
     assert pictures("paraphrased_retrieval") == pictures("negations") == pictures("zero_shot") == {}
     pairs = [[0, 3], [2, 3], [0, 2], [2, 0], [3, 0]]
-    found = pictures("differences")
-    assert found["differences/macro_accuracy"] == found["differences/sign_accuracy"] == pairs
-    assert found["differences/size_ordering_accuracy"] == pairs[:2]
+    differences = pictures("differences")
+    assert differences["differences/macro_accuracy"] == differences["differences/sign_accuracy"] == pairs
+    assert differences["differences/size_ordering_accuracy"] == pairs[:2]
     assert pictures("geometry")["geometry/image_difference/distance"] == pairs
 
 
@@ -168,20 +274,10 @@ def test_missing_tables_are_named(folders: Folders) -> None:
             path = folders.evaluation / need.path
             content = path.read_bytes()
             path.unlink()
-            message = (
-                f"{path.name} is missing, benchmark '{name}' requires it.*remove '{name}' from evaluate.benchmarks"
-            )
+            message = f"{path.name} is missing, benchmark '{name}' requires it.*remove '{name}' from evaluate.benchmark"
             with pytest.raises(InputError, match=message):
                 table_files([benchmark], folders.evaluation)
             path.write_bytes(content)
-
-
-def test_an_unknown_benchmark_lists_the_known() -> None:
-    with pytest.raises(
-        InputError,
-        match=r"'swap'.*paraphrased_retrieval, .*, swaps, text_similarity, triplets, typos, zero_shot",
-    ):
-        find_benchmark("swap")
 
 
 def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
@@ -191,31 +287,35 @@ def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     assert len(asked) == len(set(asked)) == 44
 
 
-def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:
-    LABELS.write(context.folder / "labels.parquet", {"image_id": ["a", "z"], "label": ["cat", "dog"]})
-    with pytest.raises(InputError, match=r"labels.parquet: row 1 names image 'z'"):
-        find_benchmark("zero_shot").score(context)
+@pytest.mark.parametrize(
+    ("name", "table", "file", "columns", "message"),
+    [
+        ("zero_shot", LABELS, "labels", {"image_id": ["a", "z", "b"]}, "labels.parquet: row 1 names image 'z'"),
+        ("zero_shot", LABELS, "labels", {"image_id": [], "label": []}, "labels.parquet has no rows"),
+        ("triplets", SWAPS, "swaps", {"image_id": ["a", "b", "c", "d"]},
+         "swaps.parquet: row 1 names image 'b', which paraphrase_queries.parquet"),
+        ("geometry", COMPARISONS, "comparisons", {"second_id": ["d", "d", "b", "a", "a"]},
+         "comparisons.parquet: row 2 names image 'b', which paraphrase_queries"),
+        ("differences", COMPARISONS, "comparisons", {"kind": ["colour"] * 5},
+         "comparisons.parquet: kind 'colour' is unknown: use one of"),
+        ("differences", COMPARISONS, "comparisons", {"answer": ["third"] * 5},
+         "comparisons.parquet: answer 'third' is unknown: use one of"),
+    ],
+)  # fmt: skip
+def test_bad_tables_are_named(
+    context: EmbeddedContext, name: str, table: Table, file: str, columns: dict[str, list[object]], message: str
+) -> None:
+    _rewrite(context, table, f"{file}.parquet", **columns)
+    with pytest.raises(InputError, match=message):
+        _score(name, context)
 
 
-def test_an_empty_table_is_named(context: EmbeddedContext) -> None:
-    LABELS.write(context.folder / "labels.parquet", {"image_id": [], "label": []})
-    with pytest.raises(InputError, match=r"labels.parquet has no rows"):
-        find_benchmark("zero_shot").score(context)
-
-
-def test_a_broken_encoder_is_noticed(context: EmbeddedContext, vectors: Vectors) -> None:
-    vectors["c query"] = (np.nan, 0, 0, 0)
-    context.under_test.encoder.vectors = vectors  # type: ignore[attr-defined]
+def test_unknown_benchmarks_deep_lists_and_broken_encoders_are_named(
+    context: EmbeddedContext, stub: Any, folders: Folders
+) -> None:
+    with pytest.raises(InputError, match=r"'swap'.*paraphrased_retrieval, .*, swaps, text_similarity, triplets, typos"):
+        find_benchmark("swap")
     with pytest.raises(InputError, match="'c query' a non-finite feature"):
-        find_benchmark("retrieval").score(context)
-
-
-def test_a_depth_beyond_the_gallery_is_refused(stub: Any, folders: Folders) -> None:
+        _score("retrieval", context, c_query=(np.nan, 0, 0, 0))
     with pytest.raises(InputError, match=r"evaluate.top_k has 5, but the test split has only 4 images"):
-        EmbeddedContext(
-            EncoderUnderTest("stub", stub({}), ""),
-            folders.evaluation,
-            (1, 5),
-            ["a", "b", "c", "d"],
-            np.eye(4, dtype=np.float32),
-        )
+        EmbeddedContext(EncoderUnderTest("stub", stub({}), ""), folders.evaluation, (1, 5), [*"abcd"], np.eye(4))

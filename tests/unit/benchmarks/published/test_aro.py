@@ -12,7 +12,8 @@ from PIL import Image
 
 from components.benchmarks.published import find_published
 from components.benchmarks.published.aro import FEWEST
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.benchmark import Scores
+from components.benchmarks.scoring.bootstrap import interval
 from tests.support.toy_context import toy_context
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}
@@ -42,9 +43,7 @@ def _write(folder: Path, name: str, cases: list[dict[str, Any]]) -> None:
 
 def _value(scores: Scores, name: str) -> float:
     """The metric as it is reported."""
-    values, strata = scores.values[name], scores.strata.get(name)
-    groups = [values] if strata is None else [values[strata == one] for one in np.unique(strata)]
-    return float(np.mean([group.mean() for group in groups]))
+    return interval(scores.values[name], 1, 0, scores.strata.get(name)).value
 
 
 def _relations() -> list[dict[str, Any]]:

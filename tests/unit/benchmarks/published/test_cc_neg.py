@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks.published import find_published
+from components.benchmarks.published.cc_neg import convert
 from components.benchmarks.scoring.protocols.choices import composite_score
 from components.core.system.errors import InputError
-from components.experiments.parts.convert_cc_neg import convert
 from components.test_sets.draws import released_test_rows
 from components.test_sets.readers import cc_neg
 from tests.support.toy_context import colour_image, toy_context, wide_image
@@ -63,7 +62,7 @@ def test_con_clip_by_hand_from_the_authors_file(tmp_path: Path, monkeypatch: pyt
 
 def test_con_clip_refuses_other_columns_and_formats(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image_path": ["a"], "caption": ["b"]}), tmp_path / cc_neg.TABLE)
-    with pytest.raises(InputError, match=r"lacks the column 'negated'.*convert_cc_neg"):
+    with pytest.raises(InputError, match=r"lacks the column 'negated'.*published.cc_neg"):
         find_published("cc_neg").score(toy_context(tmp_path, TABLE))
     (tmp_path / cc_neg.TABLE).write_bytes(b"PK")
     with pytest.raises(InputError, match="is not a Parquet file"):
@@ -138,8 +137,3 @@ def test_the_composite_is_a_share_and_chance_over_negations_adds_nothing(a: floa
     assert 0 <= composite_score(a, b, c) <= 1
     assert composite_score(a, b, min(c, 0.5)) == pytest.approx((a + b) / 3)
     assert composite_score(1, 1, 1) == 1
-
-
-def test_a_composite_of_the_paper() -> None:
-    """Table 1: SemCLIP on CC-Neg."""
-    assert np.round(100 * composite_score(0.331, 0.210, 0.781), 1) == 36.8

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.benchmarks.published import eccv_caption, find_published
+from components.benchmarks.published import find_published
 from components.benchmarks.published.eccv_caption import ranking_scores
 from components.core.system.errors import InputError
 from components.test_sets.readers import eccv_caption as reader
@@ -34,8 +34,7 @@ SMALL = PublishedMatches(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four captions of three images, and a caption that is not of the test split."""
-    for module in (eccv_caption, reader):
-        monkeypatch.setattr(module, "published_matches", lambda: SMALL)
+    monkeypatch.setattr(reader, "published_matches", lambda: SMALL)
     rows = [{"id": number, "image_id": ABOUT[number], "caption": text} for number, text in CAPTIONS.items()]
     rows.append({"id": 5, "image_id": 9, "caption": "of the training split"})
     (tmp_path / FILE).write_text(json.dumps({"annotations": rows}))

@@ -90,12 +90,12 @@ def _coco(folder: Path, annotations: list[dict[str, Any]]) -> None:
 
 
 def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
-    told = [
+    annotations = [
         {"id": 7, "image_id": 9, "caption": "later"},
         {"id": 2, "image_id": 9, "caption": "red "},
         {"id": 3, "image_id": 4, "caption": "blue"},
     ]
-    _coco(tmp_path, told)
+    _coco(tmp_path, annotations)
     context = toy_context(tmp_path, {"red": (1, 0, 0), "blue": (0, 0, 1)}, allow_partial=True)
     found = find_published("modality_gap").score(context)
     # Images in the order of their ids: green, red; captions: blue, red.

@@ -6,14 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from components.benchmarks.published import find_published
-from components.benchmarks.scoring.protocols.retrieval import best_gold_ranks
-from components.core.compute.metrics import top_k
 from components.core.system.errors import InputError
 from tests.support.toy_context import colour_image, toy_context
 
@@ -115,16 +110,3 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps({"images": [image, other], "annotations": [{"image_id": 1, "caption": "red"}]}))
     with pytest.raises(InputError, match=r"1 images have no caption, first b.jpg"):
         benchmark.score(toy_context(tmp_path, TABLE))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 6), st.integers(0, 10), st.integers(0, 2**32 - 1))
-def test_the_best_gold_rank_is_the_first_gold_item_of_the_ranking(queries: int, more: int, seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    owners = generator.permutation(np.concatenate([np.arange(queries), generator.integers(0, queries, more)]))
-    features, gallery = (
-        generator.integers(-1, 2, size=(rows, 2)).astype(np.float32) for rows in (queries, len(owners))
-    )
-    order = top_k(features, gallery, len(owners))
-    expected = [int(np.flatnonzero(owners[order[query]] == query)[0]) for query in range(queries)]
-    assert best_gold_ranks(features, gallery, owners).tolist() == expected

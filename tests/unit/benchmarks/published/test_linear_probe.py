@@ -8,16 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.benchmarks.published import find_published, linear_probe
 from components.benchmarks.published.linear_probe import (
+    best_exponent,
+    few_of_each,
+    probe_answers,
+    released_answers,
     score,
     score_halved,
     score_pc_clip,
     score_released,
 )
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.linear_probe import few_of_each
 from components.core.system.errors import InputError
 from components.test_sets.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
@@ -31,21 +37,29 @@ _images = PublishedContext.images
 FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (3,), "train": (15,)})
 
 
-def test_the_probe_learns_from_the_training_split_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PublishedContext:
+    """Both splits; the probes of PC-CLIP take two images of a class instead of a hundred."""
     write_shards(tmp_path, TRAIN, "train")
     write_shards(tmp_path, TEST)
-    found = score(toy_context(tmp_path, {}), FACTS)
+    monkeypatch.setattr(linear_probe, "_PC_CLIP_IMAGES", 2)
+    return toy_context(tmp_path, {})
+
+
+def _declared(scores: Scores, name: str) -> bool:
+    return all(find_published(name).metric(metric) for metric in (*scores.values, *scores.scalars))
+
+
+def test_the_probe_only_learns_from_the_training_split(context: PublishedContext) -> None:
+    found = score(context, FACTS)
     assert found.values["linear_probe_cifar10/top1"].tolist() == [1, 1, 0]
     assert found.strata["linear_probe_cifar10/mean_per_class_recall"].tolist() == [2, 0, 0]
-    for name in found.values:
-        assert find_published("linear_probe_cifar10").metric(name)
+    assert _declared(found, "linear_probe_cifar10")
 
 
-def test_pc_clips_probe_has_a_hundred_images_of_each_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_shards(tmp_path, TRAIN, "train")
-    write_shards(tmp_path, TEST)
-    context = toy_context(tmp_path, {})
-    monkeypatch.setattr(linear_probe, "_PC_CLIP_IMAGES", 2)
+def test_pc_clips_probe_has_as_many_images_of_each_class(
+    context: PublishedContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = []
     monkeypatch.setattr(
         PublishedContext, "images", lambda context, pictures: shown.append(len(pictures)) or _images(context, pictures)
@@ -53,20 +67,16 @@ def test_pc_clips_probe_has_a_hundred_images_of_each_class(tmp_path: Path, monke
     found = score_pc_clip(context, FACTS)
     assert shown == [6, 3]
     assert found.values["linear_probe_cifar10_pc_clip/top1"].tolist() == [1, 1, 0]
-    for name in found.values:
-        assert find_published(name.split("/")[0].replace("cifar10", "cifar100")).metric(name)
+    assert _declared(found, "linear_probe_cifar100_pc_clip")
 
 
 def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: PublishedContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two images for each class are six of the fifteen that torch's permutation has first."""
-    write_shards(tmp_path, TRAIN, "train")
-    write_shards(tmp_path, TEST)
-    monkeypatch.setattr(linear_probe, "_PC_CLIP_IMAGES", 2)
     given: list[Any] = []
-    monkeypatch.setattr(linear_probe, "released_answers", lambda *told: given.extend(told) or ANSWERS)
-    found = score_released(toy_context(tmp_path, {}), FACTS)
+    monkeypatch.setattr(linear_probe, "released_answers", lambda *arguments: given.extend(arguments) or ANSWERS)
+    found = score_released(context, FACTS)
     train, labels, test, *others = given
     drawn = torch.randperm(15, generator=torch.Generator().manual_seed(0))[:6].tolist()
     assert labels.tolist() == [TRAIN[row][1] for row in drawn]
@@ -76,8 +86,7 @@ def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
     assert found.values[f"{name}/top1"].tolist() == [1, 0.5, 0]
     # The two trainings have 2/3 and 1/3 right; their deviation is 1/6.
     assert found.scalars[f"{name}/standard_error"] == pytest.approx(1 / 6 / np.sqrt(2))
-    for metric in (*found.values, *found.scalars):
-        assert find_published("linear_probe_cifar100_pc_clip_released").metric(metric)
+    assert _declared(found, "linear_probe_cifar100_pc_clip_released")
 
 
 def test_a_set_without_training_images_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +102,7 @@ def test_a_set_without_training_images_is_halved(tmp_path: Path, monkeypatch: py
     assert [len(names) for names in shown] == [6, 9]
     assert not set(shown[0]) & set(shown[1])
     assert found.values["linear_probe_imagenet_a_pc_clip/top1"].tolist() == [1] * 9
-    for name in found.values:
-        assert find_published("linear_probe_imagenet_a_pc_clip").metric(name)
+    assert _declared(found, "linear_probe_imagenet_a_pc_clip")
 
 
 def test_few_of_each_class_and_all_of_small_ones() -> None:
@@ -114,3 +122,49 @@ def test_a_missing_split_or_one_class_is_refused(tmp_path: Path) -> None:
     write_shards(tmp_path, [(RED, 1)] * 15, "train")
     with pytest.raises(InputError, match=r"all training images are of one class"):
         score(toy_context(tmp_path, {}), FACTS)
+
+
+def reals(rows: Any) -> Any:
+    return np.array(rows, dtype=np.float32)
+
+
+@given(st.integers(-48, 48))
+def test_the_search_finds_the_best_of_a_smooth_curve_to_an_eighth_of_a_decade(best: int) -> None:
+    assert best_exponent(lambda exponent: -abs(exponent - best / 8)) == best / 8
+
+
+def test_equal_strengths_give_the_strongest_regularisation() -> None:
+    assert best_exponent(lambda exponent: 0.0) == -6
+
+
+def test_a_probe_learns_what_a_line_can_separate() -> None:
+    train = reals([[1, 0], [0.99, 0.1], [0.98, -0.1], [0, 1], [0.1, 0.99], [-0.1, 0.98]] * 5)
+    labels = np.array([4, 4, 4, 9, 9, 9] * 5)
+    assert probe_answers(train, labels, reals([[0.9, 0.2], [0.2, 0.9]]), seed=0).tolist() == [4, 9]
+
+
+def test_the_released_layer_is_adam_on_cross_entropy_for_ten_epochs_of_batches_of_32() -> None:
+    """Five trainings again by Adam's equations in NumPy, from torch's weights and orders of the same seed."""
+    generator = np.random.default_rng(0)
+    train, test = (generator.normal(size=(rows, 2)).astype(np.float32) * 3 for rows in (40, 400))
+    labels = (train[:, 0] + 0.5 * generator.normal(size=40) > 0).astype(np.int64) + (train[:, 1] > 2)
+    found = released_answers(train, labels, test, 3, seed=7)
+    torch.manual_seed(7)
+    for answers in found:
+        head = torch.nn.Linear(2, 3)
+        weights = np.concatenate([head.weight.detach().numpy().T, head.bias.detach().numpy()[None]]).astype(np.float64)
+        first, second, step = np.zeros_like(weights), np.zeros_like(weights), 0
+        for _ in range(10):
+            order = torch.randperm(40).numpy()
+            for rows in (order[:32], order[32:]):
+                inputs = np.c_[train[rows], np.ones(len(rows))]
+                shares = np.exp(inputs @ weights)
+                shares /= shares.sum(axis=1, keepdims=True)
+                gradient = inputs.T @ (shares - np.eye(3)[labels[rows]]) / len(rows)
+                step += 1
+                first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+                weights -= 1e-3 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        expected = (np.c_[test, np.ones(400)] @ weights).argmax(axis=1)
+        assert (answers == expected).mean() > 0.995
+    assert len(found) == 5
+    assert any((answers != found[0]).any() for answers in found)

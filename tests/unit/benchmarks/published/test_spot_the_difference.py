@@ -19,7 +19,7 @@ ROWS: list[dict[str, Any]] = [
     {"img_id": "256", "sentences": ["the red is gone"]},
     {"img_id": "8", "sentences": []},
 ]
-"""Two rows of one pair; a pair that nobody describes; pairs 7 and 8 show the same."""
+"""Two rows of one pair; a pair without a description; pairs 7 and 8 show the same."""
 TABLE = {
     "it is green now": (0, 1, 0),
     "the red is gone": (-1, 0, 0),

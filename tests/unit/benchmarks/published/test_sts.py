@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sts import SUBSETS, pair_cosines
+from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.protocols.retrieval import pair_cosines
 from components.core.system.errors import InputError
+from components.test_sets.readers.sts import SUBSETS
 from tests.support.toy_context import toy_context
 
 TABLE = {
@@ -105,42 +106,32 @@ def test_whole_years_are_complete_and_every_metric_is_declared(tmp_path: Path, y
     assert all(benchmark.metric(name).higher_is_better for name in _values(scores))
 
 
-def test_equal_cosines_and_zero_vectors() -> None:
+def test_zero_vectors_and_noise_of_single_precision() -> None:
     first, second = np.array([[1, 0], [0, 0], [3, 4]], np.float32), np.array([[1, 0], [1, 0], [-6, -8]], np.float32)
     assert pair_cosines(first, second).tolist() == [1, 0, -1]
-
-
-def test_noise_of_single_precision_ranks_nothing() -> None:
     drawn = np.random.default_rng(0).normal(size=(50, 384))
     first = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
-    second = np.nextafter(first, np.float32(1))
-    assert set(pair_cosines(first, first)) == set(pair_cosines(first, second)) == {1.0}
+    assert set(pair_cosines(first, first)) == set(pair_cosines(first, np.nextafter(first, np.float32(1)))) == {1.0}
 
 
-def test_an_encoder_that_tells_nothing_apart_gets_0(tmp_path: Path) -> None:
-    _senteval(tmp_path, "2013", {"FNWN": [("a man", "a man", "1"), ("a man", "one man", "4"), ("a dog", "a dog", "5")]})
-    found = _values(find_published("sts13").score(toy_context(tmp_path, TABLE, allow_partial=True)))
-    assert set(found.values()) == {0.0}
-
-
-def test_bad_rows_are_named_counted_and_left_out_only_where_allowed(tmp_path: Path) -> None:
-    _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, ("a man", "a dog", "six"), ("a man", "a boy", "5.5")]})
-    with (tmp_path / "STS13-en-test" / "STS.input.FNWN.txt").open("a") as file:
-        file.write("no tab\n")
-    with (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").open("a") as file:
-        file.write("3\n")
+def test_bad_rows_and_files_are_named_and_rows_left_out_only_where_allowed(tmp_path: Path) -> None:
+    bad = [("a man", "a dog", "six"), ("a man", "a boy", "5.5"), ("no tab", "", "3")]
+    _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, *bad]})
+    inputs, scores = (tmp_path / "STS13-en-test" / f"STS.{kind}.FNWN.txt" for kind in ("input", "gs"))
+    inputs.write_text(inputs.read_text().replace("no tab\t", "no tab"))
     benchmark = find_published("sts13")
     with pytest.raises(InputError, match=r"FNWN.txt: 3 rows are not .* \(row 4, 5, 6, from 0\).*--allow-partial"):
         benchmark.score(toy_context(tmp_path, TABLE))
     context = toy_context(tmp_path, TABLE, allow_partial=True)
     assert len(benchmark.score(context).correlations["sts13/all/spearman"].gold) == 4
-    (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").write_text("1\n")
-    with pytest.raises(InputError, match=r"STS.input.FNWN.txt has 8 lines, STS13-en-test/STS.gs.FNWN.txt has 1"):
-        benchmark.score(context)
-    (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").write_bytes(b"\xff\xfe1")
-    with pytest.raises(InputError, match=r"STS.gs.FNWN.txt is damaged"):
-        benchmark.score(context)
-    (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").unlink()
+    for content, message in (
+        (b"1\n", r"STS.input.FNWN.txt has 8 lines, STS13-en-test/STS.gs.FNWN.txt has 1"),
+        (b"\xff\xfe1", r"STS.gs.FNWN.txt is damaged"),
+    ):
+        scores.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            benchmark.score(context)
+    scores.unlink()
     with pytest.raises(InputError, match=r"STS.gs.FNWN.txt cannot be read"):
         benchmark.score(context)
 
@@ -186,10 +177,6 @@ def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
     pearson = np.corrcoef([5, 4, 3, 1], [1, 0.8, 0.6, 0])[0, 1]
     assert found == pytest.approx({"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson})
     assert context.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
-
-
-def test_comma_separated_sts_b_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "STSBenchmark").mkdir()
     (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("genre,file,year,0,5.0,a man,one man\n")
     with pytest.raises(InputError, match=r"sts-test.csv: 1 rows are not two sentences and a score"):
         find_published("stsb").score(toy_context(tmp_path, TABLE))

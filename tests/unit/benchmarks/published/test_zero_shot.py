@@ -10,7 +10,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.benchmarks.published.zero_shot import score
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.benchmark import Scores
 from components.core.system.errors import InputError
 from components.core.tables.records import CLASS_DESCRIPTIONS
 from components.test_sets.image_sets.image_set import image_sets
@@ -57,11 +57,6 @@ def test_the_ensemble_is_of_the_published_templates(tmp_path: Path) -> None:
     found = run(tmp_path, swapped)
     assert found.values["zero_shot_cifar10/ensemble/top1"].tolist()[0] == 0
     assert found.values["zero_shot_cifar10/pc_clip/top1"].tolist()[0] == 1
-
-
-def test_a_tie_goes_to_the_first_class(tmp_path: Path) -> None:
-    same = dict.fromkeys(TABLE, (1, 1, 1))
-    assert run(tmp_path, same).values["zero_shot_cifar10/pc_clip/top1"].tolist() == [1, 0, 0, 0]
 
 
 def test_top5_only_where_there_are_more_classes(tmp_path: Path) -> None:

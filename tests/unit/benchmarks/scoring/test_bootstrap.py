@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from components.benchmarks.scoring import bootstrap
+from components.benchmarks.scoring.benchmark import Correlation, Scores
 from components.benchmarks.scoring.bootstrap import (
     Interval,
     correlation_interval,
@@ -17,7 +18,6 @@ from components.benchmarks.scoring.bootstrap import (
     resampled_means,
     sign_flip_p,
 )
-from components.benchmarks.scoring.scores import Correlation, Scores
 from components.core.compute.metrics import Indices, Reals
 
 

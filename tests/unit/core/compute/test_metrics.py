@@ -48,35 +48,11 @@ def test_lists_shorter_than_the_depth_are_refused() -> None:
 
 
 @given(list_pairs(), st.integers(1, K))
-def test_overlap_is_a_symmetric_share_that_is_one_only_for_equal_lists(pair: tuple[Indices, Indices], k: int) -> None:
-    a, b = pair
-    overlap = average_overlap(a, b, k)
-    assert ((overlap >= 0) & (overlap <= 1)).all()
-    np.testing.assert_array_equal(overlap, average_overlap(b, a, k))
-    np.testing.assert_array_equal(np.isclose(overlap, 1), (a[:, :k] == b[:, :k]).all(axis=1))
-
-
-@given(list_pairs(), st.integers(1, K))
-def test_jaccard_is_a_symmetric_share_that_is_one_only_for_equal_sets(pair: tuple[Indices, Indices], k: int) -> None:
-    a, b = pair
-    similarity = jaccard_similarity(a, b, k)
-    assert ((similarity >= 0) & (similarity <= 1)).all()
-    np.testing.assert_array_equal(similarity, jaccard_similarity(b, a, k))
-    same_sets = (np.sort(a[:, :k], axis=1) == np.sort(b[:, :k], axis=1)).all(axis=1)
-    np.testing.assert_array_equal(similarity == 1, same_sets)
-
-
-@given(list_pairs(), st.integers(1, K))
 def test_both_agree_with_sets_in_plain_python(pair: tuple[Indices, Indices], k: int) -> None:
     for row, (a, b) in enumerate(zip(*(lists.tolist() for lists in pair), strict=True)):
         expected = sum(len(set(a[:d]) & set(b[:d])) / d for d in range(1, k + 1)) / k
         assert average_overlap(*pair, k)[row] == pytest.approx(expected)
         assert jaccard_similarity(*pair, k)[row] == pytest.approx(len(set(a[:k]) & set(b[:k])) / len({*a[:k], *b[:k]}))
-
-
-@given(st.lists(st.integers(0, 20), min_size=1), st.integers(1, 20))
-def test_recall_never_falls_with_depth(ranks: list[int], k: int) -> None:
-    assert hit_at_k(np.array(ranks), k).mean() <= hit_at_k(np.array(ranks), k + 1).mean()
 
 
 def test_recall_agrees_with_torchmetrics() -> None:

@@ -84,11 +84,6 @@ def test_an_error_comes_after_the_items_before_it() -> None:
     assert not _threads()
 
 
-def test_a_generator_that_is_never_read_starts_no_thread() -> None:
-    prefetched(_numbers, 2)
-    assert not _threads()
-
-
 def test_a_pool_keeps_the_order_and_looks_only_so_far_ahead() -> None:
     taken: list[int] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import save_file
 
 from components.core.system.errors import InputError
@@ -109,11 +107,6 @@ def test_missing_folder_is_named(tmp_path: Path) -> None:
         Encoder.load(tmp_path / "nowhere")
 
 
-def test_undecodable_image_is_named(tiny_encoder: Encoder) -> None:
-    with pytest.raises(InputError, match="image abc cannot be decoded"):
-        tiny_encoder.embed_images([b"no image"], names=["abc"])
-
-
 def test_method_tensors_travel_with_the_encoder(tiny_encoder: Encoder, tmp_path: Path) -> None:
     tiny_encoder.extra = {"basis": torch.arange(6.0).reshape(2, 3).T}
     tiny_encoder.save(tmp_path)
@@ -135,20 +128,3 @@ def test_an_encoder_that_lost_its_method_tensors_is_loaded_without_them(tiny_enc
     loaded.extra = {}
     loaded.save(tmp_path / "without")
     assert Encoder.load(tmp_path / "without").extra == {}
-
-
-def test_an_image_that_would_fill_the_memory_is_refused(tiny_encoder: Encoder) -> None:
-    buffer = io.BytesIO()
-    Image.new("1", (3_000_000, 1)).save(buffer, format="PNG")
-    with pytest.raises(InputError, match=r"image thin cannot be decoded .*too long and narrow"):
-        tiny_encoder.embed_images([buffer.getvalue()], names=["thin"])
-
-
-def test_raw_image_features_are_unit_ones_times_their_lengths(tiny_encoder: Encoder, png: Any) -> None:
-    images = [png((250, 0, 0)), png((0, 0, 250))]
-    raw = tiny_encoder.image_features(images)
-    features, norms = unit_rows(raw)
-    np.testing.assert_allclose(features * norms[:, np.newaxis], raw, rtol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, rtol=1e-6)
-    np.testing.assert_array_equal(tiny_encoder.embed_images(images), features)
-    assert norms.dtype == features.dtype == np.float32

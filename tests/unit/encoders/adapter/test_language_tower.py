@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -44,19 +43,6 @@ def _freeze(encoder: Encoder, strategy: Strategy, added: int) -> dict[str, torch
         if parameter.requires_grad:
             chosen[name] = parameter
     return chosen
-
-
-@every_kind
-@every_strategy
-def test_features_have_the_bases_dimension(
-    tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int
-) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, strategy, added)
-    features = _features(encoder)
-    assert features.shape == (3, 16)
-    assert features.dtype == torch.float32
-    assert not torch.allclose(features[0], features[1], atol=1e-4)
-    assert encoder.model.visual is tiny_encoder.model.visual
 
 
 @every_kind
@@ -188,15 +174,6 @@ def test_dropout_is_off_even_in_training_mode(tiny_encoder: Encoder, language_fo
     encoder = _encoder(tiny_encoder, language_folder, "alignment", 2)
     encoder.model.train()
     assert torch.equal(_features(encoder), _features(encoder))
-
-
-def test_copies_share_nothing(tiny_encoder: Encoder, language_folder: Path) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, "bottleneck")
-    twin = copy.deepcopy(encoder)
-    before = _features(encoder)
-    for parameter in twin.model.parameters():
-        parameter.data.zero_()
-    assert torch.equal(_features(encoder), before)
 
 
 def _stored(encoder: Encoder) -> int:

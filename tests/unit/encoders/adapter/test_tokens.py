@@ -68,14 +68,6 @@ def test_lengths_count_tokens_before_the_cut() -> None:
     assert token_lengths(["word", "word " * 100]).tolist() == [3, 102]
 
 
-def test_trimming_keeps_the_longest_texts_end_token() -> None:
-    tokenizer = ClipTokenizer(24)
-    tokens = tokenizer(["word", "word word word"])
-    batch = trimmed(tokens, tokenizer.lengths(tokens))
-    assert batch.shape == (2, 5)
-    assert int(batch[1, -1]) == END
-
-
 def test_saved_tokenizer_is_the_same_one(language_folders: dict[str, Path], tmp_path: Path) -> None:
     tokenizer = HuggingFaceTokenizer(language_folders["roberta"], 24)
     identity, tokens = tokenizer.identity, tokenizer(["a dog", "two hats"])

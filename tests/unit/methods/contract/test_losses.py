@@ -19,22 +19,12 @@ def _features(first: int = 0, count: int = 4) -> Features:
     return Features(columns, torch.tensor(2.0), nn.Module())
 
 
-def test_own_rows_are_a_slice_of_all() -> None:
-    feature = _features(first=2, count=2).raw("image")
-    assert torch.equal(feature.own, feature.all[2:])
-
-
 def test_columns_have_unit_rows_and_raw_ones_keep_their_length() -> None:
     features = _features()
     torch.testing.assert_close(features["caption"].all.norm(dim=1), torch.ones(4))
     raw = features.raw("caption").all
     assert (raw.norm(dim=1) > 1.5).any()
     torch.testing.assert_close(features["caption"].all, raw / raw.norm(dim=1, keepdim=True))
-
-
-def test_rows_are_normalised_once() -> None:
-    features = _features()
-    assert features["image"].all is features["image"].all
 
 
 def test_a_function_of_rows_knows_whose_rows_they_are() -> None:
@@ -56,20 +46,6 @@ def test_orthogonal_pairs_have_the_closed_form() -> None:
     features, scale = _whole(torch.eye(4)), torch.tensor(2.0)
     expected = -math.log(math.exp(2) / (math.exp(2) + 3))
     assert info_nce(features, features, scale).item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_equal_features_cost_log_of_the_batch() -> None:
-    features = _whole(F.normalize(torch.ones(5, 3), dim=-1))
-    assert info_nce(features, features, torch.tensor(10.0)).item() == pytest.approx(math.log(5), abs=1e-6)
-
-
-def test_both_directions_count() -> None:
-    one, other = torch.eye(3), torch.eye(3)[[0, 0, 2]]
-    forwards = F.cross_entropy(one @ other.T, torch.arange(3))
-    backwards = F.cross_entropy(other @ one.T, torch.arange(3))
-    assert forwards != backwards
-    found = info_nce(_whole(one), _whole(other), torch.tensor(1.0))
-    assert found.item() == pytest.approx(((forwards + backwards) / 2).item())
 
 
 def test_golden_value() -> None:

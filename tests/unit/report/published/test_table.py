@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from components.benchmarks.published import published_benchmarks
-from components.benchmarks.scoring.scores import Scores
+from components.benchmarks.scoring.benchmark import Scores
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.encoders.adapter.sidecar import Sidecar

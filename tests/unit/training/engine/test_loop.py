@@ -18,7 +18,6 @@ from components.methods.contract.losses import Features
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import Run
-from components.training.engine.stepper import NonFiniteError
 from tests.support.toy_training import ToySource, same, toy_losses, toy_model, toy_run, trained, weights_of
 
 
@@ -67,15 +66,6 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 
 def _frozen(model: Any) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in model.state_dict().items() if name not in trained(model)}
-
-
-def test_a_resumed_run_does_only_the_rest(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    with pytest.raises(Killed):
-        fit(toy_run(toy_model(), checkpoints=checkpoints, losses=_dying(8)))
-    seen: list[Step] = []
-    fit(toy_run(toy_model(), checkpoints=checkpoints, report=seen.append))
-    assert [step.number for step in seen] == [7, 8, 9, 10]
 
 
 @given(epochs=st.integers(1, 3), count=st.integers(8, 30), accumulate=st.integers(1, 2), every=st.integers(1, 5))
@@ -128,21 +118,6 @@ def test_validation_comes_every_few_steps_and_at_the_end() -> None:
 def test_checkpoints_come_every_few_steps_but_not_at_the_end(tmp_path: Path) -> None:
     fit(toy_run(toy_model(), options={"checkpoint_every": 5}, checkpoints=Checkpoints(tmp_path, keep=9)))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
-
-
-def test_a_bad_number_keeps_the_last_good_step(tmp_path: Path) -> None:
-    calls = 0
-
-    def losses(features: Features) -> dict[str, Tensor]:
-        nonlocal calls
-        calls += 1
-        return {name: loss * (float("nan") if calls == 8 else 1) for name, loss in toy_losses(features).items()}
-
-    source = ToySource()
-    with pytest.raises(NonFiniteError, match="not finite at step 8") as caught:
-        fit(toy_run(toy_model(), checkpoints=Checkpoints(tmp_path), losses=losses, source=source))
-    assert caught.value.ids == list(source.epoch(1))[2].ids
-    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "step-00000007"
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,6 @@ def test_closed_form() -> None:
     assert weights["b"].item() == 8.0
 
 
-def test_starts_at_the_weights() -> None:
-    weights = _weights()
-    assert torch.equal(MovingAverage(weights, 0.5).tensors["a"], torch.tensor([1.0, 2.0]))
-
-
 def test_stands_in_for_the_weights_and_steps_back_even_after_an_error() -> None:
     weights = _weights()
     average = MovingAverage(weights, 0.5)
@@ -56,26 +51,6 @@ def test_stands_in_for_the_weights_and_steps_back_even_after_an_error() -> None:
         fail()
     assert weights["a"].tolist() == [7.0, 7.0]
     assert weights["a"].requires_grad
-
-
-def test_is_put_for_good() -> None:
-    weights = _weights()
-    average = MovingAverage(weights, 0.5)
-    _set(weights, 7.0)
-    average.put()
-    assert weights["a"].tolist() == [1.0, 2.0]
-    _set(weights, 9.0)
-    assert average.tensors["a"].tolist() == [1.0, 2.0]
-
-
-def test_goes_on_from_a_saved_one() -> None:
-    weights = _weights()
-    average = MovingAverage(weights, 0.5)
-    average.load({"a": torch.tensor([3.0, 3.0]), "b": torch.tensor(0.0)})
-    _set(weights, 1.0)
-    average.update()
-    assert average.tensors["a"].tolist() == [2.0, 2.0]
-    assert average.tensors["b"].item() == 0.5
 
 
 TABLE, SHARDS = {"kind": "table"}, {"kind": "shards", "ranks": "2"}
@@ -184,11 +159,6 @@ def test_a_table_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path
     again.resume()
     assert (again.step, again.cursor) == (1, 7)
     assert torch.equal(others["a"], weights["a"])
-
-
-def test_only_the_leading_rank_writes(tmp_path: Path) -> None:
-    _state(tmp_path, world=Ranks(1, 2))[0].save()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("larger", "kept"), [(True, 0.9), (False, 0.1)])

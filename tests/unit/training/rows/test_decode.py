@@ -16,7 +16,7 @@ from components.core.system.errors import InputError
 from components.data.leaks.keys import picture_key, text_key
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.images import decode
-from components.training.rows.decode import DecodedSample, SampleDecoder
+from components.training.rows.shards import DecodedSample, SampleDecoder
 from tests.support.shard_making import picture
 
 DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)
@@ -107,10 +107,6 @@ def test_animations_give_their_first_frame() -> None:
 def test_a_member_that_is_not_written_right_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="column 'caption' cannot come from"):
         SampleDecoder({}, {"caption": given}, 8)
-
-
-def test_the_members_needed_are_known() -> None:
-    assert DECODER.members == {"jpg", "png", "webp", "txt", "json"}
 
 
 @pytest.mark.parametrize("way", ["picture", "text"])

@@ -23,7 +23,7 @@ from components.encoders.adapter.tokens import ClipTokenizer, Tokens
 from components.methods.contract.method import Neighbours
 from components.training.rows import sources
 from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, TableSource
-from components.training.rows.sources import TableImages, cached_tokens, nearest, nearest_among, table_source
+from components.training.rows.sources import TableImages, cached_tokens, nearest, table_source
 from tests.support.toy_world import drawing, sentence
 
 COUNT, SIZE = 12, 16
@@ -180,13 +180,6 @@ def test_rows_of_the_most_similar_other_images(images: list[int], seed: int) -> 
         assert [images[row] for row in rows] == others[:NEIGHBOURS]
 
 
-def test_no_caption_of_an_image_has_another_caption_of_it_as_its_neighbour() -> None:
-    images = np.array([0, 0, 0, 0, 0, 5, 6, 6, 7])
-    found = nearest(_unit(9), images)
-    assert all(image not in images[rows] for image, rows in zip(images, found, strict=True))
-    assert all(len(set(images[rows])) == NEIGHBOURS for rows in found)
-
-
 def test_another_image_with_the_same_features_is_a_neighbour_and_the_image_itself_is_not() -> None:
     features = _unit(8)
     features[1:6] = features[0]
@@ -208,22 +201,17 @@ GALLERY = CachedFeatures(_at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32),
 
 def test_the_nearest_of_another_table_by_hand() -> None:
     images = np.array([1, 0, 1])
-    assert nearest_among(_at(10, 80), images, ["x", "y"], GALLERY, count=1).tolist() == [[2], [0], [2]]
-    assert nearest_among(_at(10, 80), images, ["x", "y"], GALLERY, count=2).tolist() == [[2, 1], [0, 1], [2, 1]]
+    assert nearest(_at(10, 80), images, 1, ["x", "y"], GALLERY).tolist() == [[2], [0], [2]]
+    assert nearest(_at(10, 80), images, 2, ["x", "y"], GALLERY).tolist() == [[2, 1], [0, 1], [2, 1]]
 
 
 def test_an_image_of_both_tables_is_not_its_own_neighbour() -> None:
-    assert nearest_among(_at(0, 80), np.array([0, 1]), ["a", "y"], GALLERY, count=1).tolist() == [[1], [2]]
+    assert nearest(_at(0, 80), np.array([0, 1]), 1, ["a", "y"], GALLERY).tolist() == [[1], [2]]
 
 
 def test_raw_features_of_another_table_have_their_lengths() -> None:
     found = GALLERY.raw(np.array([3, 0])).numpy()
     np.testing.assert_allclose(found, [[0, 4], [1, 0]], atol=1e-6)
-
-
-def test_too_few_images_in_another_table_are_refused() -> None:
-    with pytest.raises(InputError, match="3 different images are too few to draw from 3 neighbours"):
-        nearest_among(_at(10), np.array([0]), ["x"], GALLERY, count=3)
 
 
 TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]

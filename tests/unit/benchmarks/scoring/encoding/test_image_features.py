@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision import transforms
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.image_features import SQUASHED, ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import SQUASHED, ImageFeatures
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise
@@ -92,12 +92,6 @@ def test_pictures_are_embedded_once_per_tower_and_content(
     colour_image(path, BLUE)
     os.utime(path, (1, 1))
     assert embedded([picture_file(path)])[0] == [[0, 0, 1]], "a changed file"
-
-
-def test_many_pictures_keep_their_order(tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest) -> None:
-    colours = [RED, GREEN, BLUE] * 7
-    features = cache.of(under_test, pictures(tmp_path, *colours))
-    assert features.tolist() == [[channel // 255 for channel in colour] for colour in colours]
 
 
 def test_damaged_features_are_computed_again_and_a_damaged_file_is_named(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,10 +45,6 @@ def test_it_agrees_with_plain_mean_pooling(under_test: EncoderUnderTest) -> None
     np.testing.assert_allclose(under_test.encoder.embed_texts(TEXTS[:2]), embed(TEXTS[:2]), atol=1e-5)
 
 
-def test_no_texts_no_rows(under_test: EncoderUnderTest) -> None:
-    assert under_test.encoder.embed_texts([]).shape == (0, 384)
-
-
 def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:
     (folder / "modules.json").unlink()
     shutil.rmtree(folder / "1_Pooling")
@@ -74,46 +69,33 @@ def test_the_hash_follows_weights_and_settings_but_not_the_readme(under_test: En
     assert len({same, shorter, load_sentence_encoder(folder).sha256}) == 3
 
 
-def _pickled(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
-def _pickled_part(folder: Path) -> None:
-    (folder / "2_Dense").mkdir()
-    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
-
-
-def _no_weights(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-
-
-def _damaged(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").write_bytes(b"\x10" * 100)
-
-
-def _own_code(folder: Path) -> None:
-    """A module class that lies beside the weights and would run as it is imported."""
-    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\nclass Pooling: pass\n")
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["type"] = "evil.Pooling"
-    (folder / "modules.json").unlink()
-    (folder / "modules.json").write_text(json.dumps(modules))
+OWN_CODE = "open('ran', 'w')\nclass Pooling: pass\n"
+"""A module class next to the weights that would run when it is imported."""
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("files", "message"),
     [
-        (_pickled, r"has pytorch_model.bin and no safetensors next to it: save it again as safetensors"),
-        (_pickled_part, r"has 2_Dense/pytorch_model.bin and no safetensors next to it"),
-        (_no_weights, r"has no weights and no safetensors"),
-        (_damaged, r"cannot be loaded as a sentence encoder"),
-        (_own_code, r"cannot be loaded as a sentence encoder"),
+        ({"pytorch_model.bin": b"", "model.safetensors": None},
+         "has pytorch_model.bin and no safetensors next to it: save it again as safetensors"),
+        ({"2_Dense/pytorch_model.bin": b""}, "has 2_Dense/pytorch_model.bin and no safetensors next to it"),
+        ({"model.safetensors": None}, "has no weights and no safetensors"),
+        ({"model.safetensors": b"\x10" * 100}, "cannot be loaded as a sentence encoder"),
+        ({"evil.py": OWN_CODE.encode(), "modules.json": b"evil.Pooling"}, "cannot be loaded as a sentence encoder"),
     ],
-)
-def test_unsafe_and_damaged_folders_are_refused(folder: Path, spoil: Callable[[Path], None], told: str) -> None:
-    spoil(folder)
-    with pytest.raises(InputError, match=told) as error:
+)  # fmt: skip
+def test_unsafe_and_damaged_folders_are_refused(
+    folder: Path, files: dict[str, bytes | None], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Pooling"
+    for name, content in files.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).parent.mkdir(exist_ok=True)
+        if content is not None:
+            (folder / name).write_bytes(json.dumps(modules).encode() if name == "modules.json" else content)
+    with pytest.raises(InputError, match=message) as error:
         load_sentence_encoder(folder)
     assert "\n" not in str(error.value)
     assert not (folder / "ran").exists()

@@ -81,13 +81,6 @@ def test_uniformity_of_equal_and_of_opposite_features() -> None:
         geometry.uniformity(X[None])
 
 
-@given(st.integers(2, 40), st.integers(0, 5))
-def test_uniformity_is_the_mean_over_distinct_pairs(count: int, seed: int) -> None:
-    features = _drawn(count, seed)
-    squared = [np.square(a - b).sum() for row, a in enumerate(features) for b in features[row + 1 :]]
-    assert geometry.uniformity(features) == pytest.approx(math.log(np.mean(np.exp(-2 * np.array(squared)))), abs=1e-5)
-
-
 def test_uniformity_over_several_blocks() -> None:
     features = _drawn(BLOCK + 7, 1)
     potential = np.exp(4 * (features.astype(np.float64) @ features.T - 1))

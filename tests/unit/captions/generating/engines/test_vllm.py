@@ -17,15 +17,15 @@ import torch
 from pydantic import ValidationError
 
 from components.captions.generating.engines.vllm import VllmEngine, VllmOptions
-from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Sampling
+from components.captions.prompting.request import COMPLETION, Reply, Request, Sampling
 from components.core.system.errors import InputError
 
 REPO = Path(__file__).parents[5]
 SAMPLING = Sampling(0.7, 0.9, 30)
 
 
-def _request(text: str, role: str = "user", pictures: tuple[PromptPicture, ...] = ()) -> Request:
-    return Request("paraphrase_1", ((role, text),), "m@1", SAMPLING, 0, pictures)
+def _request(text: str, role: str = "user") -> Request:
+    return Request("paraphrase_1", ((role, text),), "m@1", SAMPLING, 0)
 
 
 def _requests(count: int) -> list[Request]:
@@ -87,45 +87,20 @@ def _wait_until_gone(pids: list[int]) -> None:
 def test_every_request_has_its_reply(python: Path, model: Path) -> None:
     requests = _requests(30)
     replies = [reply for batch in _engine(python, model).answer(iter(requests)) for reply in batch]
-    assert {reply.request for reply in replies} == set(requests)
     assert len(replies) == 30
-    shown = _answers(replies)
-    assert all(answer["asked"] == reply.request.messages for answer, reply in zip(shown, replies, strict=True)), (
-        "the replies stand beside their own requests"
-    )
+    assert {reply.request for reply in replies} == set(requests)
+    assert [answer["asked"] for answer in _answers(replies)] == [reply.request.messages for reply in replies]
     assert not any(_running(pid) for pid in _processes(model))
 
 
-def test_nothing_is_started_for_nothing(model: Path, tmp_path: Path) -> None:
-    assert list(_engine(tmp_path / "nowhere", model).answer(iter([]))) == []
-
-
-def test_chats_completions_and_pictures_go_to_vllm_as_it_takes_them(python: Path, model: Path) -> None:
-    picture = PromptPicture(b"\x89PNG", "image/png")
-    requests = [
-        _request("go on", COMPLETION),
-        _request(f"what is{PICTURE}?", pictures=(picture,)),
-        _request("plain"),
-    ]
+def test_the_task_and_the_settings_reach_vllm(python: Path, model: Path) -> None:
     options = {"chat_template_kwargs": {"enable_thinking": False}, "dtype": "float32", "max_model_len": 512}
-    arguments = {
-        "swap_space": 1,
-        "enable-prefix-caching": False,
-        "enable_chunked_prefill": True,
-        "sizes": [1, 2],
-        "a": {"b": 1},
-    }
-    replies = _replies(_engine(python, model, **options, arguments=arguments), requests)
-    completion, shown, plain = (_answers([replies[request.key]])[0] for request in requests)
-    assert completion["asked"] == "go on"
-    url = {"url": "data:image/png;base64,iVBORw=="}
-    parts = [
-        {"type": "text", "text": "what is"},
-        {"type": "image_url", "image_url": url},
-        {"type": "text", "text": "?"},
-    ]
-    assert shown["asked"] == [{"role": "user", "content": parts}]
-    assert plain["asked"] == [{"role": "user", "content": "plain"}]
+    more = {"swap_space": 1, "enable-prefix-caching": False, "enable_chunked_prefill": True, "sizes": [1, 2]}
+    engine = _engine(python, model, **options, arguments=more | {"a": {"b": 1}})
+    requests = [_request("go on", COMPLETION), _request("plain")]
+    replies = _replies(engine, requests)
+    completion, plain = (_answers([replies[request.key]])[0] for request in requests)
+    assert (completion["asked"], plain["asked"]) == ("go on", [{"role": "user", "content": "plain"}])
     assert plain["body"] == {"model": str(model), "temperature": 0.7, "top_p": 0.9, "max_tokens": 30}
     flags = " ".join(plain["flags"])
     assert f"--model={model} " in flags
@@ -243,16 +218,11 @@ def test_vllm_and_its_children_end_when_the_parent_is_killed(
     _wait_until_gone(pids)
 
 
-def test_a_missing_environment_names_the_command_that_makes_it(model: Path, tmp_path: Path) -> None:
+def test_a_missing_environment_is_named_at_the_first_question(model: Path, tmp_path: Path) -> None:
+    engine = _engine(tmp_path / "nowhere", model)
+    assert list(engine.answer(iter([]))) == []
     with pytest.raises(InputError, match=r"no environment \(.*missing\): run `make llm-server`"):
-        list(_engine(tmp_path / "nowhere", model).answer(_requests(1)))
-
-
-def test_the_model_is_known_without_the_environment(model: Path, tmp_path: Path) -> None:
-    plain = _engine(tmp_path / "nowhere", model).model
-    told = _engine(tmp_path / "nowhere", model, chat_template_kwargs={"enable_thinking": False}).model
-    assert plain.startswith("tiny@")
-    assert told.startswith(f"{plain}+")
+        list(engine.answer(_requests(1)))
 
 
 @pytest.mark.parametrize(
@@ -263,12 +233,17 @@ def test_the_model_is_known_without_the_environment(model: Path, tmp_path: Path)
         ({"dtype": "float16"}, False),
         ({"arguments": {"quantization": "fp8"}}, False),
         ({"arguments": {"a_flag_of_tomorrow": True}}, False),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
     ],
 )
 def test_stored_answers_are_those_of_the_options_that_change_them(
-    options: dict[str, Any], same: bool, python: Path, model: Path
+    options: dict[str, Any], same: bool, model: Path
 ) -> None:
-    assert (_engine(python, model, **options).model == _engine(python, model).model) == same
+    # The names of models need no environment.
+    plain = _engine(Path("nowhere"), model).model
+    assert plain.startswith("tiny@")
+    assert _engine(Path("nowhere"), model, **options).model.startswith(plain if same else f"{plain}+")
+    assert (_engine(Path("nowhere"), model, **options).model == plain) == same
 
 
 @pytest.mark.parametrize(
@@ -277,8 +252,6 @@ def test_stored_answers_are_those_of_the_options_that_change_them(
         ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs next to `arguments`"),
         ({"arguments": {"max-model-len": 9}}, "max_model_len belongs next to `arguments`"),
         ({"arguments": {"api-key": "k", "port": 1}}, "api_key, port is set by the engine: remove it"),
-        ({"block": 512}, "Extra inputs are not permitted"),
-        ({"processes": 2}, "Extra inputs are not permitted"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:

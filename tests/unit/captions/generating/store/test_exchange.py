@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.captions.generating.store import GenerationStore, exchange
-from components.captions.generating.store.rows import storable
-from components.captions.generating.store.schema import EXPORT
+from components.captions.generating.store.schema import EXPORT, storable
 from components.captions.generating.store.upkeep import Choice
 from components.captions.prompting.request import Reply
 from components.core.system.errors import InputError
@@ -69,11 +68,6 @@ def test_exports_are_sorted_by_the_bytes_of_task_and_key_and_carry_their_provena
     assert rows[0]["created"].startswith("20")
 
 
-def test_an_empty_store_has_an_export_too(store: GenerationStore, tmp_path: Path) -> None:
-    assert store.export_parquet(tmp_path / "export.parquet") == 0
-    assert store.import_parquet(tmp_path / "export.parquet") == 0
-
-
 def test_import_merges_and_fixes(store: GenerationStore, tmp_path: Path) -> None:
     other, asked = GenerationStore(f"sqlite:///{tmp_path / 'other.db'}"), requests(30)
     other.add(replies(asked, "theirs"))
@@ -84,28 +78,20 @@ def test_import_merges_and_fixes(store: GenerationStore, tmp_path: Path) -> None
     assert store.stats().failures == ()
 
 
-def test_a_file_is_imported_once_until_something_is_pruned(
+def test_a_file_is_read_again_only_on_purpose_after_answers_were_pruned(
     store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.add(replies([request(), request("a cat", task="rewrite")]))
-    path = tmp_path / "export.parquet"
-    store.export_parquet(path)
-    store.import_parquet(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(exchange, "_rows", None)
-        assert store.import_parquet(path.rename(tmp_path / "renamed.parquet")) == 0
-    store.prune(Choice(task="rewrite"))
-    assert store.import_parquet(tmp_path / "renamed.parquet") == 1
-    store.prune(Choice(failed=True))
-    assert store.stats().imports == 1
-
-
-def test_what_was_pruned_comes_back_only_when_it_is_imported_on_purpose(store: GenerationStore, tmp_path: Path) -> None:
     path = tmp_path / "export.parquet"
     store.add(replies([*requests(3), request("other", task="rewrite")]))
     store.export_parquet(path)
     store.prune(Choice(task="paraphrase_1"))
     assert store.import_parquet(path, once=True) == 3, "this store has never imported it"
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange, "_rows", None)
+        path = path.rename(tmp_path / "renamed.parquet")
+        assert store.import_parquet(path) == 0
+    store.prune(Choice(failed=True))
+    assert store.stats().imports == 1
     store.prune(Choice(task="paraphrase_1"))
     assert store.import_parquet(path, once=True) == 0
     assert (store.count(), store.stats().imports) == (1, 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.rows import split, storable
+from components.captions.generating.store.schema import storable
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from tests.support.store_rows import SAMPLING, failures, keys, replies, request, requests
@@ -60,16 +60,6 @@ def test_what_is_stored_is_text_for_every_database(answer: str) -> None:
     assert kept.encode().decode() == kept
     if "\0" not in answer and not any("\ud800" <= character <= "\udfff" for character in answer):
         assert kept == answer
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.text(max_size=5)), max_size=20))
-def test_a_batch_is_split_into_answers_and_failures_by_key(batch: list[tuple[int, str | None]]) -> None:
-    answers, failed = split([Reply(request(str(number)), answer, "why") for number, answer in batch])
-    found = [[row["key"] for row in rows] for rows in (answers, failed)]
-    assert found == [sorted(set(one)) for one in found]
-    assert not set(found[0]) & set(found[1])
-    assert set(found[0]) | set(found[1]) == {request(str(number)).key for number, _ in batch}
-    assert set(found[0]) == {request(str(number)).key for number, answer in batch if answer is not None}
 
 
 def test_a_failure_counts_its_attempts_and_keeps_the_last_reason(store: GenerationStore) -> None:
@@ -126,7 +116,7 @@ def test_statistics_count_everything(store: GenerationStore) -> None:
     [
         ("nonsense geheim", "synthesize.store is not a database URL: give for example sqlite:///"),
         ("postgresql://me:geheim@host:port/x", "synthesize.store is not a database URL"),
-        ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose one of postgresql, sqlite"),
+        ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose postgresql or sqlite"),
         ("sqlite://", "a store in memory keeps nothing: name a file"),
         ("postgresql://me:geheim@127.0.0.1:1/x", r"postgresql://\*\*\*@127.0.0.1:1/x cannot be opened .*refused"),
         ("postgres://127.0.0.1:1/x?user=me&password=geheim", r"x\?\S*password=\*\*\*\S* cannot be opened"),
@@ -148,14 +138,9 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         GenerationStore(f"sqlite:///{tmp_path}")
 
 
-def test_the_key_depends_on_prompt_model_sampling_and_attempt_alone() -> None:
+def test_the_key_depends_on_messages_model_sampling_and_attempt_only() -> None:
     different = [request(), request("a cat"), request(attempt=1), request(model="n")]
-    different.append(Request("paraphrase_1", (("system", "a dog"),), "m", SAMPLING, 0))
+    chats = [(("system", "a dog"),), (("user", "a "), ("user", "dog")), (("user", "a"), ("user", " dog"))]
+    different += [Request("paraphrase_1", chat, "m", SAMPLING, 0) for chat in chats]
     assert len({one.key for one in different}) == len(different)
     assert request().key == request(task="rewrite").key
-
-
-def test_prompts_that_differ_only_in_where_messages_split_differ() -> None:
-    one = Request("t", (("user", "ab"), ("user", "c")), "m", SAMPLING, 0)
-    other = Request("t", (("user", "a"), ("user", "bc")), "m", SAMPLING, 0)
-    assert one.key != other.key

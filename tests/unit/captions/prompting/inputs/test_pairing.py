@@ -35,10 +35,8 @@ def test_every_pair_is_drawn_as_often_as_any_other() -> None:
         assert max(abs(count - expected) for count in drawn.values()) < 0.15 * expected
 
 
-def test_few_of_very_many_pairs_are_found_without_counting_them_all() -> None:
-    found = list(ordered_pairs(5_000_000, 50, seed=1))
-    assert len(found) == 50
-    assert max(first for first, _ in found) > 2_500_000
+def test_few_of_very_many_pairs_are_drawn_from_all_of_them() -> None:
+    assert max(first for first, _ in ordered_pairs(5_000_000, 50, seed=1)) > 2_500_000
 
 
 @given(count=st.integers(2, 40), seed=st.integers(0, 1000))

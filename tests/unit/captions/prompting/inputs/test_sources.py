@@ -1,4 +1,4 @@
-"""What a task is asked about: captions in order, pairs of them by seed, or earlier answers, read block by block."""
+"""Inputs of tasks: captions in order, pairs of them by seed, or earlier answers, read block by block."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.captions.prompting.inputs import readers
-from components.captions.prompting.inputs.readers import read_answers, read_caption_pairs, read_captions
-from components.captions.prompting.inputs.sources import SHOWN, Ask, anything, short_captions
+from components.captions.prompting.inputs.readers import (
+    SHOWN,
+    Ask,
+    anything,
+    read_answers,
+    read_caption_pairs,
+    read_captions,
+    short_captions,
+)
 from components.captions.prompting.request import InputRow, PromptPicture
 from components.core.system.errors import InputError
 from components.core.tables.records import GENERATIONS, PAIRS
@@ -21,15 +28,19 @@ from components.core.tables.table import Table
 CAPTIONS = ["a dog", "dog", "two cats", "a " * 16, "red bus", "blue bus"]
 
 
+def _write_pairs(
+    path: Path, captions: list[str], ids: list[str] | None = None, images: list[bytes] | None = None
+) -> Path:
+    ids = ids or [f"p{number}" for number in range(len(captions))]
+    columns = {"id": ids, "image_id": [name.split("-")[0] for name in ids], "caption": captions}
+    PAIRS.write(path, columns | {"image": images or [b"i"] * len(ids), "facts": [None] * len(ids)})
+    return path
+
+
 @pytest.fixture
 def pairs(tmp_path: Path, png: Any) -> Path:
-    path = tmp_path / "pairs.parquet"
     images = [png((number, 0, 0)) for number in range(len(CAPTIONS))]
-    ids = [f"p{number}" for number in range(len(CAPTIONS))]
-    PAIRS.write(
-        path, {"id": ids, "image_id": ids, "image": images, "caption": list(CAPTIONS), "facts": [None] * len(ids)}
-    )
-    return path
+    return _write_pairs(tmp_path / "pairs.parquet", CAPTIONS, images=images)
 
 
 def _write_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -39,17 +50,13 @@ def _write_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_captions_in_order_without_those_refused(pairs: Path) -> None:
-    assert list(read_captions(pairs, short_captions, Ask(3))) == [
+def test_captions_in_order_and_the_reasons_of_those_skipped(pairs: Path) -> None:
+    ask = Ask(3)
+    assert list(read_captions(pairs, short_captions, ask)) == [
         InputRow("p0", 0, {"caption": "a dog"}),
         InputRow("p2", 0, {"caption": "two cats"}),
         InputRow("p4", 0, {"caption": "red bus"}),
     ]
-
-
-def test_refusals_are_counted_by_reason_up_to_the_last_caption_taken(pairs: Path) -> None:
-    ask = Ask(9)
-    list(read_captions(pairs, short_captions, ask))
     assert ask.skipped == {"caption has fewer than 2 words": 1, "caption has more than 15 words": 1}
     early = Ask(2)
     list(read_captions(pairs, short_captions, early))
@@ -71,17 +78,10 @@ def test_all_ordered_pairs_have_both_directions_and_samples_of_their_own(pairs: 
 @pytest.fixture
 def several(tmp_path: Path) -> Path:
     """Six images with five captions each, every second too short; the first image comes again at the end."""
-    places = [*(divmod(row, 5) for row in range(30)), (0, 5)]
-    columns = {
-        "id": [f"p{image}-{place}" for image, place in places],
-        "image_id": [f"i{image}" for image, _ in places],
-        "image": [b"i"] * len(places),
-        "caption": [f"picture {image} {place}" if place % 2 == 0 else "short" for image, place in places],
-        "facts": [None] * len(places),
-    }
-    columns["caption"][-1] = "picture 0 again"
-    PAIRS.write(tmp_path / "several.parquet", {name: list(values) for name, values in columns.items()})
-    return tmp_path / "several.parquet"
+    places = [divmod(row, 5) for row in range(30)]
+    captions = [f"picture {image} {place}" if place % 2 == 0 else "short" for image, place in places]
+    ids = [f"p{image}-{place}" for image, place in places]
+    return _write_pairs(tmp_path / "several.parquet", [*captions, "picture 0 again"], [*ids, "p0-5"])
 
 
 def test_a_task_can_ask_about_one_caption_of_each_image(several: Path) -> None:
@@ -162,9 +162,7 @@ def test_a_picture_that_is_missing_or_no_image_is_named(tmp_path: Path, pairs: P
     path = _write_answers(tmp_path / "answers.parquet", [{"id": "gone"}])
     with pytest.raises(InputError, match=r"pairs\.parquet has no pair gone to show"):
         list(read_answers("difference")(path, anything, Ask(5, pictures=True, images=pairs)))
-    PAIRS.write(
-        pairs, {"id": ["p0"], "image_id": ["i0"], "image": [b"no image"], "caption": ["a dog"], "facts": [None]}
-    )
+    _write_pairs(pairs, ["a dog"], images=[b"no image"])
     with pytest.raises(InputError, match=r"pairs\.parquet: pair p0 has an unreadable image"):
         list(read_captions(pairs, short_captions, Ask(5, pictures=True)))
 
@@ -186,25 +184,12 @@ def test_nothing_is_read_beyond_the_last_row_wanted(pairs: Path, monkeypatch: py
     assert read == [0, 1, 2]
 
 
-def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
     path, ids = tmp_path / "pairs.parquet", [f"p{number}" for number in range(30)]
     captions = [None if number == 25 else "a dog" for number in range(30)]
     pq.write_table(pa.table({"id": ids, "image_id": ids, "caption": captions}), path, row_group_size=7)
-    blocks = PAIRS.blocks(path, ["id", "caption"], rows=4)
-    assert sum(next(blocks).num_rows for _ in range(6)) == 24
     with pytest.raises(InputError, match=r"pairs\.parquet: row 25 has no 'caption'"):
-        list(blocks)
-    with pytest.raises(InputError, match=r"row 25 has no 'caption'"):
         list(read_captions(path, short_captions, Ask(30)))
-
-
-def test_blocks_hold_every_row_in_order_whatever_the_row_groups(tmp_path: Path) -> None:
-    path, ids = tmp_path / "pairs.parquet", [f"p{number}" for number in range(30)]
-    pq.write_table(pa.table({"caption": ["a dog"] * 30, "id": ids}), path, row_group_size=7)
-    found = list(PAIRS.blocks(path, ["id", "caption"], rows=4))
-    assert [name for block in found for name in block["id"].to_pylist()] == ids
-    assert {tuple(block.column_names) for block in found} == {("id", "caption")}
-    assert max(block.num_rows for block in found) <= 4
 
 
 @pytest.mark.parametrize("reader", [read_captions, read_caption_pairs, read_answers("first")])
@@ -244,21 +229,15 @@ def test_the_pool_of_pairs_leaves_no_file_behind(pairs: Path, tmp_path: Path, mo
     ],
 )
 def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path, caption: str, taken: bool) -> None:
-    path = tmp_path / "pairs.parquet"
-    PAIRS.write(path, {"id": ["p"], "image_id": ["i"], "image": [b"i"], "caption": [caption], "facts": [None]})
+    path = _write_pairs(tmp_path / "pairs.parquet", [caption])
     ask = Ask(1)
     found = list(read_captions(path, short_captions, ask))
     assert [source.inputs["caption"] for source in found] == ([caption] if taken else [])
     assert sum(ask.skipped.values()) == (not taken)
 
 
-def test_a_caption_of_which_nothing_is_left_is_no_caption(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.parquet"
-    captions = ["\u200b", "<person>", "dog", "a " * 60]
-    PAIRS.write(
-        path,
-        {"id": list("abcd"), "image_id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4},
-    )
+def test_a_caption_of_which_nothing_is_left_is_skipped(tmp_path: Path) -> None:
+    path = _write_pairs(tmp_path / "pairs.parquet", ["\u200b", "<person>", "dog", "a " * 60], list("abcd"))
     ask = Ask(9)
     assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
     assert ask.skipped == {"there is no text to ask about": 2}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from components.core.settings import Settings
-from components.core.text.words import normalised
+from components.core.text import normalised
 from components.data.sources.synthetic import SOURCE
 from components.data.world.alt_text import alt_text
 from components.data.world.description.evaluation_text import evaluation_text

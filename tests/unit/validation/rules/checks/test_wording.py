@@ -8,7 +8,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.disarm import disarm
 from components.captions.prompting.tasks import find_task
 from components.data.world.alt_text import alt_text
 from components.data.world.description.evaluation_text import plain_query

@@ -1,7 +1,7 @@
-"""Stands in for vLLM's server where a test is about the process: it answers with what it was asked and how.
+"""Stands in for vLLM's server where a test is about the process: its answers quote the question and the flags.
 
-Texts that hold "refuse", "die", "dead engine" or "wait" do what they say. The model's folder gets the
-ids of this process and of a child.
+Questions with "die", "dead engine" or "wait" have that effect. The model's folder gets the ids of this process and of a
+child.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class Handler(BaseHTTPRequestHandler):
             self._reply(401, {})
             return
         text = json.dumps(asked)
-        if "refuse" in text:
-            self._reply(400, {"error": {"message": "this is\ntoo long. Shorten it."}})
-        elif "dead engine" in text:
+        if "dead engine" in text:
             print("VLLMServerError: the engine is dead", "x WARNING 1 of `OSError: 24`", sep="\n", flush=True)
             os._exit(1)
         elif "die" in text:
@@ -53,12 +51,9 @@ class Handler(BaseHTTPRequestHandler):
             "flags": sys.argv[1:],
             **{name: os.environ.get(name) for name in names},
         }
-        # Of a long question the first of four parts is said for every thirty tokens.
-        answer = json.dumps(shown)
-        cut = "long" in json.dumps(asked) and body["max_tokens"] < 120
-        text = "" if "nothing" in json.dumps(asked) else answer[: len(answer) // 4] if cut else answer
-        said = {"text": text} if "prompt" in body else {"message": {"content": f" {text}\0\n"}}
-        return said | {"finish_reason": "length" if cut else "stop"}
+        text = f" {json.dumps(shown)}\0\n"
+        answer = {"text": text} if "prompt" in body else {"message": {"content": text}}
+        return answer | {"finish_reason": "stop"}
 
     def _reply(self, status: int, content: dict[str, Any]) -> None:
         data = json.dumps(content).encode()

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError
-
-from components.core.pictures.storage.url import (
-    UNKNOWN,
-    MissingError,
-    explained,
-    fault_code,
-    object_url,
-    path_inside,
-    split_url,
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    FlexibleChecksumError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
 )
+from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError, S3ValidationError
+
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, file_hash
 
+_UNKNOWN = {"NotImplemented", "MethodNotAllowed", "501", "405"}
+_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+_REFUSED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"}
+_CHANGED = {"412", "PreconditionFailed"}
 _BUFFER = 1 << 20
 _READS = 6
 """Attempts to read one block of an object."""
@@ -40,6 +43,10 @@ _RULE = {
 }
 
 
+class MissingError(InputError):
+    """The object or bucket does not exist."""
+
+
 def _report_nothing(_size: int) -> None:
     pass
 
@@ -51,10 +58,7 @@ class S3:
 
     Args:
         hurry: short timeouts and no retries, to check whether the store answers.
-        endpoint: replaces that of the environment, as do all that follow.
-        region: the region.
-        access_key: the access key, together with `secret_key`.
-        secret_key: see `access_key`.
+        endpoint, region, access_key, secret_key: replace those of the environment.
         profile: a profile of the files in ~/.aws.
 
     Raises:
@@ -120,13 +124,8 @@ class S3:
     def put(self, source: Path, url: str, on_bytes: Callable[[int], None] = _report_nothing) -> int:
         """Upload a file, unless the object has its content already; the object appears whole or not at all.
 
-        Args:
-            source: the file.
-            url: `s3://bucket/key`.
-            on_bytes: called with the number of further bytes in the store; negative where some are sent again.
-
-        Returns:
-            The number of uploaded bytes.
+        `on_bytes` gets the number of further bytes in the store; it is negative if some are sent again. Returns the
+        number of uploaded bytes.
 
         Raises:
             InputError: the file is missing, changes meanwhile, or the store refuses it or cannot be reached.
@@ -186,8 +185,23 @@ class S3:
         return [(url + name, path_inside(target, name, url)) for name in names]
 
     def make_bucket(self, url: str, versions: bool = False) -> list[str]:
-        """See `make_bucket` of this module."""
-        return make_bucket(self._client, url, versions)
+        """Make a bucket, or apply these settings to an existing one; returns the actions in words.
+
+        Existing lifecycle rules of the bucket stay unchanged.
+
+        Raises:
+            InputError: the name is invalid or taken, or the store refuses or does not support versions.
+        """
+        bucket, key = split_url(url)
+        if key:
+            raise InputError(f"{url} names an object: write s3://bucket")
+        with explained(f"s3://{bucket}", "made"):
+            done = [_create(self._client, bucket)]
+            if versions:
+                self._client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+                done.append("old versions are kept")
+            done.append(_remove_half_uploads(self._client, bucket))
+        return done
 
     def check_bucket(self, url: str) -> None:
         """Raise `InputError` if the bucket of `url` is missing or access is denied."""
@@ -195,28 +209,15 @@ class S3:
         with explained(f"s3://{bucket}", "used"):
             self._client.head_bucket(Bucket=bucket)
 
-    def buckets(self) -> list[str]:
-        """Names of all buckets.
-
-        Raises:
-            InputError: access is denied, or the store cannot be reached.
-        """
-        with explained("s3://", "listed"):
-            return [bucket["Name"] for bucket in self._client.list_buckets()["Buckets"]]
-
     def list(self, url: str) -> list[str]:
-        """URLs of all objects whose key starts with the key of `url`, sorted.
-
-        Raises:
-            InputError: the bucket is missing, access is denied, or the store cannot be reached.
-        """
+        """URLs of all objects whose key starts with the key of `url`, sorted; raises as `etags`."""
         return sorted(self.etags(url))
 
     def etags(self, url: str) -> dict[str, str]:
         """URL -> ETag of the objects that `list` returns; it changes with the content.
 
         Raises:
-            InputError: as `list`.
+            InputError: the bucket is missing, access is denied, or the store cannot be reached.
         """
         bucket, prefix = split_url(url)
         with explained(url):
@@ -284,26 +285,6 @@ class ObjectReader(io.RawIOBase):
             self._body = response["Body"]
 
 
-def make_bucket(client: Any, url: str, versions: bool) -> list[str]:
-    """Make a bucket, or apply these settings to an existing one; returns the actions in words.
-
-    Existing lifecycle rules of the bucket stay unchanged.
-
-    Raises:
-        InputError: the name is invalid or taken, or the store refuses or does not support versions.
-    """
-    bucket, key = split_url(url)
-    if key:
-        raise InputError(f"{url} names an object: write s3://bucket")
-    with explained(f"s3://{bucket}", "made"):
-        done = [_create(client, bucket)]
-        if versions:
-            client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-            done.append("old versions are kept")
-        done.append(_remove_half_uploads(client, bucket))
-    return done
-
-
 def _create(client: Any, bucket: str) -> str:
     region = client.meta.region_name
     place = {} if region in (None, "us-east-1") else {"CreateBucketConfiguration": {"LocationConstraint": region}}
@@ -329,7 +310,102 @@ def _remove_half_uploads(client: Any, bucket: str) -> str:
     try:
         client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [_RULE]})
     except ClientError as error:
-        if fault_code(error) in UNKNOWN:
+        if fault_code(error) in _UNKNOWN:
             return "the store has no lifecycle rules: remove half uploads by hand"
         raise
     return f"half uploads are removed after {_DAYS} days"
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Bucket and key of `s3://bucket/key`.
+
+    Raises:
+        InputError: it is not such a URL.
+    """
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    if not url.startswith("s3://") or not bucket:
+        raise InputError(f"'{url}' is not an S3 URL: write s3://bucket/key")
+    return bucket, key
+
+
+def object_url(url: str) -> tuple[str, str]:
+    """Bucket and key of the URL of one object.
+
+    Raises:
+        InputError: it is not a URL, or names a bucket or a folder.
+    """
+    bucket, key = split_url(url)
+    if not key or key.endswith("/"):
+        raise InputError(f"{url} is not the URL of an object: write s3://bucket/key")
+    return bucket, key
+
+
+def upload_pairs(source: Path, url: str) -> list[tuple[Path, str]]:
+    """A file, or the sorted files below a folder, each with its object's URL.
+
+    Raises:
+        InputError: there are none.
+    """
+    if source.is_file():
+        return [(source, url + source.name if url.endswith("/") else url)]
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    if not files:
+        raise InputError(f"{source} is missing or has no files: name an existing file or folder")
+    return [(path, f"{url.rstrip('/')}/{path.relative_to(source).as_posix()}") for path in files]
+
+
+def path_inside(folder: Path, name: str, url: str) -> Path:
+    """The file for an object's name below `url`.
+
+    Raises:
+        InputError: the file would lie outside the folder.
+    """
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+        raise InputError(f"{url} names '{name}', which is outside the folder: do not trust this source")
+    return folder / name
+
+
+def fault_code(error: ClientError) -> str:
+    """The store's code of an error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def explained(url: str, verb: str = "read") -> Iterator[None]:
+    """Turn errors of boto3 into one line with a fix.
+
+    Raises:
+        MissingError: the object or bucket does not exist.
+        InputError: any other error.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise _answered(error, url, verb) from None
+    except S3DownloadFailedError:
+        raise InputError(f"{url} was replaced while it was {verb}: start again") from None
+    except (FlexibleChecksumError, S3ValidationError) as error:
+        raise InputError(f"{url} differs from the uploaded content ({error}): upload it again") from None
+    except (NoCredentialsError, PartialCredentialsError):
+        raise InputError(f"{url} needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY") from None
+    except ParamValidationError as error:
+        reason = str(error).splitlines()[-1]
+        raise InputError(f"{url} is not a valid URL ({reason}): write s3://bucket/key") from None
+    except (BotoCoreError, RetriesExceededError, ConnectionError, TimeoutError) as error:
+        raise InputError(f"{url} is out of reach ({error}): check AWS_ENDPOINT_URL_S3 and the network") from None
+
+
+def _answered(error: ClientError, url: str, verb: str) -> InputError:
+    code = fault_code(error)
+    if code in _MISSING:
+        return MissingError(f"{url} is missing: put it there or correct the URL")
+    if code in _REFUSED:
+        return InputError(f"{url} may not be {verb} ({code}): check AWS_ACCESS_KEY_ID and its rights")
+    if code in _CHANGED:
+        return InputError(f"{url} was replaced while it was {verb}: start again")
+    if code in _UNKNOWN:
+        return InputError(f"{url} cannot be {verb} ({error}): omit the option that this store does not support")
+    if code == "InvalidBucketName":
+        return InputError(f"{url} is not a bucket name: write 3 to 63 lower-case letters, digits, dots and hyphens")
+    return InputError(f"{url} cannot be {verb} ({error}): try again later")

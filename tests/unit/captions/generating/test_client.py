@@ -15,16 +15,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.captions.generating.endpoints import client as clients
-from components.captions.generating.endpoints.client import (
+from components.captions.generating import client as clients
+from components.captions.generating.client import (
     AccessDenied,
     LlmClient,
     RowRefused,
     ServerFault,
     ServerOptions,
     body_of,
+    replies_to,
 )
-from components.captions.generating.endpoints.flow import replies_to
 from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
 from components.core.system.errors import InputError
 
@@ -109,34 +109,27 @@ def test_a_denial_stops_the_run_if_the_canary_is_denied_too(code: int) -> None:
         replies(handler, ["a dog"])
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ("Too long. You sent 71 tokens.", "HTTP 400: Too long."),
-        ("two\nlines\x1b[31m", "HTTP 400: two lines [31m"),
-        ("long " * 100, "HTTP 400: " + ("long " * 100)[:120]),
-        (None, "HTTP 400"),
-        ("the key secret-1 is wrong", "HTTP 400: the key *** is wrong"),
-    ],
-)
-def test_a_refusal_quotes_the_first_sentence_and_no_key(message: str | None, reason: str) -> None:
-    body = {"error": {"message": message}}
-    with response("secret-1", status_code=400, json=body) as ask, pytest.raises(RowRefused) as refusal:
-        ask()
-    assert str(refusal.value) == reason
+def test_a_refusal_quotes_the_first_sentence_and_no_key() -> None:
+    cases = {
+        "Too long. You sent 71 tokens.": "HTTP 400: Too long.",
+        "two\nlines\x1b[31m": "HTTP 400: two lines [31m",
+        "long " * 100: "HTTP 400: " + ("long " * 100)[:120],
+        None: "HTTP 400",
+        "the key secret-1 is wrong": "HTTP 400: the key *** is wrong",
+    }
+    for message, reason in cases.items():
+        body = {"error": {"message": message}}
+        with response("secret-1", status_code=400, json=body) as ask, pytest.raises(RowRefused) as refusal:
+            ask()
+        assert str(refusal.value) == reason
 
 
-def test_a_message_counts_before_an_extra_text() -> None:
-    choice = {"message": {"content": "a dog"}, "text": None}
-    with response(status_code=200, json={"choices": [choice]}) as ask:
-        assert ask() == Said("a dog")
-
-
-@pytest.mark.parametrize(("content", "text"), [(None, ""), ("", ""), (" a dog \n", "a dog"), ("a\0b\ud800c", "ab?c")])
-def test_an_answer_is_text_that_a_store_can_keep(content: object, text: str) -> None:
-    body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-    with response(status_code=200, content=body, headers={"content-type": "application/json"}) as ask:
-        assert ask() == Said(text)
+def test_an_answer_is_text_that_a_store_can_keep() -> None:
+    for content, text in ((None, ""), ("", ""), (" a dog \n", "a dog"), ("a\0b\ud800c", "ab?c")):
+        # A message counts before an extra text.
+        body = json.dumps({"choices": [{"message": {"content": content}, "text": None}]}).encode()
+        with response(status_code=200, content=body, headers={"content-type": "application/json"}) as ask:
+            assert ask() == Said(text)
 
 
 @settings(max_examples=40)
@@ -152,21 +145,20 @@ def test_whatever_a_server_says_is_an_answer_or_a_fault(body: object) -> None:
     answer.text.encode("utf-8")
 
 
-@pytest.mark.parametrize("body", [b"", b'{"choices": [{"mess', b"[" * 100_000, b'{"choices": "\xff\xfe"}'])
 @pytest.mark.parametrize("kind", ["application/json", "text/html"])
-def test_a_broken_body_is_a_fault(body: bytes, kind: str) -> None:
-    with response(status_code=200, content=body, headers={"content-type": kind}) as ask, pytest.raises(ServerFault):
-        ask()
+def test_a_broken_body_is_a_fault(kind: str) -> None:
+    for body in (b"", b'{"choices": [{"mess', b"[" * 100_000, b'{"choices": "\xff\xfe"}'):
+        with response(status_code=200, content=body, headers={"content-type": kind}) as ask, pytest.raises(ServerFault):
+            ask()
 
 
-def test_an_attempt_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_ends_with_its_time() -> None:
     async def hangs(request: httpx2.Request) -> httpx2.Response:
         if prompt(request) == "bad":
             raise httpx2.ReadTimeout("slow")
         return said("good")
 
-    failures = [reply.failure for reply in replies(hangs, ["good", "bad"])]
-    assert failures == [None, "time-out after 2 attempts"]
+    assert [reply.failure for reply in replies(hangs, ["good", "bad"])] == [None, "time-out after 2 attempts"]
 
 
 def test_rows_that_fail_alone_are_given_up_when_a_canary_is_answered() -> None:

@@ -9,8 +9,8 @@ from itertools import islice
 
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.inputs.sources import Accepts, Ask, caption_words
-from components.captions.prompting.prompts.disarm import disarm
+from components.captions.prompting.disarm import disarm
+from components.captions.prompting.inputs.readers import Accepts, Ask, caption_words
 from components.captions.prompting.request import InputRow, Request, Sampling
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task

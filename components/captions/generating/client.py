@@ -10,7 +10,11 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, suppress
+from itertools import islice
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -32,6 +36,7 @@ PAUSE_S = 1.0
 _CANARY = "Say yes."
 _LONGEST_REASON = 120
 _CONNECT_WITHIN_S = 10.0
+_LEAVE_WITHIN_S = 10.0
 _TRANSIENT = {408, 409, 425, 429}
 """Besides 5xx, the statuses after which the same request may succeed."""
 _DENYING = {401, 403, 404}
@@ -220,12 +225,11 @@ class LlmClient:
         """Whether the server works: it answers a question of the same kind as `request`."""
         role = COMPLETION if request.completion is not None else "user"
         canary = Request(request.task, ((role, _CANARY),), request.model, Sampling(0.0, 1.0, 1), 0)
-        try:
-            await self._round(canary, 1)
-        except ServerFault:
-            return False
-        except RowRefused:
-            return True
+        with suppress(RowRefused):
+            try:
+                await self._round(canary, 1)
+            except ServerFault:
+                return False
         return True
 
     def _check_hope(self, fault: ServerFault, started: float) -> None:
@@ -315,3 +319,66 @@ def _said_in(content: object) -> Said:
     # PostgreSQL keeps no NUL, and no database half of a surrogate pair.
     kept = (text or "").replace("\0", "").encode("utf-8", "replace").decode("utf-8").strip()
     return Said(kept, cut=ended_by == "length")
+
+
+def replies_to(
+    requests: Iterable[Request], connect: Callable[[], LlmClient], concurrency: int
+) -> Iterator[list[Reply]]:
+    """Yield replies in batches as they arrive; closing the iterator cancels what is in flight.
+
+    When an error ends the work, requests in flight have some seconds to arrive before it is raised.
+
+    Args:
+        requests: taken lazily, as requests in flight are answered.
+        connect: makes the client; called at the first request.
+        concurrency: requests in flight at most.
+    """
+    waiting = iter(requests)
+    client: LlmClient | None = None
+    pending: set[Future[Reply]] = set()
+    error: BaseException | None = None
+    with _event_loop() as loop:
+        try:
+            while error is None:
+                try:
+                    for request in islice(waiting, concurrency - len(pending)):
+                        client = client or connect()
+                        pending.add(asyncio.run_coroutine_threadsafe(client.reply(request), loop))
+                except Exception as fault:
+                    error = fault
+                done, pending = wait(pending, None if error is None else _LEAVE_WITHIN_S, FIRST_COMPLETED)
+                error = error or next(filter(None, (future.exception() for future in done)), None)
+                if error is not None:
+                    late, pending = wait(pending, _LEAVE_WITHIN_S)
+                    done |= late
+                if replies := [future.result() for future in done if future.exception() is None]:
+                    yield replies
+                elif error is None:
+                    return
+            raise error
+        finally:
+            asyncio.run_coroutine_threadsafe(_leave(client), loop).result()
+
+
+async def _leave(client: LlmClient | None) -> None:
+    """Cancel the requests in flight, then close the connections."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    if client is not None:
+        await client.close()
+
+
+@contextmanager
+def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="LLM server", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

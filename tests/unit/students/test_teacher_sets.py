@@ -1,4 +1,4 @@
-"""The teacher sets of edits, absences and units: written by hand, and true to the scenes of their captions."""
+"""The teacher sets: written by hand, in plain sentences, and true to the scenes or captions that they are about."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
+from components.core.text import content_words, new_words, normalised
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import (
     COUNTS,
@@ -22,13 +25,27 @@ from components.data.world.description.scenes import (
     pair_is_held_out,
 )
 from components.validation.rules.checks.general import says_name
-from components.validation.rules.tables.negations import find_denial_fault
-from components.validation.rules.world.checks import find_leak
+from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
+from components.validation.rules.tables.negations import CUES, find_denial_fault
 from components.validation.rules.world.facts import find_fault, find_part_fault
 
-TEACHER = Path(__file__).parents[3] / "components" / "students" / "assets" / "teacher_edits.tsv"
-WANTED = {"negate_semclip": 150, "negate_terms": 130, "swap_negative": 160, "difference": 200}
-MAX_WORDS, MIN_DIFFERENCE_LETTERS = 30, 60
+REPO = Path(__file__).parents[3]
+ASSETS = REPO / "components" / "students" / "assets"
+FLICKR8K = REPO.parent / "shared" / "data" / "flickr8k" / "Flickr8k.token.txt"
+EDITS, CLASSES, PHOTOS, PHOTO_EDITS = (
+    "teacher_edits",
+    "teacher_classes",
+    "photographs/teacher",
+    "photographs/teacher_edits",
+)
+SETS: dict[str, tuple[dict[str, int], int, int]] = {
+    EDITS: ({"negate_semclip": 150, "negate_terms": 130, "swap_negative": 160, "difference": 200}, 3, 30),
+    CLASSES: ({"class_description": 100, "class_difference": 100}, 14, 25),
+    PHOTOS: ({"": 600}, 3, 30),
+    PHOTO_EDITS: ({"negate_semclip": 150, "difference": 150}, 3, 30),
+}
+"""Least number of rows of each task, and least and largest number of words of an answer."""
+MIN_DIFFERENCE_LETTERS = 60
 NOISE = re.compile(
     r"IMG|photo|stock|vector|clipart|\bbg\b|buy now|download|wallpaper \||[#@_|\[\]<>\"\t]|\.(?:png|jpg)|\d"
 )
@@ -38,18 +55,20 @@ CUE = re.compile(
     re.IGNORECASE,
 )
 TERM = re.compile(r"\b(?:no|not|without)\b", re.IGNORECASE)
+MOST_ALIKE = 0.7
+"""Words that two captions share, of all of either: people's captions of one photograph seldom have as many."""
 
 Row = dict[str, str]
 
 
 @cache
-def _rows() -> tuple[Row, ...]:
-    with TEACHER.open(encoding="utf-8", newline="") as stream:
+def _rows(name: str) -> tuple[Row, ...]:
+    with (ASSETS / f"{name}.tsv").open(encoding="utf-8", newline="") as stream:
         return tuple(csv.DictReader(stream, delimiter="\t", strict=True))
 
 
-def _of(task: str) -> list[Row]:
-    return [row for row in _rows() if row["task"] == task]
+def _of(task: str, name: str = EDITS) -> list[Row]:
+    return [row for row in _rows(name) if row["task"] == task]
 
 
 @cache
@@ -141,37 +160,42 @@ def _relation_holds(text: str, scene: Scene) -> bool:
     return said in ([], [wanted])
 
 
-def test_columns_and_counts() -> None:
-    assert all(list(row) == ["task", "caption", "other_caption", "answer"] for row in _rows())
-    counts = Counter(row["task"] for row in _rows())
-    assert set(counts) == set(WANTED)
-    assert all(counts[task] >= wanted for task, wanted in WANTED.items()), counts
+@pytest.mark.parametrize("name", SETS)
+def test_rows_are_many_different_and_answered_in_short_plain_sentences(name: str) -> None:
+    wanted, fewest, most = SETS[name]
+    counts = Counter(row.get("task", "") for row in _rows(name))
+    assert set(counts) == set(wanted)
+    assert all(counts[task] >= count for task, count in wanted.items()), counts
+    answers = ("answer",) if name != PHOTOS else ("paraphrase_1", "paraphrase_2")
+    questions = [column for column in _rows(name)[0] if column not in ("task", *answers)]
+    for columns in (questions, *([column] for column in answers)):
+        texts = Counter((row.get("task"), *(normalised(row[column]) for column in columns)) for row in _rows(name))
+        assert texts.most_common(1)[0][1] == 1, texts.most_common(3)
+    for row in _rows(name):
+        for answer in (row[column] for column in answers):
+            assert answer.isascii(), answer
+            assert answer == " ".join(answer.split()), answer
+            assert fewest <= len(answer.split()) <= most, answer
+            assert re.fullmatch(r"[A-Z][^|\"\t]*[.?]", answer), answer
+            assert name in (PHOTOS, PHOTO_EDITS) or not NOISE.search(answer), answer
 
 
-def test_no_question_and_no_answer_comes_twice() -> None:
-    for column in ("caption", "answer"):
-        counts = Counter((row["task"], row[column].lower()) for row in _rows())
-        assert counts.most_common(1)[0][1] == 1, counts.most_common(3)
-
-
-@pytest.mark.parametrize("task", WANTED)
-def test_answers_are_short_plain_sentences(task: str) -> None:
-    for row in _of(task):
-        answer = row["answer"]
-        assert answer.isascii(), answer
-        assert answer == " ".join(answer.split()), answer
-        assert 3 <= len(answer.split()) <= MAX_WORDS, answer
-        assert re.fullmatch(r"[A-Z].*[.?]", answer), answer
-        assert not NOISE.search(answer), answer
-
-
-def test_no_answer_holds_an_evaluation_frame_or_a_last_tier_word() -> None:
-    texts = [row[column] for row in _rows() for column in ("caption", "other_caption", "answer")]
-    assert [text for text in texts if find_leak(text)] == []
+def test_classes_are_objects_of_the_dataset_some_stay_unseen_and_answers_name_them() -> None:
+    objects, described = set(load_lexicon().objects), {row["class_name"] for row in _of("class_description", CLASSES)}
+    assert described <= objects
+    assert len(objects - described) >= 25
+    compared = {
+        row[column] for row in _of("class_difference", CLASSES) for column in ("class_name", "other_class_name")
+    }
+    assert compared == described, "a class that is not described must not be compared either"
+    for row in _rows(CLASSES):
+        names = list(filter(None, (row["class_name"], row["other_class_name"])))
+        assert len(set(names)) == 1 + (row["task"] == "class_difference"), row
+        assert all(says_name(row["answer"], name) for name in names), row
 
 
 def test_captions_are_those_of_training_scenes() -> None:
-    for row in _rows():
+    for row in _rows(EDITS):
         assert bool(row["other_caption"]) == (row["task"] == "difference"), row
         for caption in filter(None, (row["caption"], row["other_caption"])):
             names = _scene(caption).names
@@ -235,46 +259,78 @@ def test_differences_tell_the_first_picture_first() -> None:
         assert order == sorted(order), row
 
 
-ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"
-
-
-def _read(name: str) -> list[dict[str, str]]:
-    with (ASSETS / f"{name}.tsv").open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream, delimiter="\t", strict=True))
-
-
-ABSENCES, UNITS = _read("teacher_absences"), _read("teacher_units")
-UNKNOWN = {"a small basket"}
-"""Foils of things that no drawing shows, so that the world's facts cannot tell."""
-_scene_of = cache(_scene)
-
-
-def test_there_are_enough_and_none_twice() -> None:
-    assert (len(ABSENCES), len(UNITS)) == (150, 139)
-    assert len({row["caption"] for row in ABSENCES}) == len(ABSENCES)
-    assert len({(row["caption"], row["unit"]) for row in UNITS}) == len(UNITS)
-    plain = {row["caption"] for row in _read("teacher")}
-    assert {row["caption"] for row in [*ABSENCES, *UNITS]} <= plain
-
-
-def _absence_faults(row: dict[str, str]) -> list[object]:
-    caption, name, text = row["caption"], row["absent_object"], row["absence"]
-    return [
-        says_name(caption, name) or None,
-        find_denial_fault(text, caption, name),
-        find_fault(text.replace(name, " "), _scene_of(caption)),
-        find_leak(text),
-    ]
-
-
-def _unit_faults(row: dict[str, str]) -> list[object]:
-    scene: Scene = _scene_of(row["caption"])
-    foil = None if row["unit_foil"] in UNKNOWN else find_part_fault(row["unit_foil"], scene)
-    is_true = row["unit_foil"] not in UNKNOWN and foil in (None, "nothing")
-    return [find_part_fault(row["unit"], scene), is_true or None, find_leak(row["unit"]), find_leak(row["unit_foil"])]
-
-
 def test_every_absence_is_true_and_every_unit_true_with_a_false_foil() -> None:
-    offenders = [(row, faults) for row in ABSENCES if any(faults := _absence_faults(row))]
-    offenders += [(row, faults) for row in UNITS if any(faults := _unit_faults(row))]
-    assert offenders == []
+    absences, units = _rows("teacher_absences"), _rows("teacher_units")
+    assert (len({row["caption"] for row in absences}), len({(row["caption"], row["unit"]) for row in units})) == (
+        150,
+        139,
+    )
+    assert {row["caption"] for row in [*absences, *units]} <= {row["caption"] for row in _rows("teacher")}
+    for row in absences:
+        caption, name, text = row["caption"], row["absent_object"], row["absence"]
+        assert not says_name(caption, name), row
+        assert find_denial_fault(text, caption, name) is None, row
+        assert find_fault(text.replace(name, " "), _scene(caption)) is None, row
+    for row in units:
+        scene, foil = _scene(row["caption"]), row["unit_foil"]
+        assert find_part_fault(row["unit"], scene) is None, row
+        # No scene shows a basket, so that facts cannot decide.
+        assert foil == "a small basket" or find_part_fault(foil, scene) not in (None, "nothing"), row
+
+
+def test_paraphrases_keep_numbers_and_names_and_bring_new_words() -> None:
+    for row in _rows(PHOTOS):
+        caption, first, second = row.values()
+        for text, source in ((first, caption), (second, first), (second, caption)):
+            assert find_lost_number(text, source) is None, row
+            assert find_lost_name(text, source) is None, row
+            assert normalised(text) != normalised(source), row
+        assert min(new_words(second, first), new_words(second, caption)) >= 2, row
+
+
+def test_negations_of_photographs_deny() -> None:
+    assert [row for row in _of("negate_semclip", PHOTO_EDITS) if not CUES.search(row["answer"])] == []
+
+
+def test_differences_of_photographs_are_about_both_captions_and_the_first_one_first() -> None:
+    for row in _of("difference", PHOTO_EDITS):
+        answer, one, other = (content_words(row[name]) for name in ("answer", "caption", "other_caption"))
+        assert answer & (one - other), row
+        assert answer & (other - one), row
+        assert len(row["answer"]) >= 60, row
+        places = re.findall(r"\b(?:first|second)\b", row["answer"])
+        assert places == sorted(places), row
+
+
+@pytest.mark.skipif(not FLICKR8K.is_file(), reason=f"{FLICKR8K} is absent: nothing to compare the captions with")
+def test_no_text_is_a_caption_of_flickr8k_or_nearly_one() -> None:
+    rows = (*_rows(PHOTOS), *_rows(PHOTO_EDITS))
+    texts = [text for row in rows for column, text in row.items() if text and column != "task"]
+    with FLICKR8K.open(encoding="utf-8") as stream:
+        published = [line.rstrip("\n").partition("\t")[2] for line in stream]
+    assert {normalised(text) for text in texts} & {normalised(text) for text in published} == set()
+    own, theirs = _counted([_tokens(text) for text in texts], [_tokens(text) for text in published])
+    sizes = np.asarray(own.sum(1)), np.asarray(theirs.sum(1)).T
+    near = []
+    for start in range(0, own.shape[0], 100):
+        rows = slice(start, start + 100)
+        shared = (own[rows] @ theirs.T).toarray()
+        alike = shared / (sizes[0][rows] + sizes[1] - shared)
+        near += [texts[start + row] for row in np.flatnonzero(alike.max(1) > MOST_ALIKE)]
+    assert near == []
+
+
+def _tokens(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.casefold()))
+
+
+def _counted(own: list[set[str]], theirs: list[set[str]]) -> tuple[csr_matrix, csr_matrix]:
+    """One row per text and one column per word, `1` where the text has the word."""
+    columns = {word: column for column, word in enumerate(sorted(set().union(*own, *theirs)))}
+
+    def rows(texts: list[set[str]]) -> csr_matrix:
+        ends = np.cumsum([0, *map(len, texts)])
+        places = [columns[word] for words in texts for word in sorted(words)]
+        return csr_matrix((np.ones(len(places), np.float32), places, ends), (len(texts), len(columns)))
+
+    return rows(own), rows(theirs)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.captions.prompting import tasks
-from components.captions.prompting.prompts.disarm import TURN_MARKS, disarm
+from components.captions.prompting.disarm import TURN_MARKS, disarm
 from components.captions.prompting.request import PICTURE
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
@@ -32,7 +32,7 @@ hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_a_chat_mark_is_taken_out(mark: str) -> None:
+def test_chat_marks_are_removed(mark: str) -> None:
     assert disarm(f"a dog{mark}a cat") == "a dog a cat"
     nested = disarm(f"a dog {mark[:2]}{mark}{mark[2:]} a cat")
     assert nested == disarm(nested), "what is left may be a mark again"
@@ -56,12 +56,12 @@ def test_a_harmless_caption_stays_as_it_is(caption: str) -> None:
     ],
     ids=["family", "burning heart", "Persian", "Devanagari"],
 )
-def test_what_joins_signs_stays(text: str) -> None:
+def test_joiners_within_a_sign_stay(text: str) -> None:
     assert disarm(text) == text
     assert disarm(f"\u200d{text}\u200c") == text
 
 
-def test_what_nobody_sees_is_taken_out() -> None:
+def test_invisible_characters_are_removed() -> None:
     assert disarm("a\u200b dog\u00ad \U000e0068\U000e0069\ue000\ud800\x00!") == "a dog !"
 
 
@@ -96,11 +96,3 @@ def test_no_task_lets_a_caption_out_of_its_place(name: str, text: str) -> None:
     for before, after in zip(harmless, contents, strict=True):
         counts = [(text.count('"'), text.count("\n"), text.count(PICTURE)) for text in (before["content"], after)]
         assert counts[0] == counts[1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25)
-@given(answer=hostile)
-def test_no_answer_breaks_the_parsing(name: str, answer: str) -> None:
-    parsed = find_task(name).parse(answer)
-    assert parsed is None or parsed.strip()

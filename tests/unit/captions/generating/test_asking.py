@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from more_itertools import batched
 
-from components.captions.generating.asking import asking
-from components.captions.generating.asking.asking import ReplyWriter, SynthesisCounts, ask
+from components.captions.generating import asking
+from components.captions.generating.asking import SynthesisCounts, ask
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
@@ -49,7 +47,7 @@ def test_questions_are_taken_block_by_block_as_the_engine_wants_them(store: Gene
     class Curious(Echo):
         def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
             for batch in super().answer(wanted):
-                assert len(read) <= len(self.asked) + asking._BLOCK
+                assert len(read) <= len(self.asked) + asking._LOOK_UP
                 yield batch
 
     engine = Curious()
@@ -86,55 +84,12 @@ def test_a_failure_is_final_for_the_run_and_open_for_the_next(store: GenerationS
     assert ask(store, Echo(), requests(300), "t", None).generated == 300
 
 
-class Slow:
-    """A store whose first transaction takes until `may_end` is set."""
+def test_an_error_of_the_store_reaches_the_caller(store: GenerationStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_replies: object) -> None:
+        raise InputError("generation store failed")
 
-    def __init__(self, error: Exception | None = None) -> None:
-        self.kept: list[list[str]] = []
-        self.begun, self.may_end, self.error = threading.Event(), threading.Event(), error
-
-    def add(self, batch: Sequence[Reply]) -> None:
-        self.begun.set()
-        assert self.may_end.wait(30)
-        if self.error is not None:
-            raise self.error
-        self.kept.append([reply.request.key for reply in batch])
-
-
-def _writer(store: Any) -> ReplyWriter:
-    return ReplyWriter(store)
-
-
-def test_batches_that_wait_share_a_bounded_transaction_in_order() -> None:
-    store, asked = Slow(), requests(10)
-
-    def bring(writer: ReplyWriter) -> None:
-        for request in asked[1:]:
-            writer.put(replies([request]))
-
-    with _writer(store) as writer:
-        writer.pending.update(keys(asked))
-        writer.put(replies(asked[:1]))
-        assert store.begun.wait(30)
-        thread = threading.Thread(target=bring, args=(writer,))
-        thread.start()
-        store.may_end.set()
-        thread.join()
-    assert [key for batch in store.kept for key in batch] == keys(asked)
-    assert max(map(len, store.kept)) <= 1 + asking.WAITING
-    assert writer.pending == set()
-
-
-def test_an_error_of_the_store_reaches_the_caller_and_blocks_nobody() -> None:
-    store = Slow(InputError("generation store failed"))
-    store.may_end.set()
-
-    def bring(count: int) -> None:
-        with _writer(store) as writer:
-            for request in requests(count):
-                writer.put(replies([request]))
-
-    for count in (1, 100):
-        with pytest.raises(InputError, match="generation store failed"):
-            bring(count)
-    assert store.kept == []
+    monkeypatch.setattr(store, "add", refuse)
+    engine = Echo()
+    with pytest.raises(InputError, match="generation store failed"):
+        ask(store, engine, requests(20), "t", None)
+    assert len(engine.asked) <= 16

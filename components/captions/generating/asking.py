@@ -1,0 +1,176 @@
+"""Sends unanswered questions to an engine and stores the replies; writes the table of a task's answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from more_itertools import batched
+
+from components.captions.generating.engines import Engine
+from components.captions.generating.questions import Questions
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.task import PromptTask
+from components.captions.prompting.tasks import find_task
+from components.core.system.errors import InputError
+from components.core.system.progress import bar
+from components.core.tables.records import GENERATIONS, SKIPPED
+
+_LOOK_UP = 256
+"""Questions looked up in the store together."""
+_BLOCK = 10_000
+"""Rows of the table written together."""
+Row = dict[str, object]
+
+
+@dataclass
+class SynthesisCounts:
+    """Results of a run, by number of questions.
+
+    Attributes:
+        replayed: already answered; includes the second occurrence of a question in one run.
+        generated: newly answered.
+        failed: without an answer.
+        rejected: answered, but the answer cannot be used.
+        skipped: rows of inputs that the task does not accept.
+    """
+
+    replayed: int = 0
+    generated: int = 0
+    failed: int = 0
+    rejected: int = 0
+    skipped: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {count}" for name, count in vars(self).items())
+
+    def __add__(self, other: SynthesisCounts) -> SynthesisCounts:
+        return SynthesisCounts(**{name: count + getattr(other, name) for name, count in vars(self).items()})
+
+
+def ask(
+    store: GenerationStore, engine: Engine, requests: Iterable[Request], title: str, total: int | None
+) -> SynthesisCounts:
+    """Have `engine` answer every request that has no stored answer, and store each batch of replies as it arrives.
+
+    Memory does not grow with the number of requests. When it returns, the store has an answer or a failure for every
+    request; after a kill, a second run sends only the requests that have no answer yet. Workers may share the store:
+    an answer is never stored twice, but two that send the same question at the same time both pay for it.
+
+    Args:
+        requests: the questions; read once, in order.
+        title: name of the progress bar.
+        total: upper bound of the number of questions, for the bar.
+
+    Raises:
+        InputError: the engine cannot work, or the store cannot be reached.
+    """
+    counts = SynthesisCounts()
+    sent: set[str] = set()
+    """Keys of questions that were sent and have no stored answer: in flight, or failed."""
+    with bar(title, total, "question") as progress, ThreadPoolExecutor(1, "store") as writer:
+
+        def unanswered() -> Iterator[Request]:
+            for block in batched(requests, _LOOK_UP):
+                new = {request.key: request for request in block if request.key not in sent}
+                for key in store.answers(new):
+                    del new[key]
+                sent.update(new)
+                counts.replayed += len(block) - len(new)
+                progress.update(len(block) - len(new))
+                yield from new.values()
+
+        def write(replies: Sequence[Reply]) -> None:
+            store.add(replies)
+            sent.difference_update(reply.request.key for reply in replies if reply.answer is not None)
+
+        storing: Future[None] | None = None
+        for replies in engine.answer(unanswered()):
+            # One batch is stored while the engine makes the next, never more.
+            if storing is not None:
+                storing.result()
+            storing = writer.submit(write, replies)
+            failed = sum(reply.answer is None for reply in replies)
+            counts.failed += failed
+            counts.generated += len(replies) - failed
+            progress.update(len(replies))
+        if storing is not None:
+            storing.result()
+    return counts
+
+
+def write_answers(path: Path, store: GenerationStore, questions: Questions) -> int:
+    """Write the table block by block; returns the number of questions without a usable answer.
+
+    Raises:
+        InputError: the store has neither an answer to a question nor a failure.
+    """
+    rejected = 0
+    with GENERATIONS.writer(path, lambda: {SKIPPED: json.dumps(dict(sorted(questions.skipped.items())))}) as append:
+        for block in batched(questions.read(), _BLOCK):
+            rows = _rows(store, questions, block)
+            append({name: [row.get(name) for row in rows] for name in GENERATIONS.schema.names})
+            rejected += sum(not row["accepted"] for row in rows)
+    return rejected
+
+
+def _rows(store: GenerationStore, questions: Questions, block: Sequence[Request]) -> list[Row]:
+    answers = _Answers(store, questions, [question.key for question in block])
+    if questions.task.judges is None:
+        return [_row(questions, question, answers.parsed(question.key, questions.task)) for question in block]
+    rejected = [question for question in block if questions.rejects(answers.answers.get(question.key))]
+    revisions = {question.key: questions.revision(question).key for question in rejected}
+    revised = _Answers(store, questions, list(revisions.values()))
+    return [_row(questions, one, _judged(questions, one, answers, revised, revisions.get(one.key))) for one in block]
+
+
+class _Answers:
+    """Answers and failures of a block of questions."""
+
+    def __init__(self, store: GenerationStore, questions: Questions, keys: list[str]) -> None:
+        self.answers = store.answers(list(dict.fromkeys(keys)))
+        self._failures = store.failures([key for key in keys if key not in self.answers])
+        self._name = questions.task.name
+
+    def parsed(self, key: str, task: PromptTask) -> Row:
+        """Columns `text`, `accepted` and `reason` of one answer to `task`."""
+        if key in self.answers:
+            text = task.parse(self.answers[key])
+            return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
+        if key in self._failures:
+            return {"text": None, "accepted": False, "reason": f"failed: {self._failures[key]}"}
+        raise InputError(
+            f"generation store: an answer to task '{self._name}' is missing (key {key[:12]}...): run "
+            f"`dvc repro synthesize@{self._name}` again, and do not prune a store that is in use"
+        )
+
+
+def _judged(
+    questions: Questions, question: Request, verdicts: _Answers, revised: _Answers, revision: str | None
+) -> Row:
+    """The candidate, or the judge's text instead; `revision` is the key of the question that the judge answered."""
+    if revision is not None:
+        rewritten = revised.parsed(revision, find_task(str(questions.task.judges)))
+        return {**rewritten, "verdict": "no", "written_by": "judge"}
+    verdict = verdicts.parsed(question.key, questions.task)
+    if verdict["text"] is None:
+        return verdict
+    candidate = question.source.inputs[questions.task.inputs[1]]
+    return {"text": candidate, "accepted": True, "reason": None, "verdict": "yes", "written_by": "generator"}
+
+
+def _row(questions: Questions, question: Request, outcome: Row) -> Row:
+    inputs, source = [question.source.inputs[name] for name in questions.task.inputs], question.source
+    return {
+        "id": source.id,
+        "sample": question.sample,
+        "source": inputs[0],
+        "key": question.key,
+        "other_id": source.other_id,
+        "other_source": inputs[-1] if source.other_id is not None else None,
+        **outcome,
+    }

@@ -1,1 +1,0 @@
-"""OpenAI-compatible servers, as the engines `server` and `vllm` use them."""

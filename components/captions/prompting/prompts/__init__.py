@@ -1,1 +1,0 @@
-"""Cleaning of the texts that prompts quote, and parsing of answers."""
