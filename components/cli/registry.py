@@ -18,15 +18,15 @@ _HOST, _PORT = "127.0.0.1", 8080
 
 
 def promote(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and print; change and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the decision; write nothing.")] = False,
     challenger: Annotated[
-        bool, typer.Option("--challenger", help="Make it challenger only; `cliptune promote` then lets it win.")
+        bool, typer.Option("--challenger", help="Set only the alias challenger; `promote` can then make it champion.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put the best candidate through the gate and, when it passes, make it champion.
+    """Check the best candidate with the rules of `promote`, and make it champion if it passes.
 
-    Refusing is no failure: the exit code is 0 and the reasons are printed and stored.
+    A refusal is not an error: the exit code is 0, and the reasons are printed and stored.
 
     Examples: cliptune promote; cliptune promote --dry-run; cliptune promote --challenger
     """
@@ -109,7 +109,7 @@ def lineage(
 
 
 def rollback(as_json: AsJson = False) -> None:
-    """Give the champion's place back to the version before; a second rollback undoes the first.
+    """Make the previous champion champion again; a second rollback undoes the first.
 
     Example: cliptune rollback
     """
@@ -181,7 +181,7 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
 
 
 def quiet_mlflow() -> None:
-    """Keep MLflow's progress bars and notes out of the command's answer."""
+    """Keep MLflow's progress bars and notes out of the output."""
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 

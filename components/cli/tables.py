@@ -22,13 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; a cell that is too wide for the terminal continues in the next line.
-
-    Args:
-        columns: the headings.
-        title: the title above the table.
-        numbers: the columns that are aligned to the right.
-    """
+    """An empty table; too wide cells continue in the next line, and columns of `numbers` are aligned to the right."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")

@@ -71,7 +71,7 @@ def test_wrong_pairs_and_folders_are_refused_and_nothing_is_written(tmp_path: Pa
         with pytest.raises(InputError, match=message):
             write_shards(_pairs(path, [*_seven(), row]), output, 2)
         assert not output.exists()
-    with pytest.raises(InputError, match=r"holds pairs\.parquet, which is no shard"):
+    with pytest.raises(InputError, match=r"holds pairs\.parquet, which is not a shard"):
         write_shards(path, tmp_path, 2)
     with pytest.raises(InputError, match="is a file"):
         write_shards(path, path, 2)
