@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.index import rows as rows_module
 from components.index.facts import FACTS, ColumnKind, Facts, Segment, files_of, read_facts, write_facts
 from components.index.rows import Rows, column_kind, fitted, further_columns, growing_rows, id_keys, schema_of
-from components.index.vectors import Vectors, growing_array, open_segment
+from components.index.vectors import growing_array, open_segment
 from tests.support.index_making import drawn
 
 FACTS_OF_ONE = Facts(
@@ -54,17 +54,6 @@ def test_facts_are_read_as_written_or_refused(tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "elsewhere" / FACTS)
     with pytest.raises(InputError, match="is a link"):
         read_facts(tmp_path)
-
-
-def test_rows_and_blocks_cross_segments() -> None:
-    whole = drawn(10)
-    vectors = Vectors([whole[:3], whole[3:4], whole[4:]], 8)
-    assert len(vectors) == 10
-    rows = np.array([9, 0, 3, 3, 2])
-    assert np.array_equal(vectors.take(rows), whole[rows])
-    assert [(start, len(block)) for start, block in vectors.blocks(4)] == [(0, 3), (3, 1), (4, 4), (8, 2)]
-    assert np.array_equal(np.concatenate([block for _, block in vectors.blocks(2, first=5)]), whole[5:])
-    assert [start for start, _ in vectors.blocks(4, first=2)] == [2, 3, 4, 8]
 
 
 def test_a_growing_array_is_a_plain_one_or_nothing(tmp_path: Path) -> None:
