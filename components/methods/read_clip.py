@@ -58,7 +58,7 @@ class ReadClipSettings(Optimisation):
 class FrozenDecoder:
     """A frozen language model whose first token is a text's features.
 
-    It is no `nn.Module`, so that an encoder neither trains nor saves it.
+    It is not an `nn.Module`, so that an encoder neither trains nor saves it.
 
     Args:
         tokenizer: of the encoder; its token ids become texts for the language model's own tokenizer.

@@ -28,8 +28,8 @@ FALSE = {"hard_negative", "negation", "published_negation", "negated_term", "abs
 
 def text(column: str, scene: Scene, row: int) -> str:
     """What the scene shows, or what it does not, for columns that say so."""
-    told = swapped(scene, "relation") or replace(scene, colour="gray") if column in FALSE else scene
-    return plain_query(told, random.Random(f"{column}-{row}"))
+    shown = swapped(scene, "relation") or replace(scene, colour="gray") if column in FALSE else scene
+    return plain_query(shown, random.Random(f"{column}-{row}"))
 
 
 class Rows:

@@ -41,8 +41,8 @@ def karpathy(file: str, images: str, **more: str) -> Write:
     def write(scenes: pd.DataFrame, folder: Path) -> None:
         listed("all.csv", ["image"], images)(scenes, folder)
         rows = zip(scenes.image, scenes.caption, ("test", "val", *["train"] * 10), strict=True)
-        told = [{"filename": name, "split": split, "sentences": [{"raw": text}]} | more for name, text, split in rows]
-        (folder / file).write_text(json.dumps({"images": told}))
+        every = [{"filename": name, "split": split, "sentences": [{"raw": text}]} | more for name, text, split in rows]
+        (folder / file).write_text(json.dumps({"images": every}))
 
     return write
 

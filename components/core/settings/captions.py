@@ -112,7 +112,7 @@ class Student(Block):
 
 
 class Limits(Block):
-    """Limits of a row of a synthesised table, and of shares of its rows; null is no limit."""
+    """Limits of a row of a synthesised table, and of shares of its rows; null removes a limit."""
 
     min_words: PositiveInt = 3
     max_words: PositiveInt = 30

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 def retrying(
     seconds: float,
     when: Callable[[BaseException], bool],
-    told: Callable[[BaseException], str] | None = None,
+    message: Callable[[BaseException], str] | None = None,
     *,
     first_s: float = 0.1,
     longest_s: float = 5.0,
@@ -33,7 +33,7 @@ def retrying(
     Args:
         seconds: time limit of all calls; one call is always made.
         when: whether a call that raised this error may succeed when repeated.
-        told: the log message after the first failure.
+        message: the log message after the first failure.
         first_s: the first wait, and the random part of each.
         longest_s: the longest wait.
         stopped: an event that ends waiting and repeating.
@@ -42,8 +42,8 @@ def retrying(
 
     def log_first(state: RetryCallState) -> None:
         error = state.outcome and state.outcome.exception()
-        if told is not None and error and state.attempt_number == 1:
-            _log.warning("%s", told(error))
+        if message is not None and error and state.attempt_number == 1:
+            _log.warning("%s", message(error))
 
     return Retrying(
         retry=retry_if_exception(when),

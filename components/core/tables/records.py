@@ -36,7 +36,7 @@ them all.
 `id` is the pair's; `image_id` is the image's (`components.core.tables.files.image_id`), the same in all of its
 pairs, and every other table's `image_id` refers to it.
 `weight`, of a query log alone, says how often people chose the image when they searched for the caption; null counts as
-1. Where any pair has one, captions are queries, and whichever images were chosen for a query are no negatives of it.
+1. Where any pair has one, captions are queries, and whichever images were chosen for a query are not its negatives.
 """
 
 PARAPHRASE_QUERIES = Table(

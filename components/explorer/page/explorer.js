@@ -30,7 +30,7 @@ async function ask(path, body) {
   throw new Error(said.error ?? detail ?? `the explorer answered ${answer.status}`);
 }
 
-function tell(text, wrong = false) {
+function announce(text, wrong = false) {
   $("#message").textContent = text;
   $("#message").classList.toggle("wrong", wrong);
 }
@@ -83,16 +83,16 @@ async function show() {
   for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(now);
   if (info && !info.writes) $("#write").hidden = true;
   const turn = ++asking;
-  tell("…");
+  announce("…");
   try {
     const shown = await views[now]();
     if (turn !== asking) return;
     found.replaceChildren(...shown.parts);
-    tell(shown.message ?? "");
+    announce(shown.message ?? "");
   } catch (error) {
     if (turn !== asking) return;
     found.replaceChildren();
-    tell(error.message, true);
+    announce(error.message, true);
   }
 }
 
@@ -114,13 +114,13 @@ function badge(hit) {
 }
 
 function picture(hit, place, wording, onpick) {
-  const told = [`${place}.`, hit.caption || hit.name];
-  if (hit.both) told.push("(found for both wordings)");
-  if (hit.new) told.push("(new)");
+  const parts = [`${place}.`, hit.caption || hit.name];
+  if (hit.both) parts.push("(found for both wordings)");
+  if (hit.new) parts.push("(new)");
   return el(
     "button",
     { class: `hit${hit.both ? " both" : ""}`, type: "button", "data-row": hit.row, title: hit.caption || hit.name, onclick: (event) => (onpick ? onpick(hit, event.currentTarget) : enlarge(hit)) },
-    el("img", { src: source(hit.row), alt: `${wording} ${told.join(" ")}`.trim(), loading: "lazy" }),
+    el("img", { src: source(hit.row), alt: `${wording} ${parts.join(" ")}`.trim(), loading: "lazy" }),
     onpick ? null : badge(hit),
   );
 }
@@ -230,7 +230,7 @@ async function send(choice) {
   const user = form.elements.user.value.trim();
   if (!user) {
     form.elements.user.focus();
-    return tell("Your name, please: votes are kept with it.", true);
+    return announce("Your name, please: votes are kept with it.", true);
   }
   localStorage.setItem("user", user);
   try {
@@ -239,9 +239,9 @@ async function send(choice) {
     const titles = found.querySelectorAll(".side h2");
     titles[0].textContent = `Left was ${who.left}`;
     titles[1].textContent = `Right was ${who.right}`;
-    tell("Thank you. The vote is stored.");
+    announce("Thank you. The vote is stored.");
   } catch (error) {
-    tell(error.message, true);
+    announce(error.message, true);
   }
 }
 
@@ -250,15 +250,15 @@ const views = { compare, changed, wordings, vote };
 async function write() {
   const wording = view() === "wordings";
   const text = wording ? form.elements.texts.value.split("\n")[0].trim() : form.elements.q.value.trim();
-  if (!text) return tell("Type a first wording for the model to rewrite.", true);
-  tell("The model is writing …");
+  if (!text) return announce("Type a first wording for the model to rewrite.", true);
+  announce("The model is writing …");
   try {
     const said = await ask("api/paraphrases", { text, count: wording ? 4 : 1 });
     if (wording) form.elements.texts.value = [text, ...said].join("\n");
     else form.elements.p.value = said[0];
     await go(readForm(view()));
   } catch (error) {
-    tell(error.message, true);
+    announce(error.message, true);
   }
 }
 
@@ -331,4 +331,4 @@ form.addEventListener("change", (event) => {
 $("#write").addEventListener("click", write);
 for (const button of document.querySelectorAll("nav button")) button.addEventListener("click", () => go(readForm(button.dataset.view)));
 addEventListener("popstate", show);
-start().catch((error) => tell(error.message, true));
+start().catch((error) => announce(error.message, true));

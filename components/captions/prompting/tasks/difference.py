@@ -1,4 +1,4 @@
-"""PC-CLIP's comparisons: how one picture differs from another, told from their captions."""
+"""PC-CLIP's comparisons: how one picture differs from another, by their captions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """NegationCLIP's first question: an object that a picture could well show and its caption does not name.
 
 The paper then asks a vision model (LLaVA-1.6) whether the picture shows it, and drops the caption if so. No model here
-sees the picture. What validation can tell is whether the caption names the object and, in the synthetic dataset,
+sees the picture. Validation can check whether the caption names the object and, in the synthetic dataset,
 whether the scene has it; of other pictures some objects said to be absent will be there.
 """
 
@@ -34,7 +34,7 @@ def _published(inputs: Inputs) -> Chat:
 
 
 def _parse(answer: str) -> str | None:
-    """The name in lower case without its article and a full stop; None for more than three words, which are no name."""
+    """The name in lower case without its article and a full stop; None for more than three words: not a name."""
     line = first_line(answer)
     name = re.sub(r"^(?:an?|the) ", "", (line or "").rstrip(". ").lower())
     return name if name and len(name.split()) <= _MOST_WORDS else None
