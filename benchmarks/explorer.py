@@ -35,8 +35,8 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import run_command
 from components.index.building import build
-from components.index.exact_search import search_exact
 from components.index.image_index import ImageIndex
+from components.index.search import search_exact
 from components.index.sources.source import ImageBlock, Opened
 
 REPO = Path(__file__).parents[1]

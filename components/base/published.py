@@ -169,7 +169,7 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
         raise InputError(
             f"model '{model}' has no timm_model_name in its vision_cfg: name one that has, or another source"
         )
-    tower = _tower(name) if package or file else _published(name)
+    tower = _tower(name, published=not (package or file))
     if package:
         load_weights(tower, _package_file(package), in_order=True)
     elif file:
@@ -188,16 +188,11 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
     return encoder
 
 
-def _tower(name: str, pretrained: bool = False) -> Any:
-    # timm takes a second to import.
+def _tower(name: str, published: bool) -> Any:
     from timm import create_model
 
-    return create_model(name, pretrained=pretrained)
-
-
-def _published(name: str) -> Any:
     try:
-        return _tower(name, pretrained=True)
+        return create_model(name, pretrained=published)
     except (OSError, RuntimeError) as error:
         raise InputError(
             f"weights of timm's '{name}' cannot be fetched ({str(error).splitlines()[0]}): check the network, or "

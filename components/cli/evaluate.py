@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, encoder_names, new_file, print_json, print_table, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, run_in_project
 
@@ -71,11 +71,7 @@ def evaluate(
             return
         if not encoder or not benchmark:
             raise InputError("give --encoder and --benchmark; --list shows all benchmarks")
-        from components.registry.encoder_names import check_name, name_from_root
-
-        names = [name_from_root(name) for name in encoder]
-        for name in names:
-            check_name(name)
+        names = encoder_names(encoder)
         options = _options(benchmark_option or [])
         chosen = _chosen(benchmark)
         from components.evaluation.published import Plan, run_all

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, encoder_names, new_file, print_json, print_table, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, run_in_project
 
@@ -93,7 +93,41 @@ def votes(
 
     Examples: cliptune votes; cliptune votes --export ~/photographs/captions.tsv
     """
-    run_in_project(lambda: _votes(export, as_json))
+
+    def command() -> None:
+        from components.core.settings import load_settings
+        from components.explorer.voted import standings, write_captions
+        from components.registry.votes import Votes
+
+        place = None if export is None else new_file(export)
+        settings = load_settings()
+        store = Votes(settings.synthesize.store)
+        try:
+            all_votes = store.all()
+        finally:
+            store.close()
+        if place is not None:
+            written, left_out = write_captions(all_votes, place, settings.prepare.folder)
+            typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
+            if left_out:
+                typer.echo(f"left out: {left_out} queries whose picture is not a file there")
+            return
+        table = standings(all_votes)
+        if as_json:
+            print_json([row.model_dump() for row in table])
+            return
+        if not table:
+            typer.echo("no votes yet: run `cliptune explore`, view Vote")
+            return
+        numbers = ("won", "lost", "ties", "share of wins")
+        view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
+        for row in table:
+            wins = row.wins
+            share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
+            view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
+        print_table(view)
+
+    run_in_project(command)
 
 
 def _explored(names: list[str], images: str) -> Explored:
@@ -101,13 +135,9 @@ def _explored(names: list[str], images: str) -> Explored:
     from components.explorer.comparing import Explorer
     from components.explorer.explored import Explored
     from components.registry.encoder_lookup import find_encoder
-    from components.registry.encoder_names import check_name, name_from_root
 
     settings = load_settings()
-    places = [name_from_root(name) for name in names]
-    for name in places:
-        check_name(name)
-    encoders = [find_encoder(name) for name in places]
+    encoders = [find_encoder(name) for name in encoder_names(names)]
     if len({encoder.name for encoder in encoders}) < len(encoders):
         raise InputError("--encoder names one encoder twice: give two that differ")
     index = _index(images, encoders[0])
@@ -154,37 +184,3 @@ def _serve(explored: Explored, host: str, port: int) -> None:
         typer.echo(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
         app = make_app(explored) if here else make_app(explored, ["*"])
         uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listening])
-
-
-def _votes(export: Path | None, as_json: bool) -> None:
-    from components.core.settings import load_settings
-    from components.explorer.voted import standings, write_captions
-    from components.registry.votes import Votes
-
-    place = None if export is None else new_file(export)
-    settings = load_settings()
-    store = Votes(settings.synthesize.store)
-    try:
-        all_votes = store.all()
-    finally:
-        store.close()
-    if place is not None:
-        written, left_out = write_captions(all_votes, place, settings.prepare.folder)
-        typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
-        if left_out:
-            typer.echo(f"left out: {left_out} queries whose picture is not a file there, such as a picture in a shard")
-        return
-    table = standings(all_votes)
-    if as_json:
-        print_json([row.model_dump() for row in table])
-        return
-    if not table:
-        typer.echo("no votes yet: run `cliptune explore`, view Vote")
-        return
-    numbers = ("won", "lost", "ties", "share of wins")
-    view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
-    for row in table:
-        wins = row.wins
-        share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
-        view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
-    print_table(view)

@@ -27,7 +27,7 @@ _FEWEST = 2
 def import_folder(
     folder: Annotated[Path, typer.Argument(help="Folder with the images and the file of their captions.")],
     name: Annotated[
-        str | None, typer.Option(help="Name of the profile and the world; by default the folder's name.")
+        str | None, typer.Option(help="Name of the profile and of the dataset; by default the folder's name.")
     ] = None,
     extends: Annotated[
         str | None, typer.Option(help="Profile to extend; one of the same source keeps all but its folder.")
@@ -117,7 +117,7 @@ def _facts(contents: Survey) -> dict[str, Any]:
 
 
 def _profile(folder: Path, contents: Survey, over: str, content: dict[str, Any]) -> str:
-    """The profile's text: `content` over profile `over`, and what lies in the folder as its comment."""
+    """The profile's text: `content` over profile `over`, with the contents of the folder as its comment."""
     import yaml
 
     images = sum(contents.described.images.values())
@@ -127,7 +127,7 @@ def _profile(folder: Path, contents: Survey, over: str, content: dict[str, Any])
 
 
 def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> dict[str, Any]:
-    """The facts of the folder as blocks of params.yaml, to lay over `settings`.
+    """The facts of the folder as blocks of params.yaml that change `settings`.
 
     Without human paraphrases, paraphrased retrieval cannot be scored, and recall is the primary metric.
     """
@@ -147,7 +147,7 @@ def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> d
         content["evaluate"] = {"benchmarks": ["retrieval"]}
         content["promote"] |= {
             "metric": "retrieval/t2i_recall_at_5",
-            # Guards of the profile are about benchmarks that are not scored here.
+            # The profile's guards name benchmarks that are not scored here.
             "guards": dict.fromkeys(settings.promote.guards) | {"retrieval/i2t_recall_at_5": 0.01},
             "require_benchmarks": ["retrieval"],
         }
@@ -157,7 +157,7 @@ def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> d
 def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
     """The batch sizes, in the blocks of params.yaml, that must be smaller than those of `settings` for this folder.
 
-    Paraphrases are counted as if no more were accepted than `validate.min_accepted_share` asks for.
+    Paraphrases are counted as if only `validate.min_accepted_share` of them were accepted.
     """
     described, counts = contents.described, contents.counts
     drawn = sum(getattr(counts, split) for split in ("val", "test") if not described.images.get(split))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, shown_size, table_of
+from components.cli.tables import AsJson, encoder_names, print_json, print_table, shown_size, table_of
 from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
@@ -189,10 +189,7 @@ def _texts(queries: Path | None) -> list[str] | None:
 def _encoder(name: str | None) -> EncoderUnderTest | None:
     if name is None:
         return None
-    from components.registry.encoder_names import check_name, name_from_root
-
-    place = name_from_root(name)
-    check_name(place)
+    (place,) = encoder_names([name])
     from components.registry.encoder_lookup import find_encoder
 
     return find_encoder(place)
@@ -208,8 +205,8 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
 
 def _print_plan(origin: str, opened: Opened, kind: str) -> None:
     """Print the images that would be indexed."""
-    from components.index.approximate_search import bytes_per_vector
     from components.index.facts import EXACT, choose_kind
+    from components.index.search import bytes_per_vector
 
     if opened.total is None:
         typer.echo(f"{origin}: as many images as the shards hold, vectors of {opened.dim} numbers; nothing was done")

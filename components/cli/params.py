@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 _Name = Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
+_BEFORE = Path("state/params-before-profiles.yaml")
+"""Copy of params.yaml from before the first applied profile."""
 
 
 @profile.command("list")
@@ -58,16 +62,14 @@ def show_profile(name: _Name) -> None:
 
 
 @profile.command("apply")
-def use_profile(
-    name: _Name,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")] = False,
-) -> None:
-    """Lay a profile over params.yaml; comments stay, and a result with unknown keys is refused.
+def apply_profile(name: _Name, dry_run: _DryRun = False) -> None:
+    """Merge a profile into params.yaml; comments stay, and a result with unknown keys is refused.
 
-    Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run; git checkout params.yaml (to undo)
+    Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run; cliptune profile reset (to undo)
     """
 
     def command() -> None:
+        from components.core.settings import PARAMS
         from components.core.system import profiles
 
         text = profiles.overlaid(name)
@@ -78,23 +80,50 @@ def use_profile(
         if not difference:
             typer.echo(f"params.yaml already holds profile '{name}'")
         elif not dry_run:
+            if not _BEFORE.exists():
+                profiles.write(PARAMS.read_text("utf-8"), _BEFORE)
             profiles.write(text)
             typer.echo(
-                f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro compare` would run"
+                f"params.yaml now holds profile '{name}'; `cliptune plan` shows the stages that `dvc repro compare` "
+                "would run"
             )
 
     run_in_project(command)
 
 
-mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Encoders mixed of the weights of others.")
+@profile.command("reset")
+def reset_profiles(dry_run: _DryRun = False) -> None:
+    """Restore params.yaml as it was before the first applied profile; all later edits are lost.
+
+    Examples: cliptune profile reset --dry-run; cliptune profile reset
+    """
+
+    def command() -> None:
+        from components.core.system import profiles
+
+        require_project()
+        if not _BEFORE.exists():
+            typer.echo("no profile was applied: params.yaml is unchanged")
+            return
+        text = _BEFORE.read_text("utf-8")
+        typer.echo(profiles.difference(text), nl=False)
+        if not dry_run:
+            profiles.write(text)
+            _BEFORE.unlink()
+            typer.echo("params.yaml is as before the first profile")
+
+    run_in_project(command)
+
+
+mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Mixes of the weights of two encoders.")
 
 
 @mix.command("tune")
-def search(
+def tune_mix(
     members: Annotated[list[str], typer.Option("--from", help="An encoder to mix; give two or more.")],
-    name: Annotated[str, typer.Option(help="Name of the entry of mixes that --write makes.")] = "all_needs",
+    name: Annotated[str, typer.Option(help="Name of the mix that --write adds to params.yaml.")] = "all_needs",
     claims: Annotated[
-        str, typer.Option(help="A file of infra/claims/, whose families of metrics the mix must serve.")
+        str, typer.Option(help="File of infra/claims/ with the families of metrics that the mix must serve.")
     ] = "papers",
     trials: Annotated[
         int, typer.Option(min=1, help="Number of mixes to try, including those of a stopped search.")
@@ -102,12 +131,13 @@ def search(
     store: Annotated[str, typer.Option(help="SQLAlchemy URL of Optuna's storage.")] = "",
     write: Annotated[bool, typer.Option("--write", help="Write the best mix into params.yaml.")] = False,
 ) -> None:
-    """Search the shares of encoders' weights that serve all families of metrics best, on the validation split.
+    """Search the mix of encoders' weights that serves all families of metrics best, on the validation split.
 
-    A mix is as bad as its largest shortfall from the best encoder of a family. Each mix is an MLflow run below one
+    The score of a mix is its largest shortfall from the best encoder of a family. Each mix is an MLflow run below one
     parent.
 
-    Examples: cliptune mix tune --from paraclip --from semclip --from laclip_ft; ... --trials 200 --write
+    Examples: cliptune mix tune --from paraclip --from semclip --from laclip_ft;
+    cliptune mix tune --from paraclip --from semclip --trials 200 --write
     """
 
     def command() -> None:
@@ -145,7 +175,7 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
 
 
 def _print_mix(outcome: MixSearchResult) -> None:
-    table = table_of(("need", "mix", "best encoder", "which"), title="On the validation split, times 100")
+    table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
     for need, value in outcome.scores.items():
         best, encoder = outcome.best[need]
         table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)

@@ -36,10 +36,7 @@ class Planned:
 
 
 def plan(targets: Iterable[str]) -> list[Planned]:
-    """The stages that `targets` need, and `targets`, in an order in which they can run.
-
-    Args:
-        targets: stages, and groups of stages such as `train`.
+    """The stages that `targets` (stages, or groups such as `train`) need, and these, in an order that can run.
 
     Raises:
         InputError: params.yaml has a wrong key, value or name, DVC cannot read the pipeline, or a stage is unknown.
@@ -108,7 +105,7 @@ def unwatched(stages: Iterable[Planned]) -> list[str]:
 
 
 def _places(setting: Any, key: str = "") -> Iterator[tuple[str, Path]]:
-    """The files and folders that a setting names, each with its key, without the stages' own state."""
+    """The files and folders that a setting names, each with its key, without those that a stage writes itself."""
     if isinstance(setting, dict):
         for name, below in setting.items():
             if name not in _OWN:

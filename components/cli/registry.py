@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, encoder_names, print_json, print_table, table_of
 from components.core.system.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
@@ -18,19 +18,30 @@ _HOST, _PORT = "127.0.0.1", 8080
 
 
 def promote(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and print; change and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the decision; write nothing.")] = False,
     challenger: Annotated[
-        bool, typer.Option("--challenger", help="Make it challenger only; `cliptune promote` then lets it win.")
+        bool, typer.Option("--challenger", help="Set only the alias challenger; `promote` can then make it champion.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put the best candidate through the gate and, when it passes, make it champion.
+    """Check the best candidate with the rules of `promote`, and make it champion if it passes.
 
-    Refusing is no failure: the exit code is 0 and the reasons are printed and stored.
+    A refusal is not an error: the exit code is 0, and the reasons are printed and stored.
 
     Examples: cliptune promote; cliptune promote --dry-run; cliptune promote --challenger
     """
-    run_in_project(lambda: _promote(dry_run, challenger, as_json))
+
+    def command() -> None:
+        from components.core.settings import load_settings
+
+        settings = load_settings()
+        quiet_mlflow()
+        from components.registry.promotion import promote as judge_and_promote
+
+        decision = judge_and_promote(settings, dry_run, challenger=challenger)
+        _print_decision(decision, decision.outcome, "would be " if dry_run else "", as_json)
+
+    run_in_project(command)
 
 
 def history(as_json: AsJson = False) -> None:
@@ -38,7 +49,29 @@ def history(as_json: AsJson = False) -> None:
 
     Example: cliptune history
     """
-    run_in_project(lambda: _history(as_json))
+
+    def command() -> None:
+        from rich.markup import escape
+
+        from components.registry.decision import history as decisions
+
+        recorded = decisions()
+        if not recorded:
+            require_project()
+        if as_json:
+            print_json([decision.model_dump(mode="json") for decision in recorded])
+            return
+        if not recorded:
+            typer.echo("no decisions yet: run `cliptune promote`")
+            return
+        table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
+        for decision in recorded:
+            failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
+            row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
+            table.add_row(*(escape(cell) for cell in row))
+        print_table(table)
+
+    run_in_project(command)
 
 
 def lineage(
@@ -49,15 +82,50 @@ def lineage(
 
     Examples: cliptune lineage 3; cliptune lineage 4f2a9c1
     """
-    run_in_project(lambda: _links(of, as_json))
+
+    def command() -> None:
+        quiet_mlflow()
+        from dataclasses import asdict
+
+        from rich.markup import escape
+
+        from components.core.settings import load_settings
+        from components.registry.lineage import find_links
+
+        model = load_settings().promote.model
+        links = find_links(model, of)
+        if as_json:
+            print_json([asdict(link) for link in links])
+            return
+        for link in links:
+            table = table_of(("tag", "value"), f"{model} version {link.version} {' '.join(link.aliases)}".rstrip())
+            for name, value in sorted(link.tags.items()):
+                table.add_row(escape(name), escape(value))
+            print_table(table)
+        if not links:
+            typer.echo(f"no version of {model} is tied to '{of}'")
+
+    run_in_project(command)
 
 
 def rollback(as_json: AsJson = False) -> None:
-    """Give the champion's place back to the version before; a second rollback undoes the first.
+    """Make the previous champion champion again; a second rollback undoes the first.
 
     Example: cliptune rollback
     """
-    run_in_project(lambda: _rollback(as_json))
+
+    def command() -> None:
+        from components.core.settings import load_settings
+        from components.registry.decision import now
+
+        settings, began = load_settings(), now()
+        quiet_mlflow()
+        from components.registry.champion import rollback as roll_back
+
+        decision = roll_back(settings, began=began)
+        _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
+
+    run_in_project(command)
 
 
 def export(
@@ -88,17 +156,6 @@ def export(
     run_in_project(command)
 
 
-def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
-    from components.core.settings import load_settings
-
-    settings = load_settings()
-    quiet_mlflow()
-    from components.registry.promotion import promote as judge_and_promote
-
-    decision = judge_and_promote(settings, dry_run, challenger=challenger)
-    _print_decision(decision, decision.outcome, "would be " if dry_run else "", as_json)
-
-
 def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) -> None:
     if as_json:
         print_json(decision.model_dump(mode="json"))
@@ -123,65 +180,8 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
     console.print(f"{mood}{outcome}: {decision.encoder}{version}; {place}", highlight=False, markup=False)
 
 
-def _history(as_json: bool) -> None:
-    from rich.markup import escape
-
-    from components.registry.decision import history as decisions
-
-    recorded = decisions()
-    if not recorded:
-        require_project()
-    if as_json:
-        print_json([decision.model_dump(mode="json") for decision in recorded])
-        return
-    if not recorded:
-        typer.echo("no decisions yet: run `cliptune promote`")
-        return
-    table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
-    for decision in recorded:
-        failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
-        row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
-        table.add_row(*(escape(cell) for cell in row))
-    print_table(table)
-
-
-def _links(of: str, as_json: bool) -> None:
-    quiet_mlflow()
-    from dataclasses import asdict
-
-    from rich.markup import escape
-
-    from components.core.settings import load_settings
-    from components.registry.lineage import find_links
-
-    model = load_settings().promote.model
-    links = find_links(model, of)
-    if as_json:
-        print_json([asdict(link) for link in links])
-        return
-    for link in links:
-        table = table_of(("tag", "value"), f"{model} version {link.version} {' '.join(link.aliases)}".rstrip())
-        for name, value in sorted(link.tags.items()):
-            table.add_row(escape(name), escape(value))
-        print_table(table)
-    if not links:
-        typer.echo(f"no version of {model} is tied to '{of}'")
-
-
-def _rollback(as_json: bool) -> None:
-    from components.core.settings import load_settings
-    from components.registry.decision import now
-
-    settings, began = load_settings(), now()
-    quiet_mlflow()
-    from components.registry.champion import rollback as roll_back
-
-    decision = roll_back(settings, began=began)
-    _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
-
-
 def quiet_mlflow() -> None:
-    """Keep MLflow's progress bars and notes out of the command's answer."""
+    """Keep MLflow's progress bars and notes out of the output."""
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
@@ -216,13 +216,11 @@ def serve(
     """
 
     def command() -> None:
-        from components.registry.encoder_names import check_name, name_from_root
         from components.serving.address import ServingLimits, bind, read_tokens
 
         tokens = read_tokens(host, os.environ)
         limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue, cache=cache)
-        name = name_from_root(encoder)
-        check_name(name)
+        (name,) = encoder_names([encoder])
         with bind(host, port) as place:
             quiet_mlflow()
             from components.serving.server import serve as run

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,12 +39,11 @@ def put(
         store, pairs = S3(), upload_pairs(source, url)
         total = sum(path.stat().st_size for path, _ in pairs)
         if dry_run:
-            _print_plan(
-                [f"{path} -> {object_}" for path, object_ in pairs if not store.holds(path, object_)], len(pairs)
-            )
+            missing = [f"{path} -> {object_}" for path, object_ in pairs if not store.holds(path, object_)]
+            _print_plan(missing, len(pairs))
             return
-        with _bar(total) as on_bytes:
-            sent = sum(store.put(path, object_, on_bytes) for path, object_ in pairs)
+        with _bar(total) as progress:
+            sent = sum(store.put(path, object_, progress.update) for path, object_ in pairs)
         typer.echo(f"{len(pairs)} files, {total:,} bytes, {sent:,} of them sent now")
 
     run_command(command)
@@ -69,13 +66,12 @@ def get(
         store = S3()
         pairs = store.download_pairs(url, target)
         if dry_run:
-            _print_plan(
-                [f"{object_} -> {path}" for object_, path in pairs if not store.holds(path, object_)], len(pairs)
-            )
+            missing = [f"{object_} -> {path}" for object_, path in pairs if not store.holds(path, object_)]
+            _print_plan(missing, len(pairs))
             return
-        with _bar(None) as on_bytes:
+        with _bar(None) as progress:
             for object_, path in pairs:
-                store.get(object_, path, on_bytes)
+                store.get(object_, path, progress.update)
         typer.echo(f"{len(pairs)} files, {sum(path.stat().st_size for _, path in pairs):,} bytes in {target}")
 
     run_command(command)
@@ -100,23 +96,14 @@ def make_bucket(
 
 
 def _print_plan(lines: list[str], files: int) -> None:
-    """Print the files that would be transferred."""
     typer.echo("\n".join([*lines, f"{len(lines)} of {files} files would be transferred; nothing was done"]))
 
 
-@contextmanager
-def _bar(total: int | None) -> Iterator[Callable[[int], None]]:
+def _bar(total: int | None) -> Any:
     """A progress bar in bytes; without a terminal it prints a line at most every ten seconds."""
     import sys
 
     from tqdm import tqdm
 
-    interval = 0.2 if sys.stderr.isatty() else 10.0
-    with tqdm(
-        total=total, unit="B", unit_scale=True, mininterval=interval, dynamic_ncols=True, delay=interval
-    ) as progress:
-
-        def on_bytes(size: int) -> None:
-            progress.update(size)
-
-        yield on_bytes
+    every = 0.2 if sys.stderr.isatty() else 10.0
+    return tqdm(total=total, unit="B", unit_scale=True, mininterval=every, dynamic_ncols=True, delay=every)

@@ -31,12 +31,9 @@ class Survey:
     """A folder as a source of pairs.
 
     Attributes:
-        source: name of the source that reads it.
-        file: the file by which it was recognised.
-        described: the contents of that file.
+        file: the file by which the source was recognised.
         counts: the largest `prepare.counts`.
-        bad: the reasons of opened images that cannot be used.
-        opened: number of opened images.
+        bad: the reasons why some of the `opened` images cannot be used.
         seconds: expected time of `prepare`.
         bytes: expected size of `data/pairs`.
     """
@@ -100,12 +97,12 @@ def _counts(folder: Path, described: Described) -> Counts:
         why = "".join(f"; {image.reason}" for image in described.unusable[:1])
         raise InputError(f"{folder} has {count} images: at least {_FEWEST} are needed{why}")
     if not left:
-        raise InputError(f"{folder} has images of split {' and '.join(images)} alone: add some to train on")
+        raise InputError(f"{folder} has only images of split {' and '.join(images)}: add some to train on")
     drawn = min(_HELD_OUT, max(1, images.get("train", 0) // 10))
     held_out = {split: images.get(split) or drawn for split in ("test", "val")}
-    # Those with the most captions may be drawn.
+    # The drawn images may be those with the most captions.
     left -= sum(drawn * described.most_captions for split in held_out if not images.get(split))
-    # Images that lie there twice, and captions that are repeated, are left out by `prepare`.
+    # `prepare` leaves out duplicate images and captions.
     return Counts(train=max(1, left - left // 100), **held_out)
 
 

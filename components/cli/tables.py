@@ -1,4 +1,4 @@
-"""The output of commands: tables (complete in a pipe, folded on a narrow terminal), JSON, sizes, times, new files."""
+"""Output of commands (tables, which are complete in a pipe, JSON, sizes, times, new files), and names of encoders."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; a cell that is too wide for the terminal continues in the next line.
-
-    Args:
-        columns: the headings.
-        title: the title above the table.
-        numbers: the columns that are aligned to the right.
-    """
+    """An empty table; too wide cells continue in the next line, and columns of `numbers` are aligned to the right."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
@@ -85,3 +79,17 @@ def new_file(path: Path) -> Path:
     if place.exists() or place.is_symlink():
         raise InputError(f"{path} exists: name a new file, or remove it")
     return place
+
+
+def encoder_names(names: Sequence[str]) -> list[str]:
+    """The names of encoders, with folders relative to the project's folder.
+
+    Raises:
+        InputError: a name is unknown; no encoder is loaded.
+    """
+    from components.registry.encoder_names import check_name, name_from_root
+
+    places = [name_from_root(name) for name in names]
+    for place in places:
+        check_name(place)
+    return places

@@ -31,11 +31,11 @@ _ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 def write_shards(pairs: Path, output: Path, per_shard: int) -> dict[str, int]:
     """Write `00000.tar`, ... with `<id>.png` (or jpg, webp) and `<id>.txt`, and `sizes.json`; returns the sizes.
 
-    A pair that occurs again is left out. The same pairs give the same bytes. An `output` that holds shards is replaced.
+    Duplicate pairs are left out. The same pairs give the same bytes. Shards in `output` are replaced.
 
     Raises:
-        InputError: the table is missing or damaged, an image is no JPEG, PNG or WebP, an id cannot be a file's name,
-            or `output` holds something else than shards.
+        InputError: the table is missing or damaged, an image is not JPEG, PNG or WebP, an id cannot be a file's name,
+            or `output` holds other files than shards.
     """
     if per_shard < 1:
         raise InputError(f"--per-shard is {per_shard}: give 1 or more")
@@ -59,7 +59,7 @@ def _check_output(output: Path) -> None:
         raise InputError(f"{output} is a file: name a folder for the shards")
     others = [path for path in output.glob("*") if path.suffix != ".tar" and path.name != SIZES]
     if others:
-        raise InputError(f"{output} holds {others[0].name}, which is no shard: name another folder or remove it")
+        raise InputError(f"{output} holds {others[0].name}, which is not a shard: name another folder or remove it")
 
 
 def _distinct(pairs: Path) -> Iterator[dict[str, str | bytes]]:

@@ -20,7 +20,6 @@ from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_folder, file_hash
-from components.index.approximate_search import check_rows, write_lists
 from components.index.facts import (
     AUTO,
     EXACT,
@@ -43,6 +42,7 @@ from components.index.facts import (
 )
 from components.index.image_index import ImageIndex
 from components.index.rows import fitted, further_columns, growing_rows, id_keys, schema_of
+from components.index.search import check_rows, write_lists
 from components.index.sources.source import ImageBlock, Opened
 from components.index.tuning import measured
 from components.index.vectors import Vectors, growing_array, not_unit
@@ -56,19 +56,15 @@ _Fresh = tuple[str, pa.Table, Features]
 
 @dataclass
 class Added:
-    """The result of building or appending.
-
-    Attributes:
-        facts: of the resulting index.
-        rows: number of new images.
-        repeated: number of rows of images that were already in the index; their captions are dropped.
-        unusable: the reasons why pictures were left out.
-    """
+    """The result of building or appending."""
 
     facts: Facts
     rows: int
+    """Number of new images."""
     repeated: int
+    """Number of rows of images that were already in the index; their captions are dropped."""
     unusable: list[str]
+    """The reasons why pictures were left out."""
 
 
 class _Known:
@@ -114,40 +110,27 @@ def build(
     *,
     replace: bool = False,
 ) -> Added:
-    """Write an index atomically.
-
-    Args:
-        kind: one of `components.index.facts.KINDS`, or `auto`.
-        encoder: embeds the queries on which approximate search is tuned.
-        queries: the queries; captions of the images if omitted.
-        replace: replace an existing index.
+    """Write an index atomically; approximate search is tuned with `encoder` on `queries`, or on captions of the images.
 
     Raises:
         InputError: `folder` is not empty, another process changes it, the source cannot be read or has no image, or the
             kind is unknown or cannot be tuned.
     """
     check_output(folder, replace=replace)
+    known, columns = _Known(np.empty(0, np.uint64)), dict[str, ColumnKind]()
     with _alone(folder):
         check_output(folder, replace=replace)
-        return _build(folder, opened, kind, encoder, queries)
-
-
-def _build(
-    folder: Path, opened: Opened, kind: str, encoder: EncoderUnderTest | None, queries: Sequence[str] | None
-) -> Added:
-    with atomic_folder(folder) as temporary:
-        known, columns = _Known(np.empty(0, np.uint64)), dict[str, ColumnKind]()
-        segments = _add_segments(temporary, opened, known, 0, columns)
-        if not segments:
-            raise InputError(f"no image to index{_first(known.unusable)}")
-        rows = sum(segment.rows for segment in segments)
-        chosen = choose_kind(kind, rows)
-        facts = Facts(
-            kind=chosen, dim=opened.dim, image_tower_sha256=opened.image_tower_sha256, encoder=opened.encoder,
-            columns=columns, segments=tuple(segments),
-        )  # fmt: skip
-        facts = write_facts(temporary, measured(_searched(temporary, facts), encoder, queries))
-    return Added(facts, rows, known.repeated, known.unusable)
+        with atomic_folder(folder) as temporary:
+            segments = _add_segments(temporary, opened, known, 0, columns)
+            if not segments:
+                raise InputError(f"no image to index{''.join(f' ({reason})' for reason in known.unusable[:1])}")
+            facts = Facts(
+                kind=choose_kind(kind, sum(segment.rows for segment in segments)), dim=opened.dim,
+                image_tower_sha256=opened.image_tower_sha256, encoder=opened.encoder, columns=columns,
+                segments=tuple(segments),
+            )  # fmt: skip
+            facts = write_facts(temporary, measured(_searched(temporary, facts), encoder, queries))
+    return Added(facts, facts.rows, known.repeated, known.unusable)
 
 
 def append(
@@ -243,11 +226,7 @@ def remeasure(folder: Path, encoder: EncoderUnderTest, queries: Sequence[str] | 
 def _add_segments(
     folder: Path, opened: Opened, known: _Known, first: int, columns: dict[str, ColumnKind]
 ) -> list[Segment]:
-    """Write the new images of a source as segments from number `first` on.
-
-    Args:
-        columns: the index's further columns; filled from the first images of a new index.
-    """
+    """Write the new images of a source as segments from number `first` on; a new index fills its further columns."""
     segments: list[Segment] = []
     with bar("index", opened.total, "image") as progress:
 
@@ -339,7 +318,3 @@ def left_over(folder: Path) -> list[Path]:
             return strays(folder, read_facts(folder))
     except (InputError, OSError):
         return []
-
-
-def _first(unusable: list[str]) -> str:
-    return f" ({unusable[0]})" if unusable else ""

@@ -37,14 +37,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class IndexReport:
-    """The result of a check.
-
-    Attributes:
-        facts: the content of `index.json`; None if it cannot be read.
-        problems: all problems found.
-        pictures: number of pictures read.
-        without: number of checked rows without a picture.
-    """
+    """The result of a check, with the numbers of pictures read and of checked rows without a picture."""
 
     facts: Facts | None
     problems: tuple[Problem, ...]

@@ -20,7 +20,7 @@ VECTORS, ROWS, STRUCTURES = "vectors", "rows", "search"
 """Folders of an index: a `.npy` and an `.arrow` file for each segment, and the lists of approximate search."""
 EXACT, IVF_PQ, AUTO = "exact", "ivf_pq", "auto"
 KINDS = (EXACT, IVF_PQ)
-"""Kinds of search: every vector is compared, or FAISS lists give candidates (`components.index.approximate_search`)."""
+"""Kinds of search: every vector is compared, or FAISS lists give candidates (`components.index.search`)."""
 _EXACT_UP_TO = 1_000_000
 """Images up to which `auto` chooses exact search."""
 BUILD_AGAIN = "build the index again"
@@ -52,14 +52,7 @@ class Structure(_Frozen):
 class Recall(_Frozen):
     """The share of the ten best images of exact search that an encoder's text queries return.
 
-    Attributes:
-        encoder: its name.
-        encoder_sha256: its hash, as several encoders may have one name.
-        kind: the kind of search.
-        rows: of the index at that time.
-        queries: number of text queries.
-        effort: number of lists probed.
-        recall_at_10: mean over the queries.
+    `rows` are those of the index at that time; `effort` is the number of lists probed.
     """
 
     encoder: str
@@ -75,10 +68,7 @@ class Facts(_Frozen):
     """An index as a whole.
 
     Attributes:
-        kind: one of `KINDS`.
-        dim: length of a vector.
-        image_tower_sha256: the tower that computed the vectors.
-        encoder: name of the encoder with that tower, for messages.
+        encoder: name of an encoder with the image tower, for messages.
         columns: further columns of the rows.
         segments: ordered by number, from 0.
         structure: the file of approximate search; None for exact search.

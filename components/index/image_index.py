@@ -17,10 +17,9 @@ from components.core.compute.metrics import Features, Indices
 from components.core.pictures.shards.listing import is_remote
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture, place_of
 from components.core.system.errors import InputError
-from components.index.approximate_search import ApproximateSearch
-from components.index.exact_search import Found, nothing, search_exact
 from components.index.facts import BUILD_AGAIN, EXACT, KINDS, Facts, read_facts, refuse_link, structure_file
 from components.index.rows import Rows
+from components.index.search import ApproximateSearch, Found, nothing, search_exact
 from components.index.vectors import Vectors
 
 Filter = npt.NDArray[np.bool_] | npt.NDArray[np.int64] | Sequence[int]
@@ -39,10 +38,6 @@ class ImageIndex:
     >>> found = index.search(under_test.encoder.embed_texts(["a dog"]), 10)  # doctest: +SKIP
     >>> index.rows(found.rows[0])["caption"].to_pylist()  # doctest: +SKIP
 
-    Attributes:
-        folder: the index's folder.
-        facts: the content of its `index.json`.
-        vectors: of all rows.
     """
 
     def __init__(self, folder: Path, facts: Facts) -> None:
@@ -86,15 +81,13 @@ class ImageIndex:
         accept_tower(self.facts, self.folder, encoder)
 
     def search(self, vectors: npt.ArrayLike, k: int, rows: Filter | None = None) -> Found:
-        """The k images most similar to each vector, the best first; ties go to the earlier row.
+        """Cosines and numbers `[q, k]` of the images most similar to each of the vectors `[q, dim]`, the best first.
+
+        Ties go to the earlier row; where there are fewer than k images, minus infinity and -1.
 
         Args:
-            vectors: of texts or images by an accepted encoder, `[q, dim]`; of any length.
-            k: images for each.
+            vectors: of texts or images by an accepted encoder, of any length.
             rows: search only these.
-
-        Returns:
-            Cosines and row numbers `[q, k]`; where there are fewer than k images, minus infinity and -1.
 
         Raises:
             InputError: the vectors have another width or are not finite, or the filter has row numbers out of range.

@@ -13,10 +13,9 @@ import numpy as np
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest, embed_new
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
-from components.index.approximate_search import EFFORTS
-from components.index.exact_search import search_exact
 from components.index.facts import EXACT, Facts, Recall
 from components.index.image_index import ImageIndex, spread
+from components.index.search import EFFORTS, search_exact
 
 TARGET = 0.95
 """Recall@10 that approximate search must reach."""

@@ -42,12 +42,7 @@ def open_segment(path: Path, rows: int, dim: int) -> Features:
 
 
 class Vectors:
-    """Unit vectors `[rows, dim]` in several files; row numbers continue from file to file.
-
-    Args:
-        segments: each `[rows, dim]`.
-        dim: length of a vector.
-    """
+    """Unit vectors `[rows, dim]` in several files; row numbers continue from file to file."""
 
     def __init__(self, segments: Sequence[Features], dim: int) -> None:
         self._segments = list(segments)

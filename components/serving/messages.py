@@ -28,12 +28,9 @@ _EXPECTED = {
 
 
 class ApiError(Exception):
-    """An error response.
+    """An error response: one sentence for the client without details of this machine, and a machine-readable code.
 
     Args:
-        status: HTTP status.
-        message: one sentence for the client, without details of this machine.
-        code: machine-readable kind of the error.
         param: the key of the request that caused it.
         retry_after: seconds after which the same request may succeed.
         close: whether the connection must be closed, because the rest of the request is not read.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from cachetools import LRUCache
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
+from components.encoders.adapter.tokens import ClipTokenizer
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
@@ -32,34 +31,6 @@ class TextVector(NamedTuple):
     tokens: int
 
 
-class CountingTokenizer:
-    """A tokenizer that stores the lengths of the last texts, so that they are not computed twice."""
-
-    def __init__(self, inner: Tokenizer) -> None:
-        self._inner = inner
-        self.identity, self.context_length = inner.identity, inner.context_length
-        self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-
-    def __call__(self, texts: Sequence[str]) -> Tokens:
-        return self._inner(texts)
-
-    def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
-        self.counts = self._inner.lengths(tokens)
-        return self.counts
-
-    def texts(self, tokens: Tokens) -> list[str]:
-        return self._inner.texts(tokens)
-
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer's files."""
-        self._inner.save(folder)
-
-    def forget(self) -> None:
-        """Empty the cache of words if clients sent too many different ones."""
-        if isinstance(self._inner, ClipTokenizer):
-            self._inner.forget(_MOST_WORDS)
-
-
 @dataclass(frozen=True)
 class Served:
     """A loaded version of a model; not thread-safe.
@@ -67,9 +38,6 @@ class Served:
     Attributes:
         id: its name in responses: `text-encoder/3`, or an encoder's name.
         names: its names in requests.
-        sha256: hash of its weights.
-        image_tower_sha256: hash of the image tower that its vectors fit.
-        dim: length of a vector.
         embed_new: texts to unit vectors `[texts, dim]` and numbers of tokens `[texts]`.
         cache: vectors of recent texts, None without a cache.
     """
@@ -166,12 +134,7 @@ def load_version(alias: Alias, version: str, cache: int) -> Served:
 
 
 def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Served:
-    """Load an encoder and embed two texts as a test.
-
-    Args:
-        name: see `cliptune evaluate --encoder`.
-        also: further names in requests.
-        cache: number of texts whose vectors are cached.
+    """Load an encoder, which requests may also name by `also`, and embed two texts as a test.
 
     Raises:
         InputError: it cannot be loaded, has no image tower, or does not give unit vectors.
@@ -196,15 +159,13 @@ def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Serve
     )
 
 
-def _embedder(
-    encoder: Encoder,
-) -> Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
-    counting = CountingTokenizer(encoder.tokenizer)
-    encoder = replace(encoder, tokenizer=counting)
+def _embedder(encoder: Encoder) -> Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
+    tokenizer = encoder.tokenizer
 
     def embed(texts: list[str]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        vectors = encoder.embed_texts(texts)
-        counting.forget()
-        return vectors, counting.counts
+        vectors, counts = encoder.embed_texts(texts), tokenizer.lengths(tokenizer(texts))
+        if isinstance(tokenizer, ClipTokenizer):
+            tokenizer.forget(_MOST_WORDS)
+        return vectors, counts
 
     return embed

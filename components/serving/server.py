@@ -65,17 +65,10 @@ def serve(
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:
     """The configuration of uvicorn."""
     return uvicorn.Config(
-        app,
-        http=timed(limits.headers_s),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        app, http=timed(limits.headers_s), ws="none", lifespan="on", log_config=None, access_log=False,
+        server_header=False, proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(limits.stop_s),
-    )
+    )  # fmt: skip
 
 
 def timed(seconds: float) -> type[H11Protocol]:

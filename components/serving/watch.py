@@ -22,8 +22,6 @@ class Watch:
 
     Args:
         version: returns the version of the alias; raises if the registry is unavailable.
-        load: loads a version.
-        batcher: serves the version that was loaded last.
         any_tower: whether versions with another image tower are served too.
         every: seconds between two checks.
     """

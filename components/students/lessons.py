@@ -207,13 +207,9 @@ def described(caption: str) -> str:
     """The description in an alt-text, without codes and advertising."""
     text = _CODES.sub(" ", caption.replace("_", " "))
     parts = [" ".join(part.split()) for part in _EDGES.split(text)]
-    said = [set(part.split()) for part in parts]
-    kept = [
-        part
-        for place, part in enumerate(parts)
-        if part and not any(said[place] < other or said[place] == other for other in said[place + 1 :])
-    ]
-    return ", ".join(kept)
+    words = [set(part.split()) for part in parts]
+    repeated = [any(words[place] <= other for other in words[place + 1 :]) for place in range(len(parts))]
+    return ", ".join(part for part, again in zip(parts, repeated, strict=True) if part and not again)
 
 
 def _first_side(difference: str, one: str, two: str) -> str | None:

@@ -45,12 +45,8 @@ def train(settings: Settings, job: StudentJob, world: World, device: str) -> Non
         save_model(job.folder / "merged", job.folder, torch.bfloat16, job.student.base)
 
 
-def split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
-    """The lessons to train on, shuffled, and those held out.
-
-    Raises:
-        InputError: there are too few to hold one out.
-    """
+def _split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
+    """The lessons to train on, shuffled, and those held out."""
     shuffled = list(job.lessons)
     random.Random(job.student.seed).shuffle(shuffled)
     count = int(len(shuffled) * job.student.held_out)
@@ -60,7 +56,7 @@ def split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
 
 
 def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype) -> None:
-    taught, held_out = split_lessons(job)
+    taught, held_out = _split_lessons(job)
     params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
     recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
     with recording as tracked:

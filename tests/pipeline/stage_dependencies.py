@@ -105,7 +105,7 @@ def _graph() -> Any:
 @cache
 def _file(module: str) -> Path:
     file = Path(*module.split("."))
-    return file / "__init__.py" if (REPO / file).is_dir() else file.with_suffix(".py")
+    return file / "__init__.py" if (REPO / file / "__init__.py").is_file() else file.with_suffix(".py")
 
 
 @cache

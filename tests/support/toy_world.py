@@ -11,20 +11,9 @@ import numpy as np
 from PIL import Image
 
 from components.core.settings import Settings
+from components.core.tables import records
 from components.core.tables.files import image_id
-from components.core.tables.records import (
-    ABSENCES,
-    DIFFERENCES,
-    HARD_NEGATIVES,
-    NEGATED_TERMS,
-    NEGATIONS,
-    PAIRS,
-    PARAPHRASES,
-    REWRITES,
-    SEMCLIP_PARAPHRASES,
-    SEMCLIP_ROWS,
-    UNITS,
-)
+from components.core.tables.records import PAIRS
 from components.core.tables.table import Table
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
@@ -84,17 +73,12 @@ def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each
 
 
 TABLES: dict[str, Table] = {
-    "paraphrases": PARAPHRASES,
-    "rewrites": REWRITES,
-    "semclip_paraphrases": SEMCLIP_PARAPHRASES,
-    "negations": NEGATIONS,
-    "negated_terms": NEGATED_TERMS,
-    "hard_negatives": HARD_NEGATIVES,
-    "absences": ABSENCES,
-    "units": UNITS,
-    "differences": DIFFERENCES,
-    "semclip_rows": SEMCLIP_ROWS,
-}
+    name: getattr(records, name.upper())
+    for name in (
+        "paraphrases", "rewrites", "semclip_paraphrases", "negations", "negated_terms", "hard_negatives", "absences",
+        "units", "differences", "semclip_rows",
+    )
+}  # fmt: skip
 
 
 def _rows(table: Table, captions: dict[str, str], rng: np.random.Generator) -> dict[str, list[Any]]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from threading import Thread
 from time import monotonic
@@ -225,12 +225,11 @@ class LlmClient:
         """Whether the server works: it answers a question of the same kind as `request`."""
         role = COMPLETION if request.completion is not None else "user"
         canary = Request(request.task, ((role, _CANARY),), request.model, Sampling(0.0, 1.0, 1), 0)
-        try:
-            await self._round(canary, 1)
-        except ServerFault:
-            return False
-        except RowRefused:
-            return True
+        with suppress(RowRefused):
+            try:
+                await self._round(canary, 1)
+            except ServerFault:
+                return False
         return True
 
     def _check_hope(self, fault: ServerFault, started: float) -> None:

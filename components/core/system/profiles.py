@@ -85,7 +85,7 @@ def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES
     if dataset not in (SHIPPED, wanted.get("dataset", {}).get("name", dataset)):
         yield (
             f"params.yaml was of dataset '{dataset}', whose values that profile '{name}' does not set remain: "
-            "`git checkout params.yaml` before `cliptune profile apply` removes them"
+            "`cliptune profile reset` before `cliptune profile apply` removes them"
         )
 
 

@@ -6,35 +6,23 @@ from collections.abc import Collection
 from pathlib import Path
 
 from components.core.system.errors import InputError
-from components.core.tables import NEIGHBOUR
-from components.core.tables.records import (
-    ABSENCES,
-    DIFFERENCES,
-    HARD_NEGATIVES,
-    NEGATED_TERMS,
-    NEGATIONS,
-    PARAPHRASES,
-    REWRITES,
-    SEMCLIP_PARAPHRASES,
-    SEMCLIP_ROWS,
-    UNITS,
-)
+from components.core.tables import NEIGHBOUR, records
 from components.core.tables.table import Table
 
 IMAGES = {"image": "id", "other_image": "other_id"}
 """Image column -> the column of pair ids from which it is read."""
 
 HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
-    "paraphrases": (PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
-    "rewrites": (REWRITES, ("rewrite",)),
-    "semclip_paraphrases": (SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
-    "negations": (NEGATIONS, ("negation",)),
-    "semclip_rows": (SEMCLIP_ROWS, ("published_paraphrase", "published_negation")),
-    "negated_terms": (NEGATED_TERMS, ("negated_term",)),
-    "hard_negatives": (HARD_NEGATIVES, ("hard_negative",)),
-    "absences": (ABSENCES, ("absence",)),
-    "units": (UNITS, ("unit", "unit_foil")),
-    "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
+    "paraphrases": (records.PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
+    "rewrites": (records.REWRITES, ("rewrite",)),
+    "semclip_paraphrases": (records.SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
+    "negations": (records.NEGATIONS, ("negation",)),
+    "semclip_rows": (records.SEMCLIP_ROWS, ("published_paraphrase", "published_negation")),
+    "negated_terms": (records.NEGATED_TERMS, ("negated_term",)),
+    "hard_negatives": (records.HARD_NEGATIVES, ("hard_negative",)),
+    "absences": (records.ABSENCES, ("absence",)),
+    "units": (records.UNITS, ("unit", "unit_foil")),
+    "differences": (records.DIFFERENCES, ("difference", "other_caption", "other_id")),
 }
 """Name -> the table and its own columns."""
 

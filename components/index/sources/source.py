@@ -35,9 +35,7 @@ class Opened:
     """A source that was opened.
 
     Attributes:
-        image_tower_sha256: the tower that computes or computed its vectors.
-        encoder: name of the encoder with that tower.
-        dim: length of a vector.
+        encoder: name of an encoder with the image tower.
         total: number of images, or None if it is not known before reading.
         blocks: reads them.
     """
@@ -51,15 +49,12 @@ class Opened:
 
 @dataclass(frozen=True)
 class ImageSource:
-    """A kind of source.
-
-    Attributes:
-        fits: whether a path or pattern given by a user is a source of this kind.
-        open: opens it, with the encoder that embeds its pictures or computed its vectors.
-    """
+    """A kind of source."""
 
     fits: Callable[[str], bool]
+    """Whether a path or pattern given by a user is a source of this kind."""
     open: Callable[[str, EncoderUnderTest | None], Opened]
+    """Opens it, with the encoder that embeds its pictures or computed its vectors."""
 
 
 def tower_of(encoder: EncoderUnderTest | None, why: str) -> tuple[EncoderUnderTest, str]:

@@ -110,11 +110,6 @@ def test_a_file_that_may_be_of_such_weights_comes_with_a_warning(
     assert all(f"of the weights of {name} '{tag}' expect images with" in message for message in caplog.messages)
 
 
-def test_documents_name_the_bases_of_pc_clips_tables() -> None:
-    tags = {yaml.safe_load(named)["base"].get("pretrained") for named in NAMED_BASES}
-    assert {"laion2b_s39b_b160k", "laion2b_s32b_b79k"} <= tags
-
-
 @pytest.mark.parametrize("named", NAMED_BASES)
 def test_bases_that_documents_name_are_known(named: str, raw_params: dict[str, Any]) -> None:
     base = _settings(raw_params, **{"source": "open_clip", **yaml.safe_load(named)["base"]}).base
@@ -149,23 +144,6 @@ def test_a_published_weights_file_becomes_a_safetensors_encoder(
 def test_the_activation_that_a_file_gets_is_said(name: str, says: str | None, caplog: pytest.LogCaptureFixture) -> None:
     warn_of_activation(name, Path("author.pt"))
     assert caplog.messages == ([f"author.pt does not say its activation and {says}"] if says else [])
-
-
-def test_a_weights_file_comes_with_that_warning(
-    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "ViT-B-32.json").write_text(json.dumps(TINY))
-    torch.save(tiny_encoder.model.state_dict(), tmp_path / "author.pt")
-    model, file = str(tmp_path / "ViT-B-32.json"), str(tmp_path / "author.pt")
-    run(_settings(raw_params, source="file", model=model, file=file), tmp_path / "base")
-    assert [message for message in caplog.messages if "does not say its activation" in message]
-
-
-def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"params\.yaml: base: model 'ViT-Z' is unknown"):
-        run(_settings(raw_params, source="open_clip", model="ViT-Z", pretrained="openai"), tmp_path / "base")
-    with pytest.raises(InputError, match=r"params\.yaml: base: weights 'nonsense' of ViT-B-32 are unknown"):
-        run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="nonsense"), tmp_path / "base")
 
 
 def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_path: Path) -> None:

@@ -52,11 +52,6 @@ def test_each_row_says_what_it_shows_and_where(tmp_path: Path) -> None:
     assert labels[PLACES].tolist() == [[1, 4, 0, 0], [0, 0, 0, 0]]
 
 
-def test_a_scene_told_from_its_other_side_has_the_same_labels(tmp_path: Path) -> None:
-    _write_pairs(tmp_path / "train.parquet", [SCENES[0].to_json(), SCENES[0].mirrored().to_json()])
-    assert all((rows[0] == rows[1]).all() for rows in scene_labels(tmp_path / "train.parquet").values())
-
-
 def test_pictures_that_were_not_drawn_have_none(tmp_path: Path) -> None:
     _write_pairs(tmp_path / "train.parquet", [SCENES[0].to_json(), None])
     assert scene_labels(tmp_path / "train.parquet") == {}

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it leaves alone, how it starts."""
+"""Output, refusals, help and profiles of the command line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import re
 import shutil
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from components.benchmarks.scoring.bootstrap import Interval
-from components.cli import app
+from components.cli import COMMANDS, OPTIONS, app
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
 from components.report.comparison import Cell, Comparison, write_csv
@@ -59,54 +62,39 @@ def _output(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_promote_without_results_is_one_line() -> None:
-    output = _output("promote", code=1)
-    assert output.count("\n") == 1
-    assert output.startswith("error: reports/metrics/paraclip.json is missing")
-
-
 def test_history_lists_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no decisions yet" in _output("history")
     _decide("refused", monkeypatch)
     _decide("promoted", monkeypatch)
     lines = [line for line in _output("history").splitlines() if "paraclip" in line]
     assert ["refused" in line for line in lines] == [True, False]
-
-
-def test_damaged_record_is_one_line() -> None:
-    folder = Path("reports/promotion")
-    folder.mkdir(parents=True)
-    (folder / "2026.json").write_text("{")
+    Path("reports/promotion/2026.json").write_text("{")
     assert _output("history", code=1).startswith("error: reports/promotion/2026.json is damaged")
 
 
-def test_profile_apply_shows_then_writes() -> None:
+def test_profiles_are_listed_shown_applied_and_reset() -> None:
     before = Path("params.yaml").read_text()
-    shown = _output("profile", "apply", "toy", "--dry-run")
-    assert "+  name: toy" in shown
+    Path("infra/profiles/bare.yaml").write_text("dataset: {name: bare}\n")
+    profiles = json.loads(_output("profile", "list", "--json"))
+    assert set(profiles) == {path.stem for path in Path("infra/profiles").glob("*.yaml")}
+    assert profiles["methods"] == "The synthetic dataset with every method scored and compared."
+    assert profiles["bare"] == ""
+    assert profiles["toy"] in _output("profile", "list")
+    assert _output("profile", "show", "toy") == Path("infra/profiles/toy.yaml").read_text("utf-8")
+    assert "profile 'tory' is unknown: did you mean 'toy'?" in _output("profile", "show", "tory", code=1)
+    assert "no profile was applied" in _output("profile", "reset")
+    assert "+  name: toy" in _output("profile", "apply", "toy", "--dry-run")
     assert Path("params.yaml").read_text() == before
     assert "+  name: toy" in _output("profile", "apply", "toy")
-    assert "name: toy" in Path("params.yaml").read_text()
     assert "already holds profile 'toy'" in _output("profile", "apply", "toy")
-
-
-def test_profile_list_says_what_each_is_for() -> None:
-    line = next(line for line in _output("profile", "list").splitlines() if "toy" in line)
-    assert "The synthetic dataset with every method at a size that runs in twelve minutes" in line
-    assert "mean nothing" not in line
-    told = json.loads(_output("profile", "list", "--json"))
-    assert told["methods"] == "The synthetic dataset with every method scored and compared."
-    assert set(told) == {path.stem for path in (REPO / "infra" / "profiles").glob("*.yaml")}
-
-
-def test_profile_show_prints_the_file() -> None:
-    assert _output("profile", "show", "toy") == (REPO / "infra" / "profiles" / "toy.yaml").read_text("utf-8")
-    assert "profile 'tory' is unknown: did you mean 'toy'?" in _output("profile", "show", "tory", code=1)
-
-
-def test_a_profile_without_a_comment_has_no_description() -> None:
-    Path("infra/profiles/bare.yaml").write_text("dataset: {name: bare}\n")
-    assert json.loads(_output("profile", "list", "--json"))["bare"] == ""
+    _output("profile", "apply", "bare")
+    applied = Path("params.yaml").read_text()
+    assert "name: bare" in applied
+    assert "-  name: bare" in _output("profile", "reset", "--dry-run")
+    assert Path("params.yaml").read_text() == applied
+    assert "params.yaml is as before the first profile" in _output("profile", "reset")
+    assert Path("params.yaml").read_text() == before
+    assert "no profile was applied" in _output("profile", "reset")
 
 
 def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +143,45 @@ def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(monkeypa
     assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
 
 
-def test_flags_have_no_type_in_help() -> None:
-    for command in (["report"], ["answers", "prune"], ["profile", "apply"], ["s3", "make-bucket"]):
-        assert "bool" not in _output(*command, "--help")
+def _commands(command: Any, name: str = "") -> Iterator[str]:
+    """The names of all commands below a group."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield name
+    for word, inner in (below or {}).items():
+        yield from _commands(inner, f"{name} {word}".strip())
 
 
-def test_help_has_examples() -> None:
-    for command in ("promote", "history", "rollback", "report", "serve", "profile apply"):
-        assert f"cliptune {command}" in _output(*command.split(), "--help")
+def test_every_help_has_examples_and_flags_without_a_type() -> None:
+    names = list(_commands(typer.main.get_command(app)))
+    assert {"init", "mix tune", "answers prune", "profile reset", "index build", "s3 make-bucket"} <= set(names)
+    for name in names:
+        shown = " ".join(_output(*name.split(), "--help").split())
+        assert re.search(rf"Examples?: cliptune {name}\b", shown), name
+        assert " bool" not in shown, name
+
+
+def test_old_commands_and_options_name_the_new_ones() -> None:
+    cases = [(old.split(), new) for old, new in COMMANDS.items()]
+    cases += [([*command.split(), f"{option}{value}"], new) for (command, option), new in OPTIONS.items()
+              for value in ("", "=1")]  # fmt: skip
+    for arguments, new in cases:
+        done = CliRunner().invoke(app, arguments)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), arguments
+        assert f"is now {new}" in done.stderr or f"is now `cliptune {new}`" in done.stderr
+    for (command, _), new in OPTIONS.items():
+        assert not new.startswith("--") or new in _output(*command.split(), "--help")
+
+
+def test_a_mix_that_cannot_be_written_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.core.system.checking.check_methods", lambda *_: [])
+    for members, name, refusal in (
+        (("base", "paraclip"), "all_needs", "mixes.all_needs: 'base' is unknown"),
+        (("paraclip", "semclip"), "a/b", "mixes.a/b would replace another encoder, or"),
+        (("paraclip", "semclip"), "paraclip", "mixes.paraclip would replace another"),
+        (("paraclip", "paraclip"), "all_needs", "give two or more encoders to mix, each once"),
+        (("paraclip",), "all_needs", "give two or more encoders to mix, each once"),
+    ):
+        given = [word for member in members for word in ("--from", member)]
+        assert refusal in _output("mix", "tune", *given, "--name", name, "--write", code=1)
+    assert not Path("state").exists()

@@ -43,7 +43,7 @@ def test_one_line_without_password(
     monkeypatch.setenv(WAIT, "0")
     for name in settings.compare_encoders:
         write_json(Path(f"reports/metrics/{name}.json"), results(name, "s", 0.5).model_dump(mode="json"))
-    with pytest.raises(InputError, match=r"http://\*\*\*@127.0.0.1:1 does not answer") as told:
+    with pytest.raises(InputError, match=r"http://\*\*\*@127.0.0.1:1 does not answer") as output:
         ASKED[asked](settings)
-    assert "s3cr3t" not in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "s3cr3t" not in str(output.value)
+    assert "\n" not in str(output.value)

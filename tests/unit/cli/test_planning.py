@@ -95,27 +95,14 @@ def test_a_stage_with_many_changes_names_some(capsys: pytest.CaptureFixture[str]
     assert max(map(len, lines)) < 120
 
 
-@pytest.mark.slow
-def test_from_a_subfolder_the_plan_is_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "notes" / "deep").mkdir(parents=True)
-    here = CliRunner().invoke(app, ["plan"]).output
-    monkeypatch.chdir(project / "notes" / "deep")
-    assert CliRunner().invoke(app, ["plan"]).output == here
-    assert Path.cwd() == project / "notes" / "deep"
-
-
-@pytest.mark.slow
-def test_without_git_the_advice_is_to_make_a_repository(project: Path) -> None:
-    shutil.rmtree(project / ".git")
-    with pytest.raises(InputError, match="is not a git repository, which DVC requires: run `git init` there"):
-        plan(["compare"])
-
-
-def test_a_fault_of_dvc_yaml_is_blamed_on_it(project: Path) -> None:
+def test_errors_of_dvc_have_a_fix(project: Path) -> None:
     (project / "dvc.yaml").write_text("stages: {prepare: {cmnd: x}}\n")
     with pytest.raises(InputError, match=r"(?s)DVC cannot read the pipeline \(.*cmnd.*\): correct dvc.yaml") as caught:
         plan(["compare"])
     assert "dvc dag" not in str(caught.value)
+    shutil.rmtree(project / ".git")
+    with pytest.raises(InputError, match="is not a git repository, which DVC requires: run `git init` there"):
+        plan(["compare"])
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def _seven() -> list[tuple[str, bytes, str]]:
 
 def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     output = tmp_path / "shards"
-    sizes = write_shards(_pairs(tmp_path / "pairs.parquet", _seven()), output, 3)
+    sizes = write_shards(_pairs(tmp_path / "pairs.parquet", [*_seven(), _seven()[2]]), output, 3)
     assert sizes == json.loads((output / "sizes.json").read_text()) == {"00000.tar": 3, "00001.tar": 3, "00002.tar": 1}
     reader = ShardReader(ShardFiles(), {"png", "jpg", "webp", "txt"}, {})
     found = [sample for name in sizes for sample in reader.read(str(output / name))]
@@ -42,14 +42,12 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
         (key, {ending[number % 3]: image, "txt": caption.encode()})
         for number, (key, image, caption) in enumerate(_seven())
     ]
-
-
-def test_a_jpeg_with_a_second_picture_is_a_jpeg(tmp_path: Path) -> None:
+    # A JPEG with a second picture is a JPEG.
     stream = io.BytesIO()
     Image.new("RGB", (9, 9)).save(stream, "MPO", save_all=True, append_images=[Image.new("RGB", (9, 9), "red")])
-    write_shards(_pairs(tmp_path / "pairs.parquet", [("a", stream.getvalue(), "x")]), tmp_path / "shards", 1)
-    (found,) = ShardReader(ShardFiles(), {"jpg"}, {}).read(str(tmp_path / "shards" / "00000.tar"))
-    assert found.members["jpg"] == stream.getvalue()
+    write_shards(_pairs(tmp_path / "one.parquet", [("a", stream.getvalue(), "x")]), tmp_path / "one", 1)
+    (sample,) = ShardReader(ShardFiles(), {"jpg"}, {}).read(str(tmp_path / "one" / "00000.tar"))
+    assert sample.members["jpg"] == stream.getvalue()
 
 
 def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(tmp_path: Path) -> None:
@@ -62,37 +60,22 @@ def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(tmp_path: P
     assert {path.name: path.read_bytes() for path in output.iterdir()} == first
 
 
-def test_a_pair_that_occurs_again_is_written_once(tmp_path: Path) -> None:
-    rows = _seven()
-    sizes = write_shards(_pairs(tmp_path / "pairs.parquet", [*rows, rows[2]]), tmp_path / "shards", 100)
-    assert sizes == {"00000.tar": 7}
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
+def test_wrong_pairs_and_folders_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    output, path = tmp_path / "shards", tmp_path / "pairs.parquet"
+    for row, message in (
         (("a.b", picture(1), "x"), "id 'a.b' cannot name files"),
         (("a/b", picture(1), "x"), "id 'a/b' cannot name files"),
         (("a", b"hello", "x"), r"the image of pair a cannot be written \(no known format\): replace it"),
         (("a", picture(1, "BMP"), "x"), r"the image of pair a cannot be written \('BMP'\): replace it with a JPEG"),
-    ],
-)
-def test_what_no_shard_can_hold_is_named_and_nothing_is_written(
-    row: tuple[str, bytes, str], message: str, tmp_path: Path
-) -> None:
-    output = tmp_path / "shards"
-    with pytest.raises(InputError, match=message):
-        write_shards(_pairs(tmp_path / "pairs.parquet", [*_seven(), row]), output, 2)
-    assert not output.exists()
-
-
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
-    pairs = _pairs(tmp_path / "pairs.parquet", _seven())
-    with pytest.raises(InputError, match=r"holds pairs\.parquet, which is no shard"):
-        write_shards(pairs, tmp_path, 2)
+    ):
+        with pytest.raises(InputError, match=message):
+            write_shards(_pairs(path, [*_seven(), row]), output, 2)
+        assert not output.exists()
+    with pytest.raises(InputError, match=r"holds pairs\.parquet, which is not a shard"):
+        write_shards(path, tmp_path, 2)
     with pytest.raises(InputError, match="is a file"):
-        write_shards(pairs, pairs, 2)
-    assert pairs.exists()
+        write_shards(path, path, 2)
+    assert path.exists()
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,12 +55,20 @@ def filler(kind: str) -> list[tuple[str, str]]:
     return [(str(number), f"caption {number}") for number in range(100, 1100)] if kind == "ivf_pq" else []
 
 
-def test_one_image_is_one_row_with_its_first_caption(tmp_path: Path) -> None:
+def test_one_image_is_one_row_with_its_first_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = build(tmp_path / "index", of(("1", "a"), ("1", "b"), ("2", "c"), ("1", "d"), ("3", "e")))
     assert (found.rows, found.repeated) == (3, 2)
     index = ImageIndex.open(tmp_path / "index")
     assert index.rows([0, 1, 2])["caption"].to_pylist() == ["a", "c", "e"]
     assert np.array_equal(index.vector([0, 1, 2]), np.eye(8, dtype=np.float32)[[1, 2, 3]])
+    monkeypatch.setattr(building, "_SEGMENT", 3)
+    numbers = np.random.default_rng(0).integers(0, 60, 200).tolist()
+    first = {number: f"caption {row}" for row, number in reversed([*enumerate(numbers)])}
+    many = build(tmp_path / "many", of(*((str(number), f"caption {row}") for row, number in enumerate(numbers))))
+    assert (many.rows, many.repeated) == (len(first), 200 - len(first))
+    assert {segment.rows for segment in many.facts.segments[:-1]} <= {3, 4}
+    captions = ImageIndex.open(tmp_path / "many").rows(range(many.rows))["caption"].to_pylist()
+    assert captions == [first[number] for number in dict.fromkeys(numbers)]
 
 
 @pytest.mark.parametrize("kind", ["exact", "ivf_pq"])
@@ -79,15 +87,6 @@ def test_adding_skips_what_is_there_and_keeps_old_files(kind: str, tmp_path: Pat
     assert not strays(folder, index.facts)
     assert append(folder, of(("1", "x")), toy()).rows == 0
     assert content(folder) == after
-
-
-def test_long_sources_are_cut_into_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "_SEGMENT", 3)
-    images = [(str(number), f"caption {number}") for number in range(11)]
-    facts = build(tmp_path / "index", of(*images)).facts
-    assert [segment.rows for segment in facts.segments] == [4, 4, 3]
-    index = ImageIndex.open(tmp_path / "index")
-    assert index.rows(range(11))["caption"].to_pylist() == [caption for _, caption in images]
 
 
 def failing(source: Opened) -> Opened:
@@ -239,14 +238,3 @@ def test_a_file_out_of_the_folder_is_never_written(tmp_path: Path) -> None:
     append(folder, of(("2", "b")))
     assert not (tmp_path / "elsewhere").exists()
     assert len(ImageIndex.open(folder)) == 2
-
-
-def test_images_are_known_whatever_their_order() -> None:
-    known, seen, rng = building._Known(np.array([9, 3], np.uint64)), {3, 9}, np.random.default_rng(0)
-    for _ in range(30):
-        ids = rng.integers(0, 200, rng.integers(1, 40)).tolist()
-        table = pa.table({"image_id": [f"{one:016x}" for one in ids]})
-        kept = known.new(ImageBlock("here", table, lambda rows: drawn(len(rows))))
-        expected = [row for row, one in enumerate(ids) if one not in seen and one not in ids[:row]]
-        assert kept.tolist() == expected
-        seen.update(ids)

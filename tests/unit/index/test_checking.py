@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,11 @@ import pytest
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.index.approximate_search import EFFORTS
 from components.index.building import build, remeasure
 from components.index.checking import check
-from components.index.exact_search import Found, search_exact
 from components.index.facts import FACTS, read_facts, rows_file, structure_file, vectors_file, write_facts
 from components.index.image_index import ImageIndex
+from components.index.search import EFFORTS, Found, search_exact
 from components.index.sources import find_source
 from components.index.tuning import measured, read_queries
 from components.registry.encoder_lookup import encoder_under_test
@@ -35,13 +35,6 @@ def approximate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(approximate: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(approximate, tmp_path / "index"))
-
-
-def test_a_whole_index_has_no_problem(folder: Path) -> None:
-    found = check(folder)
-    assert not found.problems
-    assert (found.pictures, found.without) == (0, 200)
-    assert found.facts == read_facts(folder)
 
 
 def flipped(path: Path) -> None:
@@ -72,6 +65,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 
 def test_every_fault_is_named_with_its_fix(approximate: Path, tmp_path: Path) -> None:
+    found = check(approximate)
+    assert (found.problems, found.pictures, found.without) == ((), 0, 200)
+    assert found.facts == read_facts(approximate)
     for name, (damage, where, what) in DAMAGE.items():
         folder = Path(shutil.copytree(approximate, tmp_path / name))
         damage(folder)
@@ -102,17 +98,25 @@ def test_a_recall_below_the_target_is_a_problem(folder: Path) -> None:
 
 
 def test_pictures_that_moved_or_changed_are_named(tiny_encoder: Encoder, tmp_path: Path) -> None:
-    for number in range(5):
-        colour_image(tmp_path / "pictures" / f"{number}.png", (number, 0, 0))
+    paths = [tmp_path / "pictures" / f"{number}.png" for number in range(5)]
+    for number, path in enumerate(paths):
+        colour_image(path, (number, 0, 0))
+    raw = [path.read_bytes() for path in paths]
     source = find_source("folder").open(str(tmp_path / "pictures"), encoder_under_test("tiny", tiny_encoder))
     build(tmp_path / "index", source)
+    index = ImageIndex.open(tmp_path / "index")
+    assert [index.picture(row) for row in range(5)] == raw
     assert check(tmp_path / "index").pictures == 5
-    (tmp_path / "pictures" / "1.png").unlink()
-    colour_image(tmp_path / "pictures" / "3.png", (255, 255, 255))
+    paths[1].unlink()
+    paths[3].write_bytes(raw[3][:-1] + b"?")
     found = check(tmp_path / "index", every=True)
     assert found.pictures == 3
-    assert ["1.png" in found.problems[0].what, "3.png" in found.problems[1].what] == [True, True]
-    assert found.problems[0].fix == "put it back, or build the index again"
+    for row, problem in zip((1, 3), found.problems, strict=True):
+        refusal = f"{row}.png (row {row}) is missing, or is not the picture that was indexed"
+        assert problem.what.endswith(refusal)
+        assert problem.fix == "put it back, or build the index again"
+        with pytest.raises(InputError, match=re.escape(refusal)):
+            index.picture(row)
 
 
 class _Coarse:
@@ -152,19 +156,13 @@ def test_the_least_effort_that_is_enough_is_kept(folder: Path) -> None:
     assert len(measured_with(index, 1, "hopeless")[0].recalls) == 3
 
 
-def test_another_encoder_of_the_tower_is_measured_and_kept(folder: Path) -> None:
-    remeasure(folder, other(toy("better text"), sha256="better"), ["a dog", "two cats"])
-    told = [(one.encoder, one.queries, one.kind) for one in read_facts(folder).recalls]
-    assert told == [("toy", 1000, "ivf_pq"), ("better text", 2, "ivf_pq")]
-    with pytest.raises(InputError, match="encoder 'stranger' has image tower"):
-        remeasure(folder, toy("stranger", OTHER_TOWER))
-
-
-def test_exact_search_is_not_measured(tmp_path: Path) -> None:
+def test_an_exact_index_is_not_measured(tmp_path: Path) -> None:
     make_index(tmp_path, 40)
     before = read_facts(tmp_path / "index")
     assert remeasure(tmp_path / "index", toy()) == before
     assert not before.recalls
+    with pytest.raises(InputError, match="encoder 'stranger' has image tower"):
+        remeasure(tmp_path / "index", toy("stranger", OTHER_TOWER))
 
 
 def test_an_encoder_that_gives_no_numbers_is_refused(tmp_path: Path) -> None:

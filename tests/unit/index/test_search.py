@@ -11,10 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.system.errors import InputError
-from components.index import approximate_search, exact_search
-from components.index.approximate_search import EFFORTS, ApproximateSearch, bytes_per_vector, check_rows, write_lists
-from components.index.exact_search import merged, search_exact
+from components.index import search
 from components.index.facts import choose_kind
+from components.index.search import (
+    EFFORTS,
+    ApproximateSearch,
+    bytes_per_vector,
+    check_rows,
+    search_exact,
+    write_lists,
+)
 from components.index.vectors import Vectors
 from tests.support.index_making import drawn, unit
 
@@ -47,9 +53,8 @@ def test_exact_search_is_a_stable_sort_of_all_scores(data: st.DataObject) -> Non
     chosen = data.draw(st.none() | st.sets(st.integers(0, len(whole) - 1)))
     rows = None if chosen is None else np.array(sorted(chosen), np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_search, "_CELLS", data.draw(st.sampled_from([4, 1 << 20])))
-        patch.setattr(exact_search, "_DENSE", data.draw(st.sampled_from([1, 8])))
-        patch.setattr(exact_search, "_QUERIES", 2)
+        patch.setattr(search, "_CELLS", data.draw(st.sampled_from([4, 1 << 20])))
+        patch.setattr(search, "_QUERIES", 2)
         found = search_exact(Vectors(segments, dim), queries, k, rows)
     expected = reference(whole, queries, k, chosen)
     assert found.rows.tolist() == expected.tolist()
@@ -65,12 +70,6 @@ def test_a_vector_that_is_not_finite_and_no_queries() -> None:
         search_exact(Vectors([bad], 2), np.ones((1, 2), np.float32), 1)
     found = search_exact(Vectors([bad], 2), np.empty((0, 2), np.float32), 3)
     assert found.scores.shape == found.rows.shape == (0, 3)
-
-
-def test_merging_puts_the_earlier_row_first_and_fills_up() -> None:
-    found = merged(np.array([[0.5, -np.inf, 0.5]], np.float32), np.array([[7, 1, 2]]), 4)
-    assert found.rows.tolist() == [[2, 7, -1, -1]]
-    assert found.scores.tolist() == [[0.5, 0.5, -np.inf, -np.inf]]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_the_largest_effort_finds_nearly_all_with_exact_scores(vectors: Vectors,
 def test_a_filter_leaves_only_its_rows(
     exact_below: int, vectors: Vectors, lists: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approximate_search, "_EXACT_BELOW", exact_below)
+    monkeypatch.setattr(search, "_EXACT_BELOW", exact_below)
     queries, searcher = unit(drawn(20, 2, DIM)), ApproximateSearch(lists, vectors)
     for rows in (np.arange(0, ROWS, 2), np.array([5, 17, 2999]), np.arange(100)):
         found, best = searcher.search(queries, 5, EFFORTS[-1], rows), search_exact(vectors, queries, 5, rows)

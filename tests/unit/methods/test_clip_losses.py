@@ -27,11 +27,6 @@ def test_it_contrasts_images_with_its_column(column: str, temperature: float | N
     assert CAPTION_FT.columns(CAPTION_FT.settings({"column": column})) == {"image", column}
 
 
-def test_both_baselines_can_be_held_to_the_same_rows() -> None:
-    assert CAPTION_FT.rows(CAPTION_FT.settings({})) == frozenset()
-    assert CAPTION_FT.rows(CAPTION_FT.settings({"rows": ["caption", "rewrite"]})) == {"caption", "rewrite"}
-
-
 @pytest.mark.parametrize("scope", ["blocks", "tower"])
 def test_caption_ft_scope(scope: str, tiny_encoder: Encoder) -> None:
     trained = CAPTION_FT.freeze(tiny_encoder.model, CAPTION_FT.settings({"scope": scope}))
@@ -81,11 +76,6 @@ def test_each_term_contrasts_its_columns(term: str, one: str, other: str) -> Non
     expected = (picking(left, right) + picking(right, left)) / 2
     assert losses_of({"method": "paraclip", "terms": [term]}, PARACLIP_COLUMNS) == pytest.approx({term: expected})
     assert PARACLIP.columns(PARACLIP.settings({"terms": [term]})) == {one, other}
-
-
-def test_every_row_of_table_2_trains_on_the_same_rows() -> None:
-    for terms in (["l1"], ["l2", "l3"]):
-        assert PARACLIP.rows(PARACLIP.settings({"terms": terms})) == {"caption", "paraphrase_1", "paraphrase_2"}
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,6 @@ def test_image_towers(tiny_encoder: Encoder, image_tower: str) -> None:
     assert ("visual" in _places(trained)) == (image_tower != "frozen")
 
 
-def test_alignment_without_layers_is_frozen(tiny_encoder: Encoder) -> None:
-    _, aligned = _start(tiny_encoder, strategy="alignment", alignment_layers=0)
-    _, frozen = _start(tiny_encoder, strategy="frozen")
-    assert aligned == frozen
-
-
 @pytest.mark.parametrize("image_tower", ["frozen", "trained"])
 def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) -> None:
     vision = {"timm_model_name": "test_vit", "timm_pool": "", "mean": [0.5] * 3, "std": [0.5] * 3, "image_size": 160}
@@ -111,13 +105,6 @@ def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
     assert kept == set()
     assert float(encoder.model.logit_scale.detach()) == pytest.approx(2.6593, abs=1e-4)
     assert set(SCRATCH.freeze(encoder.model, hyper)) == set(after)
-
-
-def test_a_frozen_image_tower_stays_the_bases(tiny_encoder: Encoder) -> None:
-    hyper = SCRATCH.settings({"image_tower": "frozen"})
-    encoder = SCRATCH.start(tiny_encoder, hyper)
-    assert encoder.image_tower_hash() == tiny_encoder.image_tower_hash()
-    assert not any(name.startswith("visual.") for name in SCRATCH.freeze(encoder.model, hyper))
 
 
 def test_a_base_with_a_language_model_starts_from_nothing_too(tmp_path: Path, tiny_encoder: Encoder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -27,13 +26,6 @@ def _loss(**given: Any) -> float:
 def test_infonce_is_equation_4(temperature: float | None, scale: float) -> None:
     expected = (picking(TEXT, DIRECTION, scale=scale) + picking(DIRECTION, TEXT, scale=scale)) / 2
     assert _loss(temperature=temperature) == pytest.approx(expected)
-
-
-def test_infonce_of_the_paper_is_a_sum_over_the_batch() -> None:
-    # As above: two rows of the same loss.
-    columns = {"image": [[2, 0], [0, -3]], "other_image": [[0, -1], [5, 0]], "difference": [[1, 1], [-2, -2]]}
-    expected = 2 * math.log(1 + math.exp(-2))
-    assert losses_of({"method": "pc_clip", "protocol": "paper"}, columns) == pytest.approx({"infonce": expected})
 
 
 @pytest.mark.parametrize(("protocol", "expected"), [("paper", 1 + 9), ("released", (1 + 9) / (2 * 2))])

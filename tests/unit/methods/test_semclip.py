@@ -172,13 +172,6 @@ def test_soft_signs_of_several_directions_are_refused() -> None:
         METHOD.settings({"protocol": "soft_sign"})
 
 
-def test_one_direction_of_the_paper_is_equations_5_and_6() -> None:
-    signs = [np.sign(_projected(column, n=1)[:, 0]) for column in ("caption", "paraphrase_1", "negation")]
-    entry = {"method": "semclip", "contrastive_weight": 0, "n": 1}
-    expected = {"paraphrase": (1 - signs[0] * signs[1]).mean() / 2, "negation": (signs[0] * signs[2] > 0).mean() / 2}
-    assert losses_of(entry, COLUMNS) == pytest.approx(expected)
-
-
 def test_one_direction_by_hand() -> None:
     one, other = _projected("caption", n=1), _projected("semclip_paraphrase", n=1)
     soft = np.tanh(math.sqrt(DIM) * one) * np.tanh(math.sqrt(DIM) * other)

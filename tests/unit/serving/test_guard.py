@@ -41,19 +41,9 @@ def test_every_route_but_health_wants_a_token(app_of: Callable[..., Starlette]) 
 
 def test_wrong_tokens(app_of: Callable[..., Starlette]) -> None:
     client = TestClient(app_of(tokens=[TOKEN]))
-    for header in (
-        b"Bearer ",
-        b"Bearer",
-        b"",
-        TOKEN.encode(),
-        f"Basic {TOKEN}".encode(),
-        f"Bearer {TOKEN[:-1]}".encode(),
-        f"Bearer {TOKEN}x".encode(),
-        f"Bearer {TOKEN} {TOKEN}".encode(),
-        f"Bearer {TOKEN.upper()}".encode(),
-        b"Bearer \xff\xfe\xe9",
-        b"Bearer " + b"x" * 10_000,
-    ):
+    texts = ("Bearer ", "Bearer", "", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x",
+             f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {'x' * 10_000}")  # fmt: skip
+    for header in (*(text.encode() for text in texts), b"Bearer \xff\xfe\xe9"):
         answer = client.post("/v1/embeddings", json=BODY, headers={b"authorization": header})
         assert (answer.status_code, answer.json()["error"]["type"]) == (401, "invalid_request_error"), header
 
@@ -109,20 +99,11 @@ def test_a_hundred_megabytes(port: int) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_long")
         assert answer.headers["connection"] == "close"
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
-
-
-def test_a_client_that_sends_all_before_it_looks_sees_the_refusal(port: int) -> None:
+    # A client that sends all before it reads sees the refusal too.
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("POST", "/v1/embeddings", bytes(30_000_000))
     assert connection.getresponse().status == 413
     connection.close()
-
-
-def test_a_long_body_is_refused_before_it_comes(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
-        connection.settimeout(5)
-        assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
 def test_a_body_that_stops_half_way(port: int) -> None:
@@ -148,14 +129,9 @@ def test_a_body_that_drips_without_end_under_a_wrong_token(app_of: Callable[...,
         assert _read(connection).startswith(b"HTTP/1.1 401")
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body(port: int, stub: Stub) -> None:
+def test_clients_that_disconnect(port: int, stub: Stub) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
-    assert httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"input": "a"}).status_code == 200
-    assert stub.asked == [["a"]]
-
-
-def test_a_client_that_leaves_while_it_waits(port: int, stub: Stub) -> None:
     stub.go.clear()
     body = [json.dumps({"input": text}).encode() for text in ("first", "second")]
     first, second = (socket.create_connection(("127.0.0.1", port)) for _ in body)
@@ -174,4 +150,4 @@ def test_a_client_that_leaves_while_it_waits(port: int, stub: Stub) -> None:
     assert first.recv(100).startswith(b"HTTP/1.1 200")
     first.close()
     assert stub.asked == [["first"]]
-    assert 'cliptune_requests_total{route="/v1/embeddings",status="499"} 1.0' in numbers()
+    assert 'cliptune_requests_total{route="/v1/embeddings",status="499"} 2.0' in numbers()

@@ -69,34 +69,24 @@ def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.Monkey
     np.testing.assert_array_equal(found.embed([EmbeddingRequest(input="a dog")])[0].vectors[0], before)
 
 
-def test_an_encoder_that_gives_no_vectors_is_not_served(folder: Path, tiny_encoder: Encoder) -> None:
+def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         tiny_encoder.model.text_projection.fill_(0)
     tiny_encoder.save(folder)
     with pytest.raises(InputError, match="does not give unit vectors"):
         load(str(folder))
-
-
-def test_a_sentence_encoder_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = EncoderUnderTest("minilm", SentenceEncoder(None), "sha")  # type: ignore[arg-type]
-    monkeypatch.setattr(served, "find_encoder", lambda _name: found)
+    sentences = EncoderUnderTest("minilm", SentenceEncoder(None), "sha")  # type: ignore[arg-type]
+    monkeypatch.setattr(served, "find_encoder", lambda _name: sentences)
     with pytest.raises(InputError, match="'minilm' has no image tower"):
         load("minilm")
 
 
-def test_only_an_alias_is_watched() -> None:
-    for name, alias in {
-        "text-encoder@champion": Alias("text-encoder", "champion"),
-        "models:/mine@challenger": Alias("mine", "challenger"),
-        "text-encoder/3": None,
-        "models/paraclip": None,
-    }.items():
-        assert Alias.of(name) == alias
-
-
 def test_the_version_of_an_alias(tmp_path: Path, track_in: Callable[[Path], None]) -> None:
     track_in(tmp_path)
-    alias = Alias("text-encoder", "champion")
+    assert Alias.of("models:/mine@challenger") == Alias("mine", "challenger")
+    assert Alias.of("text-encoder/3") is Alias.of("models/paraclip") is None
+    alias = Alias.of("text-encoder@champion")
+    assert alias is not None
     assert alias.version() is None
     client = make_client()
     client.create_registered_model("text-encoder")

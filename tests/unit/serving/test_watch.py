@@ -47,13 +47,7 @@ class Registry:
 
     def watch(self, any_tower: bool = False, every: float = 5.0) -> Watch:
         return Watch(
-            self.ask,
-            self.load,
-            self.batcher,
-            self.metrics,
-            any_tower=any_tower,
-            every=every,
-            clock=lambda: self.now,
+            self.ask, self.load, self.batcher, self.metrics, any_tower=any_tower, every=every, clock=lambda: self.now
         )
 
     def metric(self, name: str, **labels: str) -> float | None:
@@ -114,13 +108,20 @@ def test_another_image_tower_is_refused_once(registry: Registry, caplog: pytest.
     assert watch.problem.startswith("text-encoder/2 has another image tower")
     assert caplog.text.count("another image tower") == 1
     assert registry.metric("cliptune_model_load_failures_total", reason="image_tower") == 1
+    # A registry that does not answer for a while does not change the refusal.
+    refusal = watch.problem
+    for unavailable in (OSError("away"), None):
+        registry.version = unavailable
+        watch.look()
+        assert watch.problem != refusal
+        registry.version = "2"
+        watch.look()
+        assert watch.problem == refusal
+    assert registry.loaded == ["2"]
     registry.version = "1"
     watch.look()
     assert watch.problem == ""
-
-
-def test_another_image_tower_is_served_if_allowed(registry: Registry) -> None:
-    registry.version, registry.tower = "2", "another tower"
+    registry.version = "2"
     watch = registry.watch(any_tower=True)
     watch.look()
     assert (registry.batcher.served.id, watch.problem) == ("text-encoder/2", "")
@@ -138,21 +139,6 @@ def test_an_unavailable_registry(registry: Registry, caplog: pytest.LogCaptureFi
         registry.version = "1"
         watch.look()
         assert watch.problem == ""
-
-
-def test_a_registry_that_is_away_for_a_while_changes_nothing_about_a_refusal(registry: Registry) -> None:
-    watch = registry.watch()
-    registry.version, registry.tower = "2", "another tower"
-    watch.look()
-    refusal = watch.problem
-    for away in (OSError("away"), None):
-        registry.version = away
-        watch.look()
-        assert watch.problem != refusal
-        registry.version = "2"
-        watch.look()
-        assert watch.problem == refusal
-    assert registry.loaded == ["2"]
 
 
 def test_the_thread_looks_by_itself(registry: Registry) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from components.core.text.words import content_words, new_words, normalised
 from scipy.sparse import csr_matrix
 
+from components.core.text import content_words, new_words, normalised
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import (
     COUNTS,

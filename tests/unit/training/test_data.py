@@ -224,14 +224,6 @@ def test_a_trained_image_tower_embeds_its_gallery_anew(world: World) -> None:
     assert np.abs(held_out.gallery() - cached.gallery()).max() > 0.1
 
 
-def test_rows_are_combined_samples_of_the_pairs_that_are_left(world: World) -> None:
-    loaded = _load(world, "paraclip")
-    assert loaded.data.source.steps_per_epoch == (len(world.captions) - HELD_OUT) // 16
-    batch = next(loaded.data.source.epoch(0))
-    assert set(batch.tokens) == {"caption", "paraphrase_1", "paraphrase_2"}
-    assert len(_load(world, "paraclip").data.source.names) == (len(world.captions) - HELD_OUT) * SAMPLES  # type: ignore[attr-defined]
-
-
 def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: World) -> None:
     file = world.files.validated / "semclip_rows.parquet"
     loaded = _load(
@@ -321,14 +313,6 @@ def test_nothing_is_held_out_where_that_is_asked_for_or_rows_are_few(world: Worl
         assert data.held_out is None
         assert data.held_rows is None
         assert data.source.steps_per_epoch == (len(world.captions) - count) // 16
-
-
-def test_without_paraphrases_captions_alone_are_watched(world: World, tmp_path: Path) -> None:
-    files = changed(world.files, validated=tmp_path)
-    data = _load(changed(world, files=files), "clip_scratch").data
-    assert data.held_out is not None
-    assert data.held_out.paraphrases is None
-    assert data.inputs == {"pairs": world.files.pairs / "train.parquet"}
 
 
 def test_ranks_share_the_training_rows_but_not_the_held_out_ones(world: World) -> None:

@@ -16,7 +16,7 @@ from components.core.settings import Train
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Towers, evaluate
-from components.training.held_out import DIRECTIONS, Data, HeldOut, Vectors, check_export, choose_held_out, embed, watch
+from components.training.held_out import DIRECTIONS, Data, HeldOut, Vectors, check_export, choose_held_out, watch
 from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 from tests.support.toy_training import same, toy_losses, weights_of
 from tests.support.toy_world import sentence
@@ -36,11 +36,6 @@ def test_at_most_a_tenth_is_held_out_whatever_the_order(ids: list[str], count: i
     more = _rows([*(name for name, _ in again), *ids], [*(image for _, image in again), *images])
     assert held == choose_held_out(more, count, seed)
     assert choose_held_out(_rows(ids, images), count // 2, seed) <= held
-
-
-def test_seeds_choose_otherwise() -> None:
-    rows = _rows([f"pair-{row}" for row in range(200)], [f"image-{row}" for row in range(200)])
-    assert choose_held_out(rows, 20, 0) != choose_held_out(rows, 20, 1)
 
 
 def test_images_of_one_caption_are_drawn_by_their_pairs_ids() -> None:
@@ -94,16 +89,6 @@ def test_metrics_are_those_of_brute_force(queries: HeldOut, tiny_encoder: Encode
         "validation/ao_at_10": pytest.approx(np.mean(overlaps)),
     }
     assert 0 < np.mean(hits) < 1
-
-
-def test_without_paraphrases_there_is_no_overlap(queries: HeldOut, tiny_encoder: Encoder) -> None:
-    alone = HeldOut(queries.captions, None, queries.gallery)
-    assert set(alone.score(tiny_encoder.model, tiny_encoder.tokenizer, "cpu")) == {"validation/r_at_5"}
-
-
-def test_texts_are_embedded_as_the_encoder_does(queries: HeldOut, tiny_encoder: Encoder) -> None:
-    found = embed(tiny_encoder.model, tiny_encoder.tokenizer, queries.captions, "cpu", batch_size=7)
-    np.testing.assert_allclose(found, tiny_encoder.embed_texts(queries.captions), atol=1e-6)
 
 
 COUNT = 12
@@ -160,10 +145,6 @@ def test_either_half_is_enough(left: str, data: Data, tiny_encoder: Encoder) -> 
     assert validate is not None
     assert ("validation/loss" in validate(objective, 0)) == (left == "held_rows")
     assert ("validation/r_at_5" in validate(objective, 0)) == (left == "held_out")
-
-
-def test_with_nothing_to_score_there_is_no_validation(data: Data, tiny_encoder: Encoder) -> None:
-    assert watch(Data(data.source, {}, None, None), tiny_encoder.tokenizer, print) is None
 
 
 def _train(**changes: Any) -> Train:

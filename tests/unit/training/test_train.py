@@ -164,13 +164,6 @@ def test_the_best_weights_are_exported(
     assert _validate(world, Encoder.load(folder), entry)[metric] == pytest.approx(pick(values), rel=1e-5)
 
 
-def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
-        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
-    assert _last_run().info.status == "FAILED"
-    assert "loss/total" not in _last_run().data.metrics
-
-
 def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: World, tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match="tried: the loss is not finite at step"):
         _run(world, {"method": "paraclip", "lr": 1e30}, tmp_path)
@@ -346,17 +339,6 @@ def test_auto_is_what_it_stands_for_in_the_runs_parameters_and_its_weights(
     assert not torch.equal(mixed, plain)
 
 
-def test_auto_does_not_go_on_from_another_precisions_checkpoint(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entry = {"method": "paraclip", "warmup_steps": 0}
-    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: False)
-    _checkpoints_of(world, entry, tmp_path, precision="fp32")
-    assert _checkpoints_of(world, entry, tmp_path, precision="auto") == "an earlier one"
-    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: True)
-    assert _checkpoints_of(world, entry, tmp_path, precision="auto") != "an earlier one"
-
-
 def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:
     copy = tmp_path / "lm"
     shutil.copytree(language_model, copy)
@@ -431,3 +413,10 @@ def test_towers_that_do_not_start_from_the_base_are_refused() -> None:
     with pytest.raises(InputError, match="but 'a' starts at random: set it to 1"):
         check_ensemble(0.5, new, {"a": torch.ones(2)})
     check_ensemble(1.0, new, {})
+
+
+def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
+        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
+    assert _last_run().info.status == "FAILED"
+    assert "loss/total" not in _last_run().data.metrics

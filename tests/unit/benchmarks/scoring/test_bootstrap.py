@@ -14,9 +14,41 @@ from components.benchmarks.scoring.bootstrap import (
     correlation_value,
     interval,
     paired_difference,
+    resampled_correlations,
+    resampled_means,
     sign_flip_p,
 )
 from components.core.compute.metrics import Indices, Reals
+
+
+def test_same_seed_same_interval() -> None:
+    values = np.random.default_rng(0).random(50)
+    assert interval(values, 200, seed=1) == interval(values, 200, seed=1)
+    assert interval(values, 200, seed=1) != interval(values, 200, seed=2)
+
+
+def test_agrees_with_scipy() -> None:
+    values = np.random.default_rng(2).random(200)
+    found = interval(values, 4000, seed=0)
+    expected = stats.bootstrap(
+        (values,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(5)
+    ).confidence_interval
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.004)
+
+
+def test_covers_the_true_mean_about_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    found = [interval((generator.random(80) < 0.4).astype(float), 200, seed) for seed in range(200)]
+    covered = np.mean([entry.low <= 0.4 <= entry.high for entry in found])
+    assert 0.88 <= covered <= 0.99
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).random(30)
+    whole = resampled_means(values, 50, np.random.default_rng(7))
+    monkeypatch.setattr(bootstrap, "_CELLS", 100)
+    np.testing.assert_array_equal(resampled_means(values, 50, np.random.default_rng(7)), whole)
 
 
 def test_strata_weigh_groups_alike() -> None:
@@ -49,6 +81,18 @@ def _captions(generator: np.random.Generator, pictures: int, captions: int) -> t
     """Hits of captions, some pictures being found by nearly all of theirs and others by nearly none; half of all."""
     easy = generator.beta(0.5, 0.5, size=pictures).repeat(captions)
     return (generator.random(len(easy)) < easy).astype(float), np.arange(pictures).repeat(captions)
+
+
+def test_intervals_cover_the_truth_where_pictures_have_several_captions() -> None:
+    covered: dict[bool, list[bool]] = {True: [], False: []}
+    generator = np.random.default_rng(0)
+    for seed in range(300):
+        values, pictures = _captions(generator, 80, 5)
+        for by_picture, found in covered.items():
+            entry = interval(values, 200, seed, pictures=pictures if by_picture else None)
+            found.append(entry.low <= 0.5 <= entry.high)
+    assert 0.91 <= np.mean(covered[True]) <= 0.98
+    assert np.mean(covered[False]) < 0.8
 
 
 def test_pictures_are_resampled_as_scipy_resamples_them() -> None:
@@ -92,18 +136,32 @@ def test_a_mean_of_groups_draws_pictures_within_groups_that_share_none() -> None
     assert (found.value, found.low, found.high) == pytest.approx((0.625, 0.5, 0.75))
 
 
-def test_intervals_cover_the_truth_where_queries_are_about_two_pictures() -> None:
-    """All 66 pairs of 12 pictures."""
+@pytest.mark.parametrize("pictures", [12, 400])
+def test_intervals_cover_the_truth_where_queries_are_about_two_pictures(pictures: int) -> None:
+    """All 66 pairs of 12 pictures, and 200 pairs that share none of 400."""
     generator = np.random.default_rng(0)
-    pairs = np.stack(np.triu_indices(12, k=1), axis=1)
+    few = pictures == 12
+    pairs = np.stack(np.triu_indices(12, k=1), axis=1) if few else np.arange(400).reshape(200, 2)
     covered: dict[bool, list[bool]] = {True: [], False: []}
     for seed in range(300):
-        values = generator.normal(size=12)[pairs].sum(axis=1) + generator.normal(size=len(pairs))
+        level = generator.normal(size=pictures)
+        values = level[pairs].sum(axis=1) + generator.normal(size=len(pairs))
         for by_picture, found in covered.items():
             entry = interval(values, 200, seed, pictures=pairs if by_picture else None)
             found.append(entry.low <= 0 <= entry.high)
-    assert 0.82 <= np.mean(covered[True]) <= 0.98
-    assert np.mean(covered[False]) < 0.65
+    if few:
+        assert 0.82 <= np.mean(covered[True]) <= 0.98
+        assert np.mean(covered[False]) < 0.65
+    else:
+        assert covered[True] == covered[False]
+        assert 0.91 <= np.mean(covered[True]) <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False), (0, 1, False)]
+)
+def test_excludes_zero(low: float, high: float, expected: bool) -> None:
+    assert Interval(0.0, low, high).excludes_zero is expected
 
 
 def _columns(rows: int, noise: float = 1.0, seed: int = 0) -> tuple[Reals, Reals]:
@@ -121,6 +179,14 @@ def test_correlations_are_those_of_scipy_with_ties(rows: list[tuple[int, int]]) 
     expected = (0.0, 0.0) if constant else (stats.spearmanr(gold, predicted)[0], stats.pearsonr(gold, predicted)[0])
     found = [correlation_value(Correlation(kind, gold, predicted)) for kind in ("spearman", "pearson")]
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_each_resample_is_ranked_anew() -> None:
+    gold, predicted = _columns(30)
+    for kind, expected in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+        found = resampled_correlations(Correlation(kind, gold, predicted), 20, np.random.default_rng(3))
+        drawn = np.random.default_rng(3).integers(0, 30, size=(20, 30))
+        np.testing.assert_allclose(found, [expected(gold[rows], predicted[rows])[0] for rows in drawn], atol=1e-12)
 
 
 def test_correlation_interval_agrees_with_scipy() -> None:
@@ -168,6 +234,14 @@ def test_chunks_of_correlations_change_nothing(monkeypatch: pytest.MonkeyPatch) 
 def test_a_constant_column_correlates_with_nothing(kind: str) -> None:
     found = correlation_interval(Correlation(kind, np.arange(10.0), np.full(10, 0.1)), 50, seed=0)
     assert found == Interval(0.0, 0.0, 0.0)
+
+
+def test_which_picture_of_a_pair_is_named_first_does_not_matter() -> None:
+    generator = np.random.default_rng(0)
+    pairs, values = np.stack(np.triu_indices(7, k=1), axis=1), generator.random(21)
+    turned = np.where(generator.random((21, 1)) < 0.5, pairs, pairs[:, ::-1])
+    found = [interval(values, 200, 0, pictures=one) for one in (pairs, pairs[:, ::-1], turned)]
+    assert found[0] == pytest.approx(found[1]) == pytest.approx(found[2])
 
 
 def test_paired_difference_of_values_is_the_interval_of_their_difference() -> None:
@@ -227,12 +301,15 @@ def test_sign_flips_agree_with_all_permutations(kind: str) -> None:
     assert sign_flip_p(first, second, 20_000, 0, strata) == pytest.approx(expected, abs=0.015)
 
 
-def test_p_values_are_uniform_without_a_difference_and_never_zero() -> None:
+def test_sign_flips_are_uniform_without_a_difference_and_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     found = [sign_flip_p(*generator.normal(size=(2, 40)), 200, seed) for seed in range(200)]
     assert 0.01 <= np.mean(np.array(found) <= 0.05) <= 0.1
     first = generator.random(100)
     assert sign_flip_p(first + 1, first, 99, seed=0) == pytest.approx(0.01)
+    whole = sign_flip_p(first, first[::-1], 500, seed=1)
+    monkeypatch.setattr(bootstrap, "_CELLS", 1000)
+    assert sign_flip_p(first, first[::-1], 500, seed=1) == whole
 
 
 def test_signs_of_a_picture_are_flipped_together() -> None:
@@ -243,3 +320,15 @@ def test_signs_of_a_picture_are_flipped_together() -> None:
     assert sign_flip_p(first + 0.05, second, 20_000, 0, pictures=pictures) == pytest.approx(expected, abs=0.015)
     with pytest.raises(ValueError, match="two pictures"):
         sign_flip_p(first, second, 10, 0, pictures=np.zeros((33, 2), int))
+
+
+def test_permutation_tests_of_captions_are_no_bolder_than_they_say() -> None:
+    generator = np.random.default_rng(0)
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(300):
+        pictures = np.arange(40).repeat(5)
+        second = generator.normal(size=40).repeat(5) + 0.5 * generator.normal(size=200)
+        for by_picture, p in found.items():
+            p.append(sign_flip_p(np.zeros(200), second, 200, seed, pictures=pictures if by_picture else None))
+    assert 0.02 <= np.mean(np.array(found[True]) <= 0.05) <= 0.09
+    assert np.mean(np.array(found[False]) <= 0.05) > 0.2

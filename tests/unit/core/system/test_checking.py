@@ -97,7 +97,7 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"methods joint train_data": "data/validated/semclip"},
-        "methods.joint.train_data: data/validated/semclip does not hold "
+        "methods.joint.train_data: data/validated/semclip does not contain "
         "data/validated/paraclip/paraphrases.parquet and data/validated/pc_clip/differences.parquet, which",
     ),
     # The name of the folder begins like the name of another folder.
@@ -106,12 +106,12 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
             "validate tables hard_negatives folder": "data/validated/negclip_2",
             "methods negclip train_data": "data/validated",
         },
-        "methods.cs_clip.train_data: data/validated/negclip does not hold "
+        "methods.cs_clip.train_data: data/validated/negclip does not contain "
         "data/validated/negclip_2/hard_negatives.parquet",
     ),
     (
         {"methods negclip train_data": "data/untrained/differences_cub.parquet"},
-        "methods.negclip.train_data: data/untrained/differences_cub.parquet does not hold "
+        "methods.negclip.train_data: data/untrained/differences_cub.parquet does not contain "
         "data/validated/negclip/hard_negatives.parquet",
     ),
     (

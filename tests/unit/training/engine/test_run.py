@@ -161,11 +161,6 @@ def test_a_table_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path
     assert torch.equal(others["a"], weights["a"])
 
 
-def test_only_the_leading_rank_writes(tmp_path: Path) -> None:
-    _state(tmp_path, world=Ranks(1, 2))[0].save()
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(("larger", "kept"), [(True, 0.9), (False, 0.1)])
 def test_the_best_weights_are_kept(larger: bool, kept: float, tmp_path: Path) -> None:
     state, weights, _ = _state(tmp_path)

@@ -58,19 +58,10 @@ def _visits(groups: np.ndarray) -> list[int]:  # type: ignore[type-arg]
     return sorted(int(row) for batch in Sampler(groups, 1, 0).epoch(0) for row in batch)
 
 
-def test_an_epoch_visits_every_image_once() -> None:
+def test_an_epoch_visits_every_image_pair_or_row_once() -> None:
     assert sorted(SHOWN[_visits(groups_of("images", SHOWN, [PAIRS, OTHERS]))]) == [4, 9]
-
-
-def test_an_epoch_visits_every_pair_once_by_one_of_its_samples() -> None:
     assert sorted(PAIRS[_visits(groups_of("pairs", SHOWN, [PAIRS]))]) == [4, 5, 9]
-
-
-def test_an_epoch_visits_every_row_once() -> None:
     assert _visits(groups_of("rows", SHOWN, [PAIRS])) == [0, 1, 2, 3, 4, 5]
-
-
-def test_an_epoch_visits_every_ordered_pair_of_images_once() -> None:
     rows = _visits(groups_of("pairs", SHOWN, [PAIRS, OTHERS]))
     assert sorted(zip(PAIRS[rows], OTHERS[rows], strict=True)) == [(4, 1), (4, 2), (5, 1), (5, 2), (9, 1)]
 
@@ -155,14 +146,6 @@ def test_lengths_of_unit_features_restore_the_raw_ones() -> None:
     assert not torch.allclose(
         next(_source(shown=CachedFeatures(unit)).epoch(0)).features["image"], raw.features["image"]
     )
-
-
-def test_pixels_take_the_place_of_features() -> None:
-    pixels = torch.from_numpy(RNG.integers(0, 256, (IMAGES, 3, 2, 2), np.uint8))
-    batch = next(_source(shown=DecodedImages(pixels)).epoch(0))
-    assert not batch.features
-    assert batch.pixels["image"].dtype == torch.uint8
-    assert torch.equal(batch.pixels["image"], pixels[torch.from_numpy(PLACES["image"][_rows(batch)])])
 
 
 @pytest.mark.parametrize("epoch", [0, 3])

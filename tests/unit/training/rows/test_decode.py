@@ -109,10 +109,6 @@ def test_a_member_that_is_not_written_right_is_refused(given: str) -> None:
         SampleDecoder({}, {"caption": given}, 8)
 
 
-def test_the_members_needed_are_known() -> None:
-    assert DECODER.members == {"jpg", "png", "webp", "txt", "json"}
-
-
 @pytest.mark.parametrize("way", ["picture", "text"])
 def test_what_a_published_test_set_holds_is_lost(way: str) -> None:
     known = {text_key("A text!") or b"": "coco_retrieval"} if way == "text" else {picture_key(picture(7)): "flickr30k"}

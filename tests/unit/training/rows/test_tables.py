@@ -82,12 +82,6 @@ def test_another_image_is_known_by_its_id(pairs: Path, tmp_path: Path) -> None:
     assert rows.to_dict("records") == [{"id": "a", "caption": "x", "difference": "z", "other_id": "b"}]
 
 
-def test_a_neighbours_columns_are_the_rows_own(pairs: Path, tmp_path: Path) -> None:
-    _negations(tmp_path, ("a", 0))
-    wanted = {"image", "neighbour.image", "neighbour.negation"}
-    assert list(join_rows(wanted, tmp_path, pairs).columns) == ["id", "caption", "negation"]
-
-
 def test_an_unknown_column_is_named(pairs: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="no training table has the column 'paraphrase_3': known are absence, caption, "
@@ -200,15 +194,6 @@ def test_pairs_without_any_weight_are_no_query_log(tmp_path: Path) -> None:
     ids = _write(tmp_path / "train.parquet", [(query, image, None) for query, image, _ in LOG])
     assert not has_weights(tmp_path / "train.parquet")
     assert QueryLog.read(tmp_path / "train.parquet", ids, weighted=True) is None
-
-
-def test_a_heavy_tail_stays_finite(tmp_path: Path) -> None:
-    ids = _write(tmp_path / "train.parquet", [("a", "1", 1e300), ("b", "2", 1e-300), ("c", "3", 1e300)])
-    found = QueryLog.read(tmp_path / "train.parquet", ids, weighted=True)
-    assert found is not None
-    told = found.weights_of(np.arange(3), slice(0, 3))
-    assert told is not None
-    np.testing.assert_allclose(told.numpy(), [1.5, 0, 1.5])
 
 
 def test_a_table_of_an_earlier_version_has_no_weights(tmp_path: Path) -> None:

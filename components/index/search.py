@@ -1,7 +1,5 @@
-"""Search of many images by FAISS: inverted lists of product-quantised vectors (Jégou et al. 2011), memory-mapped.
-
-A vector takes one byte for every eight of its numbers. The candidates that the lists give are scored again with the
-index's own vectors, so scores are those of exact search.
+"""Exact search, and approximate search of many images by FAISS: memory-mapped inverted lists of product-quantised
+vectors (Jégou et al. 2011), one byte for every eight numbers. Its candidates are scored again with the index's vectors.
 
 Texts and images lie in two separate cones of the space (the modality gap, Liang et al. 2022). Text queries therefore
 need more probes than image queries; `components.index.tuning` measures how many.
@@ -11,17 +9,21 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import faiss
 import numpy as np
 
-from components.core.compute.metrics import Features, Indices
+from components.core.compute.metrics import Features, Indices, best_columns
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
-from components.index.exact_search import Found, merged, search_exact
 from components.index.facts import BUILD_AGAIN
 from components.index.vectors import Vectors
 
+_CELLS = 1 << 24
+"""Similarities that are held in memory at once: 64 MB."""
+_QUERIES = 1024
+"""Queries of one pass over the vectors."""
 EFFORTS = (4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of lists that may be probed, ascending."""
 _FEWEST_ROWS = 1_000
@@ -33,6 +35,70 @@ _EXACT_BELOW = 20_000
 """A filter that keeps at most so many rows is searched exactly."""
 _MARGIN, _MOST_CANDIDATES = 2, 20_000
 """With a filter, so many times the expected candidates are requested, and at most so many."""
+
+
+class Found(NamedTuple):
+    """The best rows of each query, the best first; ties go to the earlier row.
+
+    Attributes:
+        scores: cosines `[queries, k]`; minus infinity where there are fewer than k rows.
+        rows: their numbers `[queries, k]`; -1 where there are fewer than k rows.
+    """
+
+    scores: Features
+    rows: Indices
+
+
+def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | None = None) -> Found:
+    """The k most similar of all vectors, or of those whose numbers are given in ascending order.
+
+    Args:
+        queries: `[queries, dim]`, finite.
+
+    Raises:
+        InputError: a vector is not finite.
+    """
+    parts = [_search(vectors, queries[at : at + _QUERIES], k, rows) for at in range(0, len(queries), _QUERIES)]
+    if not parts:
+        return nothing(0, k)
+    return Found(np.concatenate([part.scores for part in parts]), np.concatenate([part.rows for part in parts]))
+
+
+def nothing(queries: int, k: int) -> Found:
+    """The result of a search without rows."""
+    return Found(np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1, np.int64))
+
+
+def merged(scores: Features, rows: Indices, k: int) -> Found:
+    """The k best `[queries, k]` of candidates `[queries, any]`; a score of minus infinity marks none."""
+    rows = np.where(np.isneginf(scores), -1, rows)
+    order = np.lexsort((rows, -scores), axis=-1)[:, :k]
+    best = Found(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
+    padding = nothing(len(scores), max(0, k - best.rows.shape[1]))
+    return Found(np.hstack([best.scores, padding.scores]), np.hstack([best.rows, padding.rows]))
+
+
+def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -> Found:
+    best, most = nothing(len(queries), k), _CELLS // len(queries)
+    if rows is None:
+        blocks = ((np.arange(start, start + len(block)), block) for start, block in vectors.blocks(most))
+    else:
+        most = min(most, _CELLS // vectors.dim)
+        parts = (rows[at : at + most] for at in range(0, len(rows), most))
+        blocks = ((part, vectors.take(part)) for part in parts)
+    for numbers, block in blocks:
+        best = _better(best, queries @ block.T, numbers, k)
+    return best
+
+
+def _better(best: Found, similarity: Features, numbers: Indices, k: int) -> Found:
+    """The best of `best` and of a block's similarities `[queries, block]`, whose rows are `numbers`."""
+    if np.isnan(similarity).any():
+        row = int(numbers[np.isnan(similarity).any(axis=0)][0])
+        raise InputError(f"the vector of row {row} is not finite: `cliptune index check` names its file")
+    columns = best_columns(similarity, min(k, similarity.shape[1]))
+    scores = np.take_along_axis(similarity, columns, axis=1)
+    return merged(np.hstack([best.scores, scores]), np.hstack([best.rows, numbers[columns]]), k)
 
 
 def check_rows(rows: int) -> None:
@@ -89,14 +155,7 @@ class ApproximateSearch:
             raise InputError(f"{path} does not fit the {len(vectors)} vectors of the index: {BUILD_AGAIN}")
 
     def search(self, queries: Features, k: int, effort: int, rows: Indices | None = None) -> Found:
-        """The k best rows for each of the unit `queries` `[queries, dim]`.
-
-        Args:
-            queries: unit vectors.
-            k: rows per query.
-            effort: one of `EFFORTS`.
-            rows: row numbers to search in, ascending; all if omitted.
-        """
+        """The k best rows for each of the unit `queries` `[queries, dim]`, or of the given ascending `rows`."""
         if rows is None:
             return self._scored(queries, self._candidates(queries, min(k, len(self._vectors)), effort), k)
         wanted = _MARGIN * k * len(self._vectors) // max(1, len(rows))
