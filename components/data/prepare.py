@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +24,7 @@ from components.core.system.project import run_in_project, start
 from components.core.tables import folders
 from components.core.tables.files import atomic_folder
 from components.core.tables.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_ROWS, SPLITS, UNUSABLE
+from components.core.tables.table import Table
 from components.core.tables.training_columns import PREPARED
 from components.core.tables.work_shard import Shard
 from components.data.checked_pictures import check_now, get_ready
@@ -127,20 +127,22 @@ def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[P
 def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
     """Write all splits block by block; the test and validation pairs are held in memory and returned.
 
-    A pair with published texts may be repeated with other texts: it is written once, with a row for each of its texts.
+    A training pair may be repeated with other published texts: it is written once, with a row of texts for each.
     """
     waiting: dict[str, list[Pair]] = {split: [] for split in SPLITS}
     seen: set[bytes] = set()
+    samples: Counter[bytes] = Counter()
+    texts: list[tuple[object, ...]] = []
     kept: dict[str, list[Pair]] = {"test": [], "val": []}
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
-        add_texts = files.enter_context(_text_rows(folder / f"{TEXTS}.parquet"))
         for pair in pairs:
             key = bytes.fromhex(pair.id)
             repeated = key in seen
             seen.add(key)
-            if pair.split == "train":
-                add_texts(pair)
+            if pair.split == "train" and pair.paraphrase and pair.negation:
+                texts.append((pair.id, samples[key], pair.caption, pair.paraphrase, pair.negation))
+                samples[key] += 1
             if repeated and pair.paraphrase:
                 continue
             if pair.split in kept:
@@ -152,7 +154,14 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
                 block.clear()
         for split, block in waiting.items():
             append[split](_table(block))
+    _write_rows(SEMCLIP_ROWS, folder / f"{TEXTS}.parquet", texts)
     return kept
+
+
+def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) -> None:
+    """Write the rows; no file without rows."""
+    if rows:
+        table.write(path, dict(zip(table.schema.names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def _write_people(folder: Path) -> None:
@@ -160,44 +169,11 @@ def _write_people(folder: Path) -> None:
     pairs = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
     images = pairs.groupby("image_id", sort=False)
     rows = [row for _, image in images for row in paraphrase_rows(image["id"].tolist(), image["caption"].tolist())]
-    columns = map(list, zip(*rows, strict=True))
-    if rows:
-        named = dict(zip(PEOPLE_PARAPHRASES.schema.names, columns, strict=True))
-        PEOPLE_PARAPHRASES.write(folder / f"{PEOPLE}.parquet", named)
+    _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", rows)
 
 
 def _table(pairs: list[Pair]) -> pa.Table:
     return pa.Table.from_pylist([pair.row() for pair in pairs], schema=PAIRS.schema)
-
-
-@contextmanager
-def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
-    """Yields a function that writes a row of `SEMCLIP_ROWS` for a pair with both texts; writes no file without rows.
-
-    A repeated pair gets one more sample.
-    """
-    samples: Counter[bytes] = Counter()
-    waiting: list[tuple[object, ...]] = []
-
-    with ExitStack() as file:
-        append = cache(lambda: file.enter_context(SEMCLIP_ROWS.writer(path)))
-
-        def write() -> None:
-            if waiting:
-                columns = map(list, zip(*waiting, strict=True))
-                append()(dict(zip(SEMCLIP_ROWS.schema.names, columns, strict=True)))
-                waiting.clear()
-
-        def add(pair: Pair) -> None:
-            if pair.paraphrase and pair.negation:
-                key = bytes.fromhex(pair.id)
-                waiting.append((pair.id, samples[key], pair.caption, pair.paraphrase, pair.negation))
-                samples[key] += 1
-            if len(waiting) == _BLOCK:
-                write()
-
-        yield add
-        write()
 
 
 def _get_ready(settings: Prepare) -> None:

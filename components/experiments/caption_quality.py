@@ -24,8 +24,7 @@ from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES
 from components.experiments.parts.judge import OPTION, JudgeQuestion, judged
-from components.test_sets.draws import drawn
-from components.test_sets.files import RequiredFile
+from components.test_sets.files import RequiredFile, drawn
 
 NAME = "caption_quality"
 JUDGED = 300

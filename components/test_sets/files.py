@@ -1,4 +1,4 @@
-"""Files of a published test set: required files, counts compared with the published ones, and rows of JSON and CSV."""
+"""Files of a published test set: required files, published counts, rows of JSON and CSV, and released random splits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.test_sets.pictures import LazyPicture
 
@@ -160,3 +163,34 @@ class TestSet:
     folder: str
     files: Sequence[RequiredFile]
     read: Callable[[TestSetFiles], Tested]
+
+
+def drawn(items: int, count: int, seed: int) -> Indices:
+    """`count` of `items` numbers without repetition, or all if there are fewer, in the order drawn.
+
+    PC-CLIP's released code uses the same generator, so the draw is the published one.
+    """
+    import torch
+
+    order = torch.randperm(items, generator=torch.Generator().manual_seed(seed))
+    return np.asarray(order[:count].numpy(), dtype=np.int64)
+
+
+def released_splits(rows: int, seed: int = 42, share: float = 0.1) -> dict[str, Indices]:
+    """Shuffled row numbers of SemCLIP's `train`, `val` and `test`: the last share tests, the one before validates.
+
+    The paper names a random tenth; the shuffle, as pandas' `sample` makes it, and its seed are the released code's
+    (src/dataset.py). Rows are split, not images, so an image with several rows may be trained on and tested.
+    """
+    shuffled = np.random.RandomState(seed).permutation(rows).astype(np.int64)
+    part = int(rows * share)
+    return {
+        "train": shuffled[: rows - 2 * part],
+        "val": shuffled[rows - 2 * part : rows - part],
+        "test": shuffled[rows - part :],
+    }
+
+
+def released_test_rows(rows: int) -> Indices:
+    """The `test` rows of `released_splits`."""
+    return released_splits(rows)["test"]

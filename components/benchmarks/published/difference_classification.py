@@ -32,8 +32,7 @@ from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
-from components.test_sets.draws import drawn
-from components.test_sets.files import RequiredFile
+from components.test_sets.files import RequiredFile, drawn
 from components.test_sets.image_sets import attributes
 from components.test_sets.pictures import LazyPicture, picture_file
 from components.test_sets.readers.image_sets import AWA2, AWA2_FOLDER

@@ -29,7 +29,7 @@ from components.benchmarks.scoring.protocols.geometry import SEEDS
 from components.benchmarks.scoring.protocols.zero_shot import HELD_OUT, held_out
 from components.core.compute.metrics import Features, Indices, finite
 from components.core.system.errors import InputError
-from components.test_sets.draws import drawn
+from components.test_sets.files import drawn
 from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
 from components.test_sets.image_sets.reading import pc_clip_images, read_image_set
 from components.test_sets.readers.image_sets import image_set_files

@@ -29,15 +29,16 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.benchmarks.scoring.protocols import zero_shot as protocol
 from components.core.compute.metrics import Features, Indices, Reals
 from components.test_sets.files import RequiredFile
-from components.test_sets.image_sets.class_texts import (
+from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
+from components.test_sets.image_sets.reading import (
     ASKED_CLASSES,
     ASKED_PAIRS,
+    SLOT,
     ClassDifferences,
     class_descriptions,
     class_differences,
+    read_image_set,
 )
-from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
-from components.test_sets.image_sets.reading import SLOT, read_image_set
 from components.test_sets.readers.image_sets import image_set_files
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"

@@ -27,9 +27,15 @@ from components.benchmarks.published import zero_shot
 from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols import zero_shot as protocol
-from components.test_sets.image_sets.class_texts import class_differences
 from components.test_sets.image_sets.image_set import ImageSetFacts, image_sets
-from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, read_image_set, released_names
+from components.test_sets.image_sets.reading import (
+    PC_CLIP,
+    SEMCLIP,
+    class_differences,
+    pc_clip_images,
+    read_image_set,
+    released_names,
+)
 from components.test_sets.readers.image_sets import image_set_files
 
 PC_CLIP_SETS = ("cifar100", "cub", "eurosat", "flowers102", "sun397")

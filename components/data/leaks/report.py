@@ -83,15 +83,6 @@ def leak_tags(folder: Path = FOLDER) -> dict[str, str]:
     return {} if counts is None else counts.tags()
 
 
-def read_texts(folder: Path = FOLDER) -> dict[bytes, str]:
-    """Key of each published test text (`text_key`) -> a test set that it is in.
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    return _read_keys(PUBLISHED_TEXTS, folder / TEXTS)
-
-
 def _read_keys(table: Table, path: Path) -> dict[bytes, str]:
     if not path.exists():
         return {}
@@ -99,15 +90,11 @@ def _read_keys(table: Table, path: Path) -> dict[bytes, str]:
     return dict(zip(rows.column("key").to_pylist(), rows.column("test_set").to_pylist(), strict=True))
 
 
-def find_text(text: str, known: dict[bytes, str]) -> str | None:
-    """A test set of `known` that contains `text`, if any."""
-    key = text_key(text) if known else None
-    return None if key is None else known.get(key)
-
-
 @dataclass(frozen=True)
 class TestSetKeys:
     """Keys of the texts and pictures of published test sets -> one of the test sets that contain them."""
+
+    __test__ = False
 
     texts: Mapping[bytes, str] = field(default_factory=dict)
     pictures: Mapping[bytes, str] = field(default_factory=dict)
@@ -119,9 +106,11 @@ class TestSetKeys:
         Raises:
             InputError: a file is damaged.
         """
-        return TestSetKeys(read_texts(folder), _read_keys(PUBLISHED_PICTURES, folder / PICTURES))
+        return TestSetKeys(
+            _read_keys(PUBLISHED_TEXTS, folder / TEXTS), _read_keys(PUBLISHED_PICTURES, folder / PICTURES)
+        )
 
-    def find(self, texts: Iterable[str], pictures: Iterable[bytes]) -> str | None:
+    def find(self, texts: Iterable[str], pictures: Iterable[bytes] = ()) -> str | None:
         """A test set that contains one of the texts or encoded pictures, if any."""
         sets = [self.texts.get(key) for text in texts if self.texts and (key := text_key(text)) is not None]
         sets += [self.pictures.get(picture_key(picture)) for picture in pictures if self.pictures]

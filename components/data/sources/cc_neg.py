@@ -15,7 +15,7 @@ from typing import Any
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.data.listed_images import checked_files
+from components.data.listed_images import checked_files, image_folder
 from components.data.source import Pair, Source, pairs_as_queries
 from components.test_sets.files import TestSetFiles
 from components.test_sets.readers import cc_neg
@@ -30,9 +30,7 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
     Raises:
         InputError: files are missing, damaged or incomplete, or there are fewer rows than `prepare.counts`.
     """
-    folder = settings.prepare.folder
-    if folder is None:
-        raise InputError("params.yaml: prepare.source 'cc_neg' needs prepare.folder: set it to the benchmark's folder")
+    folder = image_folder(settings.prepare)
     rows = cc_neg.read_table(folder / cc_neg.TABLE)
     if len(rows) != cc_neg.ROWS:
         raise InputError(

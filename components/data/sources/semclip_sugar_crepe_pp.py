@@ -1,4 +1,4 @@
-"""SemCLIP's rows of SugarCrepe++: `prepare.folder` is the folder of benchmark `sugar_crepe_pp`; see `semclip_files`.
+"""SemCLIP's rows of SugarCrepe++: `prepare.folder` is the folder of benchmark `sugar_crepe_pp`; see `semclip_cc_neg`.
 
 After training on them, the benchmarks `sugar_crepe_pp` and `sugar_crepe_pp_semclip`, which score all rows, are not
 valid: use `sugar_crepe_pp_semclip_released`. `prepare.heldout_testsets_dir` must not name a folder with SugarCrepe++,
@@ -7,7 +7,7 @@ or no training pair is left.
 
 from __future__ import annotations
 
-from components.data.semclip_files import SemclipFile, source_of
+from components.data.sources.semclip_cc_neg import SemclipFile, source_of
 from components.test_sets.files import TestSetFiles
 from components.test_sets.readers import sugar_crepe
 

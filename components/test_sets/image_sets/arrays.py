@@ -28,7 +28,7 @@ from components.test_sets.image_sets.image_set import (
 )
 from components.test_sets.pictures import LazyPicture, picture_file, picture_pixels
 
-_CIFAR_PIXELS, _STL10_SIDE = 3 * 32 * 32, 96
+CIFAR_PIXELS, _STL10_SIDE = 3 * 32 * 32, 96
 _STL10_RECORD = 3 * _STL10_SIDE * _STL10_SIDE
 _CIFAR: dict[str, tuple[str, int, dict[str, Sequence[str]]]] = {
     "cifar-10-batches-bin": (
@@ -74,7 +74,7 @@ def _cifar(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: str) -
     pictures: list[LazyPicture] = []
     labels = []
     for name in files[split]:
-        records = _records(path / name, label_bytes + _CIFAR_PIXELS)
+        records = binary_records(path / name, label_bytes + CIFAR_PIXELS)
         labels.append(records[:, label_bytes - 1].astype(np.int64))
         if labels[-1].max() >= facts.classes:
             raise InputError(f"{path / name} holds class {labels[-1].max()} of {facts.classes}: fetch it again")
@@ -85,7 +85,8 @@ def _cifar(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: str) -
     return ImageSet(pictures, np.concatenate(labels), spaced, torchvision_names=names)
 
 
-def _records(path: Path, length: int) -> npt.NDArray[np.uint8]:
+def binary_records(path: Path, length: int) -> npt.NDArray[np.uint8]:
+    """The records of a file `[records, length]`."""
     if not path.is_file():
         raise InputError(f"{path} is missing: unpack the archive again")
     content = np.fromfile(path, dtype=np.uint8)

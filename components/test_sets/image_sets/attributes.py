@@ -18,7 +18,7 @@ import numpy.typing as npt
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile, TestSetFiles
-from components.test_sets.image_sets.arrays import flowers102_split
+from components.test_sets.image_sets.arrays import CIFAR_PIXELS, binary_records, flowers102_split
 from components.test_sets.pictures import LazyPicture, picture_pixels
 
 Text = Callable[[int, int], str]
@@ -26,8 +26,6 @@ Text = Callable[[int, int], str]
 
 CLASSES, PREDICATES, TEST_CLASSES, TEST_IMAGES = 50, 85, 10, 7913
 CIFAR_IMAGES, CUB_IMAGES, FLOWERS_IMAGES = 10_000, 5794, 6149
-_CIFAR_SIDE = 32
-_CIFAR_RECORD = 2 + 3 * _CIFAR_SIDE * _CIFAR_SIDE
 NOT_VISUAL = (
     "smelly", "tunnels", "fast", "slow", "agility", "fish", "meat", "plankton", "insects", "forager", "grazer",
     "hunter", "scavenger", "skimmer", "stalker", "solitary",
@@ -153,21 +151,14 @@ def _images(folder: Path) -> list[Path]:
 def read_cifar100(files: TestSetFiles) -> tuple[npt.NDArray[np.str_], Indices, Callable[[int], LazyPicture]]:
     """Coarse names and fine labels of CIFAR-100's test images, `[images]` both, and a function from a row to its image.
 
-    The binary version is the only one that is published without pickles: each record is a coarse label, a fine
-    label and 3,072 bytes, channel by channel.
+    Only the binary version is published without pickles. Its records are those of layout `cifar_binary`.
     """
-    path = files.folder / "test.bin"
-    content = np.fromfile(path, dtype=np.uint8)
-    if not len(content) or len(content) % _CIFAR_RECORD:
-        raise InputError(
-            f"{path} is damaged ({len(content):,} bytes, not a multiple of {_CIFAR_RECORD:,}): fetch it again"
-        )
-    records = content.reshape(-1, _CIFAR_RECORD)
+    records = binary_records(files.folder / "test.bin", 2 + CIFAR_PIXELS)
     files.expect("test.bin", len(records), CIFAR_IMAGES)
     coarse, fine = records[:, 0].astype(np.int64), records[:, 1].astype(np.int64)
     names = _names(files.folder / "coarse_label_names.txt", coarse)
     _names(files.folder / "fine_label_names.txt", fine)
-    pixels = records[:, 2:].reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE).transpose(0, 2, 3, 1)
+    pixels = records[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.array(names)[coarse], fine, lambda row: picture_pixels(f"test.bin[{row}]", pixels[row])
 
 

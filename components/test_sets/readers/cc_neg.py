@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.system.errors import InputError
-from components.test_sets.draws import released_test_rows
-from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, released_test_rows
 
 CON_CLIP, SEMCLIP = "cc_neg", "cc_neg_semclip"
 FOLDER, TABLE, CSV = "cc_neg", "cc_neg.parquet", "ccneg_paraphrased.csv"

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from components.test_sets.draws import released_test_rows
-from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, released_test_rows
 
 SUGAR_CREPE, TEXT = "sugar_crepe", "sugar_crepe_pp_text"
 SEMCLIP_RELEASED, CSV = "sugar_crepe_pp_semclip_released", "sugarcrepe_pp_paraphrased.csv"

@@ -15,7 +15,7 @@ from components.core.tables.records import PAIRS
 from components.data import prepare
 from components.data.leak_guard import Guard, KnownSet
 from components.data.leaks.keys import picture_key
-from components.data.leaks.report import read_counts, read_texts
+from components.data.leaks.report import TestSetKeys, read_counts
 from components.data.source import Pair
 
 Png = Callable[..., bytes]
@@ -109,7 +109,7 @@ def test_without_a_folder_nothing_is_looked_for_and_that_is_said(project: Any, t
     assert counts is not None
     assert "pairs were not compared with published test sets" in counts.summary
     assert counts.tags() == {"leaks": counts.summary}
-    assert read_texts(tmp_path / "leaks") == {}
+    assert TestSetKeys.read(tmp_path / "leaks").texts == {}
 
 
 def test_a_test_set_that_cannot_be_read_is_told(project: Any, tmp_path: Path) -> None:

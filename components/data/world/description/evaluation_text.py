@@ -1,6 +1,6 @@
 """Sentences for evaluation only: plain queries and human-written paraphrases of them.
 
-No training text may have a frame of this file, `negation_text`, `difference_text` or `half_truths`, or a word of the
+No training text may have a frame of this file, `negation_text`, `difference_text` or `likeness`, or a word of the
 lexicon's last tier.
 """
 

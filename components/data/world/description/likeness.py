@@ -1,4 +1,4 @@
-"""Pairs of sentences that share some facts, with the share: semantic textual similarity with known facts."""
+"""Sentences about scenes of which some facts are exchanged: similar sentences with the share of facts, half-truths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from itertools import chain, combinations
 
 from components.data.world.description.evaluation_text import evaluation_text, plain_query
 from components.data.world.description.lexicon import TIERS, Tier, load_lexicon
-from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Kind, Scene, Thing
+from components.data.world.description.scenes import (
+    COUNTS,
+    POSITIONS,
+    RELATIONS,
+    SIZES,
+    Kind,
+    Scene,
+    Thing,
+    common_word,
+    fill,
+    slots,
+)
 
 PARTS: Mapping[Kind, Sequence[str]] = {
     "pair": ("colour", "first", "first size", "second", "second size", "relation"),
@@ -94,3 +105,31 @@ def _sentence(scene: Scene, paraphrased: Tier | None, rng: random.Random) -> tup
         return plain_query(scene, rng), "common"
     text = evaluation_text(scene, rng, paraphrased)
     return text.paraphrase, text.tier
+
+
+FRAMES = ("Anyone can make out {what} here.", "Plain to see is {what}.")
+_SHORT = "{an_a}"
+_UNITS = {
+    "object": ("second", "{an_a} and {an_b}"),
+    "relation": ("relation", "{an_a} {relation} {an_b}"),
+    "background": ("colour", "{an_a} on a {colour} background"),
+    "position": ("position", "{an_a} in the {position}"),
+}
+"""Kind of the additional statement -> the part of a scene that is exchanged to make it false, and the words."""
+
+
+def half_truth_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
+    """Rows of `HALF_SHORTS`: one for each possible additional statement about the first object, or the group.
+
+    Either object of a pair may come first.
+    """
+    rows: list[tuple[str, ...]] = []
+    for image, scene in scenes:
+        for kind, (part, unit) in _UNITS.items():
+            if part in PARTS[scene.kind]:
+                side = scene.mirrored() if rng.random() < 0.5 else scene
+                frame = rng.choice(FRAMES)
+                statements = ((side, _SHORT), (changed(side, [part], rng), unit), (side, unit))
+                texts = [fill(frame.replace("{what}", what), slots(about, common_word)) for about, what in statements]
+                rows.append((image, *texts, kind))
+    return rows

@@ -22,7 +22,7 @@ from components.core.tables.records import (
     TEXT_PAIRS,
 )
 from components.core.text import normalised
-from components.data.leaks.report import FOLDER, find_text, read_texts
+from components.data.leaks.report import FOLDER, TestSetKeys
 from components.encoders.adapter.tokens import token_lengths
 from components.validation.rules.checks.similarity import SentenceVectors
 from components.validation.rules.world import checks
@@ -87,7 +87,7 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
     Raises:
         InputError: the settings require checks of facts, and the source has none.
     """
-    sentences, published = evaluation_sentences(evaluation), read_texts(leaks)
+    sentences, published = evaluation_sentences(evaluation), TestSetKeys.read(leaks)
     embedded = settings.prepare.source == "synthetic"
     if settings.validation.check_scene_facts and not embedded:
         raise InputError("params.yaml: validate.check_scene_facts needs prepare.source 'synthetic': set it to false")
@@ -95,7 +95,7 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
     def find_leak(text: str) -> str | None:
         if normalised(text) in sentences:
             return "sentence"
-        if (test_set := find_text(text, published)) is not None:
+        if (test_set := published.find([text])) is not None:
             return f"published_{test_set}"
         return checks.find_leak(text) if embedded else None
 

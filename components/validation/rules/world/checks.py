@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-from components.data.world.description import difference_text, evaluation_text, half_truths, negation_text
+from components.data.world.description import difference_text, evaluation_text, likeness, negation_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
 from components.validation.rules.world import facts
@@ -127,7 +127,7 @@ def evaluation_frames() -> tuple[re.Pattern[str], ...]:
         *sum(evaluation_text.PARAPHRASES.values(), ()),
         *negation_text.frames(),
         *difference_text.frames(),
-        *half_truths.FRAMES,
+        *likeness.FRAMES,
     )
     return tuple(_pattern(frame) for frame in frames)
 

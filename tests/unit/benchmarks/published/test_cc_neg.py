@@ -17,7 +17,7 @@ from components.benchmarks.published import find_published
 from components.benchmarks.published.cc_neg import convert
 from components.benchmarks.scoring.protocols.choices import composite_score
 from components.core.system.errors import InputError
-from components.test_sets.draws import released_test_rows
+from components.test_sets.files import released_test_rows
 from components.test_sets.readers import cc_neg
 from tests.support.toy_context import colour_image, toy_context, wide_image
 

@@ -212,5 +212,5 @@ def test_missing_images_and_folders_are_named(world: Make, tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"\.jpg is missing: put all images"):
         list(find_source("semclip_sugar_crepe_pp").pairs(settings))
     nowhere = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"folder": None})})
-    with pytest.raises(InputError, match=r"prepare\.folder is missing"):
+    with pytest.raises(InputError, match=r"needs prepare\.folder"):
         list(find_source("semclip_sugar_crepe_pp").pairs(nowhere))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from components.benchmarks.scoring.protocols import geometry
 from components.benchmarks.scoring.protocols.geometry import classified, margins, pooled, unlike_pairs
 from components.core.compute.metrics import BLOCK
-from components.test_sets.draws import drawn
+from components.test_sets.files import drawn
 
 X, Y, Z = np.eye(3, dtype=np.float32)
 

@@ -6,8 +6,8 @@ import random
 from collections import Counter
 from functools import cache
 
-from components.data.world.description.half_truths import half_truth_rows
 from components.data.world.description.lexicon import word_pattern
+from components.data.world.description.likeness import half_truth_rows
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
 from components.validation.rules.world.facts import find_fault
 
