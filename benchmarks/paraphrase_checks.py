@@ -28,7 +28,7 @@ from components.core.settings import Settings
 from components.core.system.errors import run_command
 from components.core.system.profiles import settings_with
 from components.validation.rules.measuring.probes import find_probes
-from components.validation.rules.rule import Rule, add_columns, measured, row_rules
+from components.validation.rules.table import Rule, add_columns, measured, row_rules
 from components.validation.rules.tables import find_table
 
 _CONTEXT = 77

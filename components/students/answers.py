@@ -22,8 +22,7 @@ from components.core.settings import Settings, Task
 from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import model_config
 from components.validation.rules.measuring.probes import Probes
-from components.validation.rules.rule import Rule, measured, row_rules
-from components.validation.rules.table import Synthesised, TableAnswer, View
+from components.validation.rules.table import Rule, Synthesised, TableAnswer, View, measured, row_rules
 from components.validation.rules.tables import synthesised_tables
 
 _BLOCK = 1000

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from components.core.system.errors import InputError
-from components.validation.rules.rule import Rule
+from components.validation.rules.table import Rule
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,9 @@ from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
 from components.validation.joining import JoinedAnswers, join_answers
 from components.validation.reporting.histograms import TextHistograms
-from components.validation.reporting.prompts import prompts_of
-from components.validation.reporting.report import RejectedRow, TableReport, Tally, sample_rows
+from components.validation.reporting.report import RejectedRow, TableReport, Tally, prompts_of, sample_rows
 from components.validation.rules.measuring.probes import Probes, find_probes
-from components.validation.rules.rule import Rule, add_columns, measured, row_rules, share_rules
-from components.validation.rules.table import Synthesised
+from components.validation.rules.table import Rule, Synthesised, add_columns, measured, row_rules, share_rules
 from components.validation.rules.tables import find_table
 from components.validation.suites import Suites
 

@@ -25,10 +25,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as TerminalTable
 
-from components.core.settings import Validate
+from components.captions.prompting.tasks import find_task
+from components.core.settings import Settings, Validate
 from components.core.tables.files import atomic_folder
 from components.validation.reporting.histograms import TextHistograms
-from components.validation.rules.rule import Rule
+from components.validation.rules.table import Rule, Synthesised
 from components.validation.suites import SuiteResult, make_context, row_expectation, share_expectation
 
 DOCUMENTED = 10_000
@@ -248,3 +249,27 @@ def _run_suite(
     context.checkpoints.add(checkpoint).run(
         batch_parameters={"dataframe": frame}, run_id=RunIdentifier(run_name="validate")
     )
+
+
+def prompts_of(table: Synthesised, settings: Settings) -> list[dict[str, str]]:
+    """Task, source, model and text of each prompt of a table, for `summary.json` and the model card."""
+    judged = settings.validation.limits(table.name).apply_judge
+    names = []
+    for answer in table.answers:
+        candidate = find_task(answer.task).judges
+        names += [name for name in (candidate, answer.task if judged or not candidate else None) if name]
+    return [_prompt(name, settings) for name in names]
+
+
+def _prompt(name: str, settings: Settings) -> dict[str, str]:
+    task = find_task(name)
+    options = settings.synthesize.tasks.get(name)
+    messages = task.render({part: f"<{part}>" for part in task.inputs}, options.prompt if options else "own")
+    model = "a model that is no longer in params.yaml"
+    if options is not None:
+        name_of_model = settings.synthesize.model_of(options)
+        engine = settings.synthesize.llms.get(name_of_model, {})
+        source = engine.get("model") or engine.get("adapter") or engine.get("engine", "unknown")
+        model = f"{name_of_model} ({source}), temperature {options.temperature:g}, top-p {options.top_p:g}"
+    text = " / ".join(" ".join(str(message["content"]).split()) for message in messages)
+    return {"task": name, "citation": task.citation, "model": model, "prompt": text}

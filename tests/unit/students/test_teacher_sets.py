@@ -26,7 +26,7 @@ from components.data.world.description.scenes import (
 )
 from components.validation.rules.checks.general import says_name
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
-from components.validation.rules.tables.negations import CUES, find_denial_fault
+from components.validation.rules.tables import CUES, find_denial_fault
 from components.validation.rules.world.facts import find_fault, find_part_fault
 
 REPO = Path(__file__).parents[3]

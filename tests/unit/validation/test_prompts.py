@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.core.settings import Settings
-from components.validation.reporting.prompts import prompts_of
+from components.validation.reporting.report import prompts_of
 from components.validation.rules.tables import find_table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from components.validation.rules.rule import Rule
+from components.validation.rules.table import Rule
 from components.validation.suites import Suites
 
 RULES = [

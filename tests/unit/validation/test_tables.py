@@ -14,8 +14,7 @@ from components.core.system.discovery import file_names
 from components.core.system.errors import InputError
 from components.core.tables.records import SYNTHESISED, quarantine_of
 from components.validation.rules.checks.general import says_name
-from components.validation.rules.tables import find_table, synthesised_tables
-from components.validation.rules.tables.negations import find_denial_fault
+from components.validation.rules.tables import find_denial_fault, find_table, synthesised_tables
 from tests.unit.validation.conftest import (
     CAPTION,
     EVALUATION_QUERY,

@@ -52,8 +52,8 @@ class SentenceVectors:
 def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
     """Unit sentence vectors of texts, `[texts, 384]`: token states, averaged over each text's own tokens.
 
-    Each core computes batches of texts of similar length on one thread. `SentenceTransformer.encode` gives the same
-    cosines up to 1e-6, but takes several times as long on two busy cores.
+    Each core computes batches of texts of similar length on one thread; `SentenceTransformer.encode` takes several
+    times as long on two busy cores.
     """
     vectors = np.zeros((len(texts), 384), dtype=np.float32)
     if not texts:

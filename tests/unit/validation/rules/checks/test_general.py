@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Limits, load_settings
 from components.validation.rules.measuring.probes import Probes
-from components.validation.rules.rule import row_rules
-from components.validation.rules.table import TableAnswer, View
+from components.validation.rules.table import TableAnswer, View, row_rules
 from components.validation.rules.tables import find_table, synthesised_tables
 from components.validation.rules.world.checks import FactChecks
 from tests.unit.validation.conftest import CAPTION, SCENE

@@ -1,21 +1,45 @@
-"""Texts that are false of the picture or deny something: SemCLIP's judged negations, CC-Neg's captions with one "no",
-"not" or "without", NegCLIP's hard negatives, NegationCLIP's absences, and CS-CLIP's parts of captions with their foils.
+"""Synthesised tables; their columns are in `core/tables/records.py`.
 
-Only known facts show whether an object is absent. Without facts, an object counts as absent if the caption does not
-name it.
+Texts that are true of the picture: ParaCLIP's pairs, LaCLIP's rewrites, SemCLIP's judged paraphrases, and paraphrases
+of evaluation queries. Texts that are false of it or deny something: SemCLIP's judged negations, CC-Neg's captions with
+one "no", "not" or "without", NegCLIP's hard negatives, NegationCLIP's absences, and CS-CLIP's parts of captions with
+their foils. Without facts, an object counts as absent if the caption does not name it. PC-CLIP's texts: comparisons of
+two pictures, filtered as in its appendix B.2, their scores by a judge, and descriptions and differences of classes.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
 from typing import Any
 
-from components.core.tables.records import ABSENCES, HARD_NEGATIVES, NEGATED_TERMS, NEGATIONS, UNITS
-from components.core.text import overlap
+from components.core.system.discovery import choose
+from components.core.tables.records import (
+    ABSENCES,
+    CLASS_DESCRIPTIONS,
+    CLASS_DIFFERENCES,
+    DIFFERENCE_SCORES,
+    DIFFERENCES,
+    DIFFERENCES_CUB,
+    HARD_NEGATIVES,
+    NEGATED_TERMS,
+    NEGATIONS,
+    PARAPHRASES,
+    QUERY_PARAPHRASES,
+    REWRITES,
+    SEMCLIP_PARAPHRASES,
+    UNITS,
+)
+from components.core.text import content_words, normalised, overlap
 from components.validation.rules.checks.general import (
+    ABOUT_CLASSES,
     COMMON,
+    FAITHFUL,
     KEPT,
+    NEW_WORDS,
     NO_STRANGER,
+    UNSEEN,
     by_facts,
     forms,
     name_words,
@@ -24,6 +48,8 @@ from components.validation.rules.checks.general import (
 )
 from components.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each
 from components.validation.rules.world.checks import FactChecks
+
+_TRUE = (*COMMON, *KEPT, FAITHFUL)
 
 CUES = re.compile(
     r"\b(?:no|not|cannot|without|none|nothing|never|neither|nor|nobody|nowhere|hardly|barely|lack(?:s|ed|ing)?|"
@@ -63,7 +89,7 @@ def _wrong_terms(text: str, source: str) -> str | None:
     return "many" if added > 1 else "none"
 
 
-def _true(facts: FactChecks, text: str, scene: str) -> str | None:
+def _not_false(facts: FactChecks, text: str, scene: str) -> str | None:
     return None if facts.tells_another(text, scene) else facts.find_fault(text, scene) or "true"
 
 
@@ -74,7 +100,7 @@ _ONE_TERM = TextCheck("terms", "terms", each(_wrong_terms))
 """Has exactly one of the three words more than the caption."""
 _OVERLAP = TextCheck("overlap", "overlap", each(overlap), low="min_overlap")
 """Uses the caption's words."""
-_FALSE = TextCheck("not_false", "not_false", by_facts(_true, "facts"))
+_FALSE = TextCheck("not_false", "not_false", by_facts(_not_false, "facts"))
 """Is false of the same objects, and omits nothing."""
 
 
@@ -145,7 +171,59 @@ _FALSE_PART = TextCheck("not_false", "not_false", by_facts(_true_part, "facts"))
 _OF_PARTS = tuple(check for check in COMMON if check.column not in ("words", "similarity"))
 """A part may have two words, and a foil any similarity."""
 
-TABLES = (
+_JUNK = re.compile(r"^(?:[-*•#]|\d+[.):])|#\w|<\w+/?>|[*|{}=\\^~]|_{2,}|(\S)\1{4,}|\bdescription:", re.IGNORECASE)
+
+
+def _one_sided(view: View) -> list[Any]:
+    """`first` or `second` if the text does not mention that picture."""
+    facts = view.probes.facts
+
+    def mentions(text: str, row: Any) -> tuple[bool, bool]:
+        if facts is not None:
+            return facts.names(text, row.facts, row.other_facts), facts.names(text, row.other_facts, row.facts)
+        words, own, other = map(content_words, (text, row.caption, row.other_caption))
+        return bool(words & (own - other)), bool(words & (other - own))
+
+    def unmentioned(text: str, row: Any) -> str | None:
+        first, second = mentions(text, row)
+        if first and second:
+            return None
+        return "second" if first else "first"
+
+    return [unmentioned(text, row) for text, row in zip(view.texts, view.rows.itertuples(), strict=True)]
+
+
+def _same(view: View) -> list[Any]:
+    pairs = zip(view.rows["caption"], view.rows["other_caption"], strict=True)
+    return ["caption" if normalised(one) == normalised(other) else None for one, other in pairs]
+
+
+_COMPARED = (
+    *COMMON,
+    TextCheck("characters", "short", each(lambda text, _: float(len(text))), low="min_characters", paper=True),
+    TextCheck("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter"), paper=True),
+    TextCheck("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None), paper=True),
+    TextCheck("one_sided", "one_sided", _one_sided),
+    NO_STRANGER,
+    TextCheck("same", "same", _same),
+)
+"""Checks of a comparison of two captions. `_JUNK` replaces the some 70 strings of the authors' released
+data/filter_comparatives.py, most of them slips of their LLaMA2."""
+
+_SCORE = TextCheck("score", "score", each(lambda judgement, _: float(json.loads(judgement)["score"])), low="min_score")
+"""The judge's score."""
+
+_TABLES = (
+    Synthesised(
+        PARAPHRASES,
+        (
+            TableAnswer("paraphrase_1", "paraphrase_1", _TRUE, suffix="_1"),
+            TableAnswer("paraphrase_2", "paraphrase_2", (*_TRUE, NEW_WORDS), suffix="_2"),
+        ),
+    ),
+    Synthesised(REWRITES, (TableAnswer("rewrite", "rewrite", (*_TRUE, NEW_WORDS)),)),
+    Synthesised(SEMCLIP_PARAPHRASES, (TableAnswer("semclip_paraphrase", "judge_paraphrase", _TRUE),)),
+    Synthesised(QUERY_PARAPHRASES, (TableAnswer("paraphrase", "query_paraphrase", (*UNSEEN, *KEPT)),), about="queries"),
     Synthesised(NEGATIONS, (TableAnswer("negation", "judge_negation", (*COMMON, _AFFIRMED)),)),
     Synthesised(NEGATED_TERMS, (TableAnswer("negated_term", "negate_terms", (*COMMON, _ONE_TERM, NO_STRANGER)),)),
     Synthesised(HARD_NEGATIVES, (TableAnswer("hard_negative", "swap_negative", (*COMMON, _OVERLAP, _FALSE)),)),
@@ -163,4 +241,24 @@ TABLES = (
             TableAnswer("unit_foil", "change_unit", (*_OF_PARTS, _OVERLAP, _FALSE_PART), suffix="_foil"),
         ),
     ),
+    Synthesised(DIFFERENCES, (TableAnswer("difference", "difference", _COMPARED),)),
+    Synthesised(DIFFERENCES_CUB, (TableAnswer("difference", "difference_cub", _COMPARED),)),
+    Synthesised(DIFFERENCE_SCORES, (TableAnswer("judgement", "score_difference", (_SCORE,)),)),
+    Synthesised(CLASS_DESCRIPTIONS, (TableAnswer("description", "class_description", ABOUT_CLASSES),), about="classes"),
+    Synthesised(CLASS_DIFFERENCES, (TableAnswer("difference", "class_difference", ABOUT_CLASSES),), about="classes"),
 )
+
+
+@cache
+def synthesised_tables() -> dict[str, Synthesised]:
+    """All tables by name, sorted."""
+    return {table.name: table for table in sorted(_TABLES, key=lambda table: table.name)}
+
+
+def find_table(name: str) -> Synthesised:
+    """The table of that name.
+
+    Raises:
+        InputError: there is no such table; the message lists all tables.
+    """
+    return synthesised_tables()[choose(list(synthesised_tables()), name, "synthesised table")]
