@@ -103,7 +103,7 @@ class Explorer:
         sides, first = list[Side](), list[dict[int, int]]()
         for encoder in self.encoders:
             found = self.index.search(self._embedded(encoder, texts), max(k, _DEEPEST), among)
-            lists = [_there(rows) for rows in found.rows]
+            lists = [_existing(rows) for rows in found.rows]
             places = [{row: place for place, row in enumerate(rows)} for rows in lists]
             first = first or places
             tops = [rows[:k] for rows in lists]
@@ -112,7 +112,8 @@ class Explorer:
                 self._hits(rows, scores, before, other, k)
                 for rows, scores, before, other in zip(tops, found.scores, first, others, strict=True)
             ]
-            side = Side(encoder=encoder.name, query=hits[0], lost=self._lost(sides, tops[0]))
+            lost = [hit for hit in sides[0].query if hit.row not in tops[0]] if sides else []
+            side = Side(encoder=encoder.name, query=hits[0], lost=lost)
             if paraphrase:
                 side.paraphrase = hits[1]
                 side.ao, side.js = overlap(tops[0], tops[1], k)
@@ -122,7 +123,7 @@ class Explorer:
     def similar(self, row: int, k: int, among: Marks | None = None) -> list[Hit]:
         """The pictures most similar to that of a row, without itself; all encoders share the image tower."""
         found = self.index.search(self.index.vector([row]), k + 1, among)
-        rows = [other for other in _there(found.rows[0]) if other != row][:k]
+        rows = [other for other in _existing(found.rows[0]) if other != row][:k]
         scores = dict(zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True))
         return [hit.model_copy(update={"score": scores[hit.row]}) for hit in self.shown(rows)]
 
@@ -131,7 +132,7 @@ class Explorer:
         sides = []
         for encoder in self.encoders:
             found = self.index.search(self._embedded(encoder, texts), k, among)
-            lists = [_there(rows) for rows in found.rows]
+            lists = [_existing(rows) for rows in found.rows]
             shared = set.intersection(*map(set, lists))
             hits = [self.shown(rows) for rows in lists]
             sides.append([[hit.model_copy(update={"both": hit.row in shared}) for hit in one] for one in hits])
@@ -190,10 +191,6 @@ class Explorer:
             hits.append(hit.model_copy(update=changes))
         return hits
 
-    def _lost(self, sides: Sequence[Side], rows: Sequence[int]) -> list[Hit]:
-        own = set(rows)
-        return [hit for hit in sides[0].query if hit.row not in own] if sides else []
-
     def _embedded(self, encoder: EncoderUnderTest, texts: Sequence[str]) -> Features:
         new = [text for text in dict.fromkeys(texts) if (encoder.name, text) not in self._known]
         if new:
@@ -214,7 +211,7 @@ def overlap(first: Sequence[int], second: Sequence[int], k: int) -> tuple[float,
     return float(average_overlap(a, b, depth)[0]), float(jaccard_similarity(a, b, depth)[0])
 
 
-def _there(rows: npt.NDArray[np.int64]) -> list[int]:
+def _existing(rows: npt.NDArray[np.int64]) -> list[int]:
     return [int(row) for row in rows if row >= 0]
 
 

@@ -1,4 +1,4 @@
-"""What the explorer's page works on: encoders before an index, thumbnails, a writer of paraphrases, and blind votes."""
+"""The data of the explorer's page: encoders over an index, thumbnails, a writer of paraphrases, and blind votes."""
 
 from __future__ import annotations
 
@@ -200,21 +200,17 @@ class Thumbnails:
 
     def __init__(self, index: ImageIndex) -> None:
         self._index = index
-        self.small = lru_cache(_KEPT)(self._small)
+        self.small = lru_cache(_KEPT)(self._jpeg)
 
     def large(self, row: int) -> bytes:
-        """The picture, at most `LARGE` pixels long; raises as `small`."""
-        return self._made(row, LARGE)
-
-    def _small(self, row: int) -> bytes:
-        """The picture, at most `SIDE` pixels long.
+        """The picture, at most `LARGE` pixels long.
 
         Raises:
             InputError: there is none, or it cannot be decoded.
         """
-        return self._made(row, SIDE)
+        return self._jpeg(row, LARGE)
 
-    def _made(self, row: int, side: int) -> bytes:
+    def _jpeg(self, row: int, side: int = SIDE) -> bytes:
         encoded = self._index.picture(row)
         try:
             with open_picture(encoded) as opened:

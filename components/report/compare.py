@@ -26,8 +26,6 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     """Write `comparison.csv`, `comparison.md` and `comparison.html`; returns the comparison.
 
     Args:
-        settings: all parameters.
-        folders: where to read and write.
         track: also log the comparison to MLflow; a failure is only reported.
 
     Raises:

@@ -32,9 +32,9 @@ def asset(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text("utf-8"))
 
 
-def plotly_script() -> str:
+def plotly_script() -> Markup:
     """The source of the plotting library, for inclusion in a page."""
-    return str(get_plotlyjs())
+    return Markup(get_plotlyjs())
 
 
 def line_style(number: int) -> tuple[str, str]:
@@ -310,12 +310,3 @@ def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:
     styles = ((encoder, *line_style(number)) for number, encoder in enumerate(encoders))
     chips = tuple(Chip(*style) for style in styles if style[0] in curves.found)
     return Plot("curves", title, loss_curves(curves, encoders), notes, chips, tuple(curve_names(curves)))
-
-
-def all_plots(comparison: Comparison, primary: str, curves: Curves) -> list[Plot]:
-    """Every plot of the page."""
-    return [
-        *bar_plots(comparison, primary),
-        pareto_plot(comparison, primary),
-        curve_plot(curves, comparison.encoders),
-    ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import (
@@ -71,7 +70,7 @@ def page(content: ClaimsPage) -> str:
         content=content,
         style=asset("report.css"),
         theme=asset("theme.js"),
-        plotly=Markup(plotly_script()),
+        plotly=plotly_script(),
         plots=_plots(content),
         rule=RULE,
         legend=_LEGEND.format(reference=content.comparison.reference),

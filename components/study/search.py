@@ -32,8 +32,6 @@ from components.mixing.mix import check_members, mixed, weights_of
 from components.tracking import PARENT_RUN, TrackedRun, tracked_run
 
 STORE = "sqlite:///state/search.db"
-_ONE_RESAMPLE = 1
-"""A trial does not need intervals."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,8 @@ class MixEvaluator:
     def scores(self, encoder: Encoder) -> dict[str, float]:
         """Need -> value, higher being better."""
         under_test = EncoderUnderTest(encoder.sidecar.name, _Quiet(encoder), "")
-        evaluate = self.settings.evaluate.model_copy(update={"bootstrap": _ONE_RESAMPLE})
+        # A trial does not need intervals.
+        evaluate = self.settings.evaluate.model_copy(update={"bootstrap": 1})
         places = EVALUATION / VALIDATION, evaluate.top_k, self.image_ids, self.image_features
         _, results = score(self.benchmarks, EmbeddedContext(under_test, *places), evaluate)
         by_need = {need: results[metric] for need, metric in self.families.items()}

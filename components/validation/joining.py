@@ -34,13 +34,7 @@ _BLANK = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 @contextmanager
 def join_answers(table: Synthesised, folder: Path, pairs: Path, scratch: Path) -> Iterator[JoinedAnswers]:
-    """Join the answers to a table's tasks; rows that do not fit into memory are spilled to disk.
-
-    Args:
-        table: the table.
-        folder: has `<task>.parquet` for each of the table's tasks.
-        pairs: the pairs that the questions were about.
-        scratch: folder for a temporary one.
+    """Join the answers in `folder` to a table's tasks; rows that do not fit into memory are spilled to `scratch`.
 
     Raises:
         InputError: a table is missing, damaged or empty, or the tables do not belong together.

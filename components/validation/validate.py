@@ -115,7 +115,7 @@ def run_tracked(
 
 
 def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, probes: Probes) -> TableReport:
-    """TextCheck the table and write its accepted and its rejected rows."""
+    """Check the table and write its accepted and its rejected rows."""
     limits = settings.validation.limits(table.name)
     table = table if limits.apply_judge else table.unjudged()
     answers, quarantine = files.captions / table.name, files.quarantine / table.name
@@ -223,7 +223,7 @@ def _writer(table: Table, path: Path) -> Iterator[_Write]:
 
 
 def main(table: Annotated[str, typer.Option(help="A key of validate.tables.")]) -> None:
-    """TextCheck the texts that language models wrote for a table.
+    """Check the texts that language models wrote for a table.
 
     Example: python -m components.validation.validate --table paraphrases
     """

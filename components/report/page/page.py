@@ -13,7 +13,6 @@ from typing import Any
 import numpy.typing as npt
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from components.benchmarks.embedded import find_benchmark, table_files
 from components.core.compute.provenance import git_commit
@@ -34,7 +33,7 @@ from components.report.comparison import (
 )
 from components.report.page.failures import FailureExplorer, build_explorer
 from components.report.page.retrieved import Gallery, build_gallery, read_retrieved
-from components.report.plots import TEMPLATES, Plot, all_plots, asset, plotly_script
+from components.report.plots import TEMPLATES, Plot, asset, bar_plots, curve_plot, pareto_plot, plotly_script
 from components.tracking import shown_address
 from components.tracking.curves import training_curves
 
@@ -138,12 +137,14 @@ def collect(
     Raises:
         InputError: rankings, tables or images are missing, damaged or inconsistent.
     """
-    retrieved = read_retrieved(rankings, folders)
+    retrieved, primary = read_retrieved(rankings, folders), settings.promote.metric
     curves = training_curves(folders.models, [sidecar.name for sidecar in sidecars])
+    plots = [*bar_plots(comparison, primary), pareto_plot(comparison, primary)]
+    plots.append(curve_plot(curves, comparison.encoders))
     return PageContent(
         report=reports[0],
         sidecars=sidecars,
-        plots=all_plots(comparison, settings.promote.metric, curves),
+        plots=plots,
         gallery=build_gallery(settings, comparison, retrieved, folders),
         explorer=build_explorer(retrieved, folders),
         runs=curves.runs,
@@ -160,7 +161,7 @@ def page(settings: Settings, comparison: Comparison, content: PageContent) -> st
     return environment.get_template("report.html.j2").render(
         style=asset("report.css"),
         scripts=[asset(name) for name in _SCRIPTS],
-        plotly=Markup(plotly_script()),
+        plotly=plotly_script(),
         world=settings.dataset.name,
         encoders=comparison.encoders,
         comparison=comparison,

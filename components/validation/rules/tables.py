@@ -155,16 +155,12 @@ _FAITHFUL_BESIDES = TextCheck("fault", "fault", by_facts(_fault_besides, "absent
 _OF_NAMES = tuple(check for check in COMMON if check.column in ("echo", "leak", "injection"))
 
 
-def _part_fault(facts: FactChecks, text: str, scene: str) -> str | None:
-    return facts.find_part_fault(text, scene)
-
-
 def _true_part(facts: FactChecks, text: str, scene: str) -> str | None:
     """`true` or `nothing` if a foil is not certainly false."""
     return {None: "true", "nothing": "nothing"}.get(facts.find_part_fault(text, scene))
 
 
-_TRUE_PART = TextCheck("fault", "fault", by_facts(_part_fault, "facts"))
+_TRUE_PART = TextCheck("fault", "fault", by_facts(FactChecks.find_part_fault, "facts"))
 """Describes a part of the picture correctly."""
 _FALSE_PART = TextCheck("not_false", "not_false", by_facts(_true_part, "facts"))
 """Is false of the picture."""

@@ -38,14 +38,11 @@ def test_the_page_and_its_parts(client: TestClient) -> None:
         assert client.get(f"/{file}").status_code == 200
 
 
-def test_info(client: TestClient) -> None:
+def test_facts_of_the_page_and_comparisons(client: TestClient, explored: Explored) -> None:
     found = client.get("/api/info").json()
     assert (found["encoders"], found["rows"]) == (["base", "tuned"], PICTURES)
     assert found["evaluated"] == [False, False]
     assert found["filters"]["group"] == ["even", "odd"]
-
-
-def test_compare(client: TestClient, explored: Explored) -> None:
     found = client.get("/api/compare", params={"q": "a dog", "p": "one hound", "k": 3}).json()
     assert found == explored.explorer.compare("a dog", "one hound", 3).model_dump()
     odd = client.get("/api/compare", params={"q": "a dog", "k": 20, "is.group": "odd"}).json()
@@ -80,7 +77,7 @@ def test_pictures_are_small_jpegs(client: TestClient) -> None:
             assert image.size == (24, 16)
 
 
-def test_a_picture_that_changed_is_told(client: TestClient, tmp_path: Path) -> None:
+def test_a_damaged_picture_is_named(client: TestClient, tmp_path: Path) -> None:
     (tmp_path / "pictures/03.png").write_bytes(b"no picture")
     answer = client.get("/thumbs/3.jpg")
     assert answer.status_code == 400

@@ -95,6 +95,9 @@ def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None
     assert cell.value.value == pytest.approx(1)
     assert cell.delta == interval(np.array([0.5, 0.75, 0.0]), 50, seed=0)
     assert comparison.cells[PRIMARY]["base"].delta is None
+    single = compare.run(make_settings(compare_encoders=["base"]), evaluated)
+    assert headline(single, PRIMARY).startswith(f"base is best on {PRIMARY} with 58.3 ±")
+    assert "no other" not in headline(single, PRIMARY)
 
 
 def test_differences_resample_pictures() -> None:
@@ -169,12 +172,6 @@ def _check_gallery(pictures: list[dict[str, str | None]]) -> None:
     assert sum("shared" in names for names in classes) == 12 + 10
     # Once per query, and in every list: all lists of this world have the described image among their two.
     assert sum("gold" in names for names in classes) == 3 + 12
-
-
-def test_one_encoder_alone_is_reported(evaluated: Folders, make_settings: Make) -> None:
-    comparison = compare.run(make_settings(compare_encoders=["base"]), evaluated)
-    assert headline(comparison, PRIMARY).startswith(f"base is best on {PRIMARY} with 58.3 ±")
-    assert "no other" not in headline(comparison, PRIMARY)
 
 
 def test_without_rankings_there_is_no_gallery(

@@ -68,4 +68,4 @@ def test_bars_are_told_apart_by_colour_or_by_label() -> None:
 
 
 def test_lines_of_many_encoders_are_told_apart() -> None:
-    assert len({line_style(number) for number in range(21)}) == 21
+    assert len({line_style(number) for number in range(31)}) == 31

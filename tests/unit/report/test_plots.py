@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Cell, Comparison
-from components.report.plots import curve_names, curve_plot, frontier, line_style, pareto_plot
+from components.report.plots import curve_names, curve_plot, frontier, pareto_plot
 from components.tracking.curves import Curves
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"
@@ -72,14 +72,12 @@ def test_many_points_of_the_pareto_plot_look_different() -> None:
     assert plot.figure is not None
     markers = {(point.marker.color, point.marker.symbol.removesuffix("-open")) for point in plot.figure.data[1:]}
     assert len(markers) == 18
-
-
-def test_without_zero_shot_accuracy_there_is_no_pareto_plot() -> None:
+    # Without zero-shot accuracy there is no plot.
     plot = pareto_plot(_comparison({PRIMARY: (0.1, 0.2, 0.3)}), PRIMARY)
     assert (plot.figure, plot.notes) == (None, ("zero_shot/top1 was not measured.",))
 
 
-def test_curves_begin_with_the_total_loss_and_tell_what_is_missing() -> None:
+def test_curves_begin_with_the_total_loss_and_missing_ones_are_named() -> None:
     steps = [(0, 2.0), (1, 1.0)]
     curves = Curves(
         {"b": {"loss/l1": steps, "loss/total": steps}, "c": {"loss/total": steps[:1]}},
@@ -92,12 +90,5 @@ def test_curves_begin_with_the_total_loss_and_tell_what_is_missing() -> None:
     assert drawn == [("b", "loss/total", "lines"), ("c", "loss/total", "markers")]
     assert [chip.encoder for chip in plot.chips] == ["b", "c"]
     assert plot.notes == ("No curves of a: no tracked run trained it.",)
-
-
-def test_without_curves_the_section_says_so() -> None:
     plot = curve_plot(Curves({}, {"a": "no tracked run trained it", "b": "no tracked run trained it"}), "ab")
     assert (plot.figure, plot.notes) == (None, ("No curves of a, b: no tracked run trained it.",))
-
-
-def test_thirty_encoders_beside_the_reference_look_different() -> None:
-    assert len({line_style(number) for number in range(31)}) == 31

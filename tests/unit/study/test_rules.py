@@ -39,9 +39,6 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
             benchmark = next(found for known, found in measured.items() if metric.startswith(known))
             assert benchmark.metric(metric), metric
 
-
-def test_all_methods_are_trained_again() -> None:
-    settings = settings_with("claims")
     assert ["base", *settings.study.encoders, *settings.study.mixes] == list(settings.compare_encoders)
     assert set(settings.study.encoders) == set(settings.methods)
     assert set(settings.study.mixes) == set(settings.mixes)

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from components.core.settings import Limits
 from components.core.system.errors import InputError
 from components.core.tables.records import GENERATIONS, PAIRS
 from components.validation.joining import join_answers, shown_columns
@@ -87,16 +86,13 @@ def test_path_with_the_signs_of_a_pattern(tmp_path: Path) -> None:
     assert list(files.quarantine.iterdir()) == [], "the join leaves no file behind"
 
 
-def test_odd_white_space_is_no_answer(tmp_path: Path) -> None:
-    frame = _join(write_paraphrases(tmp_path, [Answer(text_2="\u2003\u00a0\x1c\n"), Answer(pair=1, text_2=" \u2003a")]))
-    assert frame["paraphrase_2"].tolist() == [None, " \u2003a"]
-    assert frame["rejected_paraphrase_2"].tolist() == ["empty answer", None]
-
-
-def test_reasons_stay_one_entry_of_a_list(tmp_path: Path) -> None:
-    frame = _join(write_paraphrases(tmp_path, [Answer(text_1=None, found_2=False, reason_1="failed: a; b\x00c")]))
-    assert frame["rejected_paraphrase_1"].tolist() == ["failed: a, b c"]
-    assert frame["rejected_paraphrase_2"].tolist() == [None]
+def test_white_space_is_not_an_answer_and_a_reason_has_no_separator(tmp_path: Path) -> None:
+    answers = [Answer(text_2="\u2003\u00a0\x1c\n"), Answer(pair=1, text_2=" \u2003a")]
+    answers.append(Answer(pair=2, text_1=None, found_2=False, reason_1="failed: a; b\x00c"))
+    frame = _join(write_paraphrases(tmp_path, answers))
+    assert frame["paraphrase_2"].tolist() == [None, " \u2003a", None]
+    assert frame["rejected_paraphrase_1"].tolist() == [None, None, "failed: a, b c"]
+    assert frame["rejected_paraphrase_2"].tolist() == ["empty answer", None, None]
 
 
 def test_of_two_rows_of_a_pair_the_first_counts(tmp_path: Path) -> None:
@@ -155,14 +151,10 @@ def test_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("name", "candidates"), [("negations", "negate_semclip"), ("semclip_paraphrases", "paraphrase_semclip")]
 )
-def test_the_candidates_take_the_place_of_what_the_judge_says(name: str, candidates: str) -> None:
+def test_without_the_judge_its_candidates_are_the_answers(name: str, candidates: str) -> None:
     judged = find_table(name)
     unjudged = judged.unjudged()
     assert [answer.task for answer in unjudged.answers] == [candidates]
     assert [answer.checks for answer in unjudged.answers] == [answer.checks for answer in judged.answers]
     assert shown_columns(unjudged) == shown_columns(judged), "a verdict column stays, empty"
-
-
-def test_judges_count_unless_told_otherwise_and_other_tables_have_none() -> None:
-    assert Limits().apply_judge
     assert find_table("paraphrases").unjudged() == find_table("paraphrases")

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.tracking import make_client
 from components.validation import validate
@@ -27,8 +28,10 @@ from components.validation.reporting.report import (
     RejectedRows,
     TableReport,
     Tally,
+    prompts_of,
     sample_rows,
 )
+from components.validation.rules.tables import find_table
 from components.validation.suites import SuiteResult
 from tests.unit.validation.conftest import Answer, validated, write_paraphrases
 
@@ -60,30 +63,23 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return validated(files, docs=True).files.docs / "paraphrases"
 
 
-def test_index_leads_to_every_page(docs: Path) -> None:
+def test_the_pages_lead_to_each_other_and_fetch_nothing(docs: Path) -> None:
     index = (docs / "index.html").read_text("utf-8")
     assert "rejected_paraphrases.html" in index
     for suite in ("paraphrases_answers", "paraphrases_shares"):
         assert re.search(rf'href="validations/{suite}/[^"]*\.html"', index), suite
     assert (docs / "quality" / "paraphrases.png").read_bytes().startswith(b"\x89PNG")
-    assert 'src="quality/paraphrases.png"' in index
-
-
-def test_links_lead_to_files_that_are_there(docs: Path) -> None:
     pages = [Page(path) for path in docs.rglob("*.html")]
     links = [(page, link) for page in pages for link in page.links if link[:1] not in {"#", ""}]
     targets = {(page.path.parent / link).resolve() for page, link in links if not link.startswith("https://")}
     assert targets
     assert [target for target in targets if not target.is_file()] == []
-
-
-def test_the_index_and_the_rejected_rows_fetch_and_run_nothing(docs: Path) -> None:
     for name, wanted in (("index.html", ["quality/paraphrases.png"]), ("rejected_paraphrases.html", [])):
         assert Page(docs / name).fetched == wanted
         assert "url(http" not in (docs / name).read_text("utf-8").replace("'", "")
 
 
-def test_rejected_rows_stand_under_their_reasons(docs: Path) -> None:
+def test_rejected_rows_are_listed_by_reason_and_hostile_texts_are_escaped(docs: Path) -> None:
     page = (docs / "rejected_paraphrases.html").read_text("utf-8")
     sections = re.split(r"<h2 id=\"reason-\d+\">", page)
     short = next(section for section in sections if section.startswith("paraphrase_1_length</h2>"))
@@ -91,11 +87,8 @@ def test_rejected_rows_stand_under_their_reasons(docs: Path) -> None:
     assert "IMG_7 small dog" in short
     assert "pair pair1" in short
     assert "2 of 3 rows rejected" in page
-
-
-def test_hostile_texts_are_shown_and_not_interpreted(docs: Path) -> None:
     shown = "&lt;script&gt;alert(1)&lt;/script&gt;"
-    assert shown in (docs / "rejected_paraphrases.html").read_text("utf-8")
+    assert shown in page
     (suite,) = (docs / "validations" / "paraphrases_answers").rglob("*.html")
     assert shown in suite.read_text("utf-8")
     assert "<script>alert" not in suite.read_text("utf-8")
@@ -170,9 +163,7 @@ def test_texts_are_counted_before_and_after_filtering() -> None:
     assert similarities == [3, 1], "a similarity that is missing is left out"
     words = np.flatnonzero(_histograms(4).counts[0][0]) + 1
     assert words.tolist() == [1, 2, 6]
-
-
-def test_values_beyond_the_axis_are_counted_at_its_end() -> None:
+    # Values beyond the axis count in its outermost bins.
     histograms = TextHistograms("long")
     histograms.add(["word " * 500, ""], ["a dog", "a dog"], [-0.9, 1.0000001], [True, True])
     assert [(counts[0, 0], counts[0, -1]) for counts in histograms.counts] == [(1, 1), (0, 2), (1, 1)]
@@ -243,3 +234,20 @@ def test_reasons_that_look_alike_to_mlflow_are_added_up() -> None:
     metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], [], TextHistograms("table")).metrics()
     assert metrics["validate/table/rejected/failed_ a_"] == 5
     assert max(map(len, metrics)) < 250
+
+
+def test_prompts_name_task_model_and_text(settings: Settings) -> None:
+    first, *_ = prompts_of(find_table("paraphrases"), settings)
+    assert first["task"] == "paraphrase_1"
+    assert 'Paraphrase the given caption "<caption>" concisely' in first["prompt"]
+    assert all(first.values())
+
+
+def test_judged_table_names_writer_and_judge(raw_params: dict[str, Any]) -> None:
+    def names() -> set[str]:
+        return {prompt["task"] for prompt in prompts_of(find_table("negations"), Settings.model_validate(raw_params))}
+
+    raw_params["validate"]["tables"]["negations"]["apply_judge"] = False
+    assert not [name for name in names() if name.startswith("judge")]
+    raw_params["validate"]["tables"]["negations"]["apply_judge"] = True
+    assert {"negate_semclip", "judge_negation"} <= names()

@@ -50,14 +50,8 @@ def test_every_failing_row_is_found_with_all_its_reasons(suites: Suites) -> None
     assert not found.success
 
 
-@pytest.mark.parametrize(("share", "passes"), [(0.5, True), (0.25, False)])
-def test_shares(suites: Suites, share: float, *, passes: bool) -> None:
-    frame = pd.DataFrame({"row": [0], "accepted": [share]})
-    rules = [Rule("accepted", "min_accepted_share", low=0.5)]
-    found = suites.check_shares("shares", frame, rules)
-    assert (found.success, found.expectations[0]["observed"]) == (passes, share)
-
-
-def test_a_column_that_is_not_there_is_an_error(suites: Suites) -> None:
-    with pytest.raises(KeyError):
-        suites.check_rows("rows", frame_of(3), [Rule("nothing", "nothing")])
+def test_shares(suites: Suites) -> None:
+    for share, passes in ((0.5, True), (0.25, False)):
+        frame = pd.DataFrame({"row": [0], "accepted": [share]})
+        found = suites.check_shares("shares", frame, [Rule("accepted", "min_accepted_share", low=0.5)])
+        assert (found.success, found.expectations[0]["observed"]) == (passes, share)

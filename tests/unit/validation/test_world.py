@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from itertools import product
 
-import pytest
-
 from components.data.world.description.evaluation_text import plain_query, swapped
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing, draw_scenes
 from components.validation.rules.world.checks import FactChecks
@@ -24,54 +22,41 @@ TRUE = [
     (DOG_LEFT_OF_CAT, "A large cat right of a small dog, red background."),
     (DOG_LEFT_OF_CAT, "Scarlet backdrop: a tiny hound is to the left of one huge tabby."),
     (DOG_LEFT_OF_CAT, "To the right of a little pup sits a big kitty, on red."),
-    (DOG_LEFT_OF_CAT, "Left of a large cat stands a small dog; the background is red."),
     (DOG_LEFT_OF_CAT, "IMG_7 small dog left of large cat red bg.jpg"),
     (BUS_ABOVE_BUS_KEY, "A large bus above a large key on gray."),
     (BUS_ABOVE_BUS_KEY, "A huge key lies beneath a big coach, silver behind."),
-    (BUS_ABOVE_BUS_KEY, "Over a big key hangs a huge bus, grey ground."),
     (BUS_ABOVE_BUS_KEY, "Below a large bus is a large key, gray."),
     (LEMON, "A small lemon in the top left corner, green background."),
     (LEMON, "Emerald backdrop; the upper left corner keeps a tiny lemon."),
     (BELL, "A large bell in the center on blue."),
-    (BELL, "In the middle hangs a huge bell, all azure."),
     (OWLS, "Three owls on a yellow background."),
-    (OWLS, "A trio of owls before a golden backdrop."),
     (OWLS, "3 owls, yellow bg"),
 ]
 FALSE = [
     (DOG_LEFT_OF_CAT, "object_missing", "A small dog on a red background."),
-    (DOG_LEFT_OF_CAT, "object_missing", "A small dog left of a large animal, red background."),
     (DOG_LEFT_OF_CAT, "object_missing", "A small dog left of a large cattle, red background."),
     (DOG_LEFT_OF_CAT, "object_repeated", "A small dog, a pup left of a large cat, red background."),
     (DOG_LEFT_OF_CAT, "object_added", "A small dog left of a large cat with a key, red background."),
-    (DOG_LEFT_OF_CAT, "object_added", "A small dog left of a large cat near two buses, red."),
     (DOG_LEFT_OF_CAT, "colour", "A small dog left of a large cat."),
-    (DOG_LEFT_OF_CAT, "colour", "A small dog left of a large cat, blue background."),
     (DOG_LEFT_OF_CAT, "colour", "A small dog left of a large cat, red and green background."),
     (DOG_LEFT_OF_CAT, "size", "A large dog left of a large cat, red background."),
     (DOG_LEFT_OF_CAT, "size", "A dog left of a large cat, red background."),
     (DOG_LEFT_OF_CAT, "size", "A small large dog left of a large cat, red background."),
     (DOG_LEFT_OF_CAT, "relation", "A small dog right of a large cat, red background."),
-    (DOG_LEFT_OF_CAT, "relation", "A large cat left of a small dog, red background."),
     (DOG_LEFT_OF_CAT, "relation", "A small dog above a large cat, red background."),
     (DOG_LEFT_OF_CAT, "relation", "A small dog and a large cat, red background."),
     (DOG_LEFT_OF_CAT, "relation", "Right of a large cat stands a small dog, red background."),
-    (BUS_ABOVE_BUS_KEY, "relation", "A large key above a large bus, gray."),
     (BUS_ABOVE_BUS_KEY, "relation", "Below a large key is a large bus, gray."),
     (LEMON, "position", "A small lemon in the top right corner, green background."),
     (LEMON, "position", "A small lemon in the left corner, green background."),
-    (LEMON, "position", "A small lemon, green background."),
     (BELL, "position", "A large bell in the bottom left corner on blue."),
-    (BELL, "size", "A tiny bell in the center on blue."),
     (OWLS, "count", "Two owls on a yellow background."),
     (OWLS, "count", "Owls on a yellow background."),
     (OWLS, "count", "Three or four owls on a yellow background."),
-    (OWLS, "colour", "Three owls on a purple background."),
     (OWLS, "object_added", "Three owls and a top hat on a yellow background."),
 ]
 PARTS: list[tuple[Scene, str | None, str]] = [
     (DOG_LEFT_OF_CAT, None, "a small dog"),
-    (DOG_LEFT_OF_CAT, None, "a dog"),
     (DOG_LEFT_OF_CAT, None, "scarlet background"),
     (DOG_LEFT_OF_CAT, None, "a dog left of a cat"),
     (DOG_LEFT_OF_CAT, None, "two animals, one a dog"),
@@ -86,7 +71,6 @@ PARTS: list[tuple[Scene, str | None, str]] = [
     (DOG_LEFT_OF_CAT, "nothing", "two small things"),
     (LEMON, None, "lemon in the top corner"),
     (LEMON, "position", "lemon in the bottom left corner"),
-    (LEMON, "position", "a small lemon in the center"),
     (OWLS, None, "three owls"),
     (OWLS, "count", "two owls"),
 ]
@@ -138,16 +122,13 @@ def _others(scene: Scene) -> list[Scene]:
     return [other for other in every if other.canonical() != scene.canonical()]
 
 
-@pytest.mark.parametrize("scene", [PAIR, SINGLE, GROUP], ids=lambda scene: str(scene.kind))
-def test_what_is_true_of_another_scene_is_certainly_false(scene: Scene) -> None:
+def test_a_description_of_another_scene_is_certainly_false_and_a_true_one_is_not() -> None:
     rng = random.Random(0)
-    for other in _others(scene):
-        text = plain_query(other, rng)
-        assert FACTS.tells_another(text, scene.to_json()), text
-    assert len(_others(scene)) >= 7
-
-
-def test_what_is_true_is_not_false() -> None:
+    for scene in (PAIR, SINGLE, GROUP):
+        for other in _others(scene):
+            text = plain_query(other, rng)
+            assert FACTS.tells_another(text, scene.to_json()), text
+        assert len(_others(scene)) >= 7
     rng = random.Random(1)
     for _, scene in draw_scenes(3, {"train": 100, "val": 0, "test": 0}):
         assert not FACTS.tells_another(plain_query(scene, rng), scene.to_json())
@@ -199,15 +180,9 @@ def test_a_word_inside_a_longer_one_is_not_named() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [("A hound on red.", True), ("Tabbies everywhere.", True), ("Three bees.", False), ("Something on red.", False)],
-)
-def test_objects_are_named_by_any_known_word(text: str, *, named: bool) -> None:
-    assert FACTS.names(text, PAIR.to_json(), GROUP.to_json()) is named
-
-
-def test_an_object_of_both_pictures_tells_them_not_apart() -> None:
+def test_names_of_objects_that_only_one_picture_has() -> None:
+    named = {"A hound on red.": True, "Tabbies everywhere.": True, "Three bees.": False, "Something on red.": False}
+    assert {text: FACTS.names(text, PAIR.to_json(), GROUP.to_json()) for text in named} == named
     other = Scene("pair", "blue", Thing("dog", "large"), Thing("bus", "large"), relation="above")
     assert not FACTS.names("A dog on red.", PAIR.to_json(), other.to_json())
     assert FACTS.names("A cat on red.", PAIR.to_json(), other.to_json())

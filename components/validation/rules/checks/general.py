@@ -48,14 +48,6 @@ def _injections(view: View) -> list[Any]:
     return [find_injection(text, source) for text, source in zip(view.texts, _questions(view), strict=True)]
 
 
-def _leaks(view: View) -> list[Any]:
-    return [view.probes.find_leak(text) for text in view.texts]
-
-
-def _fault(facts: FactChecks, text: str, scene: str) -> str | None:
-    return facts.find_fault(text, scene)
-
-
 def _stranger(facts: FactChecks, text: str, scene: str, other: str | None) -> str | None:
     return facts.find_stranger(text, [shown for shown in (scene, other) if shown is not None])
 
@@ -67,7 +59,7 @@ COMMON = (
     ),
     TextCheck("copied", "copies", each(_copies)),
     TextCheck("echo", "echo", _echoes),
-    TextCheck("leak", "leak", _leaks, always=True),
+    TextCheck("leak", "leak", lambda view: list(map(view.probes.find_leak, view.texts)), always=True),
     TextCheck("injection", "injection", _injections, switch="reject_injections"),
     TextCheck("language", "language", each(lambda text, _: find_foreign(text)), switch="language"),
     TextCheck(
@@ -85,7 +77,7 @@ and similarity to the source."""
 strangers = by_facts(_stranger, "facts", "other_facts")
 """The kind of thing that each text mentions and none of its pictures shows."""
 
-FAITHFUL = TextCheck("fault", "fault", by_facts(_fault, "facts"))
+FAITHFUL = TextCheck("fault", "fault", by_facts(FactChecks.find_fault, "facts"))
 """Describes the whole picture and nothing else."""
 
 NO_STRANGER = TextCheck("stranger", "stranger", strangers)

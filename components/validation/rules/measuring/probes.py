@@ -80,7 +80,6 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
     """The probes for the source: only the synthetic dataset has facts, evaluation frames and a last tier of words.
 
     Args:
-        settings: the project's settings.
         evaluation: tables of this project's own benchmarks.
         leaks: keys of the published test sets, as written by stage `prepare`.
 
@@ -88,8 +87,8 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
         InputError: the settings require checks of facts, and the source has none.
     """
     sentences, published = evaluation_sentences(evaluation), TestSetKeys.read(leaks)
-    embedded = settings.prepare.source == "synthetic"
-    if settings.validation.check_scene_facts and not embedded:
+    synthetic = settings.prepare.source == "synthetic"
+    if settings.validation.check_scene_facts and not synthetic:
         raise InputError("params.yaml: validate.check_scene_facts needs prepare.source 'synthetic': set it to false")
 
     def find_leak(text: str) -> str | None:
@@ -97,7 +96,7 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
             return "sentence"
         if (test_set := published.find([text])) is not None:
             return f"published_{test_set}"
-        return checks.find_leak(text) if embedded else None
+        return checks.find_leak(text) if synthetic else None
 
     facts = checks.FactChecks() if settings.validation.check_scene_facts else None
     return Probes(token_lengths, SentenceVectors().similarities, find_leak, facts)

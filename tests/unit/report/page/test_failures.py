@@ -29,12 +29,10 @@ def test_the_most_different_of_every_pair_come_in_turn() -> None:
     assert choose(BOTH, 2, 2) == [2, 1, 3, 0]
 
 
-def test_the_number_of_queries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "QUERIES", 2)
-    assert choose(BOTH, 2, 2) == [2, 1]
-
-
-def test_the_number_of_pictures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_and_pictures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(failures, "QUERIES", 2)
+        assert choose(BOTH, 2, 2) == [2, 1]
     # Query 2 shows 0, 1, 2 and 3, query 1 also 6; query 3 would bring 4, 5 and its own image 7.
     monkeypatch.setattr(failures, "PICTURES", 5)
     assert choose(BOTH, 2, 2) == [2, 1]
@@ -55,7 +53,4 @@ def test_every_image_that_is_shown_has_a_picture(folders: Folders) -> None:
     found = build_explorer(Retrieved([Lists("base", three, three)], QUERIES[:3], [0, 2, 3]), folders)
     assert (found.depth, found.top, found.total) == (3, 3, 3)
     assert set(found.pictures) == {0, 1, 2, 3}
-
-
-def test_without_rankings_there_is_nothing_to_explore(folders: Folders) -> None:
     assert not build_explorer(Retrieved(), folders).rows

