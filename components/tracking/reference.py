@@ -35,8 +35,6 @@ def add_metrics(
     `run.json`, or if the store does not have its run; the results on disk are enough.
 
     Args:
-        encoder: the encoder's folder.
-        metrics: full metric name -> value.
         tables: name -> column -> values, for MLflow's view of tables; a table that the run already has is not replaced.
     """
     from mlflow.entities import Metric

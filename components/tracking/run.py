@@ -173,10 +173,8 @@ def tracked_run(
     """An MLflow run around a block: FINISHED if it succeeds, FAILED if it raises, KILLED on SIGTERM or Ctrl-C.
 
     Args:
-        stage: the pipeline's stage, a tag.
         name: the run's name: the encoder or method.
         settings: `dataset.name` is the experiment.
-        params: parameters of the run.
         inputs: name -> file or folder; their hashes become tags.
 
     Raises:
