@@ -118,7 +118,9 @@ def test_an_export_with_other_vectors_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_encoders_that_a_library_cannot_represent_are_refused(tmp_path: Path, tiny_encoder: Any) -> None:
+def test_encoders_that_a_library_cannot_represent_are_refused(
+    tmp_path: Path, tiny_encoder: Any, language_folders: dict[str, Path]
+) -> None:
     language = {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
     refused: list[tuple[str, dict[str, Any], str]] = [
         ("huggingface", {"vision_cfg": {"no_ln_pre": True}}, "vision_cfg.no_ln_pre is True"),
@@ -136,6 +138,11 @@ def test_encoders_that_a_library_cannot_represent_are_refused(tmp_path: Path, ti
         with pytest.raises(InputError, match=words) as error:
             write_checked(tiny_encoder, find_format(name), tmp_path / "exported")
         assert "\n" not in str(error.value)
+    for placement in ("layers", "residuals"):
+        bert = str(language_folders["bert"])
+        encoder = with_language_tower(_encoder(), bert, "bottleneck", adapter_placement=placement)
+        with pytest.raises(InputError, match="adapters inside its language model"):
+            write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
     assert not list(tmp_path.iterdir())
 
 
@@ -149,15 +156,6 @@ def test_sentence_transformers_reads_language_models(
     found = find_format("sentence_transformers").read(tmp_path / "exported", texts, [])
     np.testing.assert_allclose(found.texts, encoder.embed_texts(texts), atol=1e-5)
     assert found.images is None
-
-
-def test_sentence_transformers_has_no_adapters(tmp_path: Path, language_folders: dict[str, Path]) -> None:
-    for placement in ("layers", "residuals"):
-        encoder = with_language_tower(
-            _encoder(), str(language_folders["bert"]), "bottleneck", adapter_placement=placement
-        )
-        with pytest.raises(InputError, match="adapters inside its language model"):
-            write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
 
 
 @pytest.mark.slow
