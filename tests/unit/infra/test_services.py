@@ -83,15 +83,15 @@ def test_services_are_stopped_after_an_error(services: Services) -> None:
 
 def test_faults_of_services_are_named_with_their_last_line(services: Services) -> None:
     with services:
+        with pytest.raises(InputError, match="Prefect did not answer within 0 s"):
+            services.wait_until(lambda: False, 0, "Prefect", lambda: None)
+        services.call("fine", [sys.executable, "-c", ""])
+        with pytest.raises(InputError, match="deploy ended with code 2: why"):
+            services.call("deploy", [sys.executable, "-c", "print('why'); exit(2)"])
         service = services.start("server", [sys.executable, "-c", "print('no'); print('disk full'); exit(3)"])
         service.process.wait()
         with pytest.raises(InputError, match=r"server ended with code 3: disk full \(see .*server\.log\)"):
             services.check()
-        services.call("fine", [sys.executable, "-c", ""])
-        with pytest.raises(InputError, match="deploy ended with code 2: why"):
-            services.call("deploy", [sys.executable, "-c", "print('why'); exit(2)"])
-        with pytest.raises(InputError, match="Prefect did not answer within 0 s"):
-            services.wait_until(lambda: False, 0, "Prefect", lambda: None)
 
 
 def test_taken_port_is_named_with_its_process() -> None:
