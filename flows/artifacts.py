@@ -86,14 +86,11 @@ def progress_artifact(stage: str) -> Iterator[Callable[[str], None]]:
 @task(cache_policy=NO_CACHE)
 def show_results() -> None:
     """Artifacts of the comparison: the table `results-table` and a link to the page."""
-    comparison = read_csv(REPORTS / "comparison.csv")
-    rows = [
-        {"metric": metric}
-        | {encoder: _text(cell.value.value, (cell.value.low, cell.value.high)) for encoder, cell in cells.items()}
-        for metric, cells in comparison.cells.items()
-        if metric.count("/") <= 1
-    ]
-    create_table_artifact(rows, key="results-table", description="Every encoder's metrics with 95% intervals.")
+    results = {
+        metric: {name: (cell.value.value, cell.value.low, cell.value.high) for name, cell in cells.items()}
+        for metric, cells in read_csv(REPORTS / "comparison.csv").cells.items()
+    }
+    _show_metrics(results, "Every encoder's metrics with 95% intervals.")
     page = (REPORTS / "comparison.html").resolve()
     create_link_artifact(page.as_uri(), link_text=str(page), key="comparison", description="The report as a page.")
 
@@ -101,18 +98,23 @@ def show_results() -> None:
 @task(cache_policy=NO_CACHE)
 def show_scores(encoders: list[str]) -> None:
     """The table `results-table` of some encoders, for a run without a comparison."""
-    reports = [read_report(name, DEFAULT.metrics) for name in encoders]
+    reports = {name: read_report(name, DEFAULT.metrics).metrics for name in encoders}
+    common = [metric for metric in reports[encoders[0]] if all(metric in metrics for metrics in reports.values())]
+    results = {
+        metric: {name: (metrics[metric].value, *metrics[metric].span) for name, metrics in reports.items()}
+        for metric in common
+    }
+    _show_metrics(results, "Metrics with 95% intervals; not compared.")
+
+
+def _show_metrics(results: dict[str, dict[str, tuple[float, float, float]]], description: str) -> None:
+    """The table `results-table` of metrics over all queries: metric -> encoder -> value and interval."""
     rows = [
-        {"metric": metric}
-        | {report.encoder: _text(report.metrics[metric].value, report.metrics[metric].span) for report in reports}
-        for metric in reports[0].metrics
-        if metric.count("/") == 1 and all(metric in report.metrics for report in reports)
+        {"metric": metric} | {name: f"{value:.4f} [{low:.4f}, {high:.4f}]" for name, (value, low, high) in row.items()}
+        for metric, row in results.items()
+        if metric.count("/") <= 1
     ]
-    create_table_artifact(rows, key="results-table", description="Metrics with 95% intervals; not compared.")
-
-
-def _text(value: float, interval: tuple[float, float]) -> str:
-    return f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]"
+    create_table_artifact(rows, key="results-table", description=description)
 
 
 @task(cache_policy=NO_CACHE)

@@ -55,12 +55,9 @@ def run_supervised(
     """Run `command` for a task of a flow run, and log its lines; none of its processes outlives the flow run.
 
     Args:
-        command: the command and its arguments.
-        name: its name in messages.
-        folder: the folder in which it runs.
+        name: the command's name in messages.
         hours: its time limit; None for no limit.
         environment: variables added to those of this process.
-        on_line: called with every line.
 
     Returns:
         Its last line.

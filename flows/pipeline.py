@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -50,9 +49,7 @@ def bring_up_to_date(
     A stage that fails stops only the stages that need it. The next run resumes from there.
 
     Args:
-        targets: stages of dvc.yaml.
-        parallel: maximum number of stages that run at once.
-        hours: time limit of each.
+        hours: time limit of each stage.
         last: a stage to run after `targets`, without its other needs.
 
     Raises:
@@ -69,7 +66,7 @@ def bring_up_to_date(
         # The order matters: leaving the runner waits for its threads, and these wait for their commands.
         threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
         with threads as runner, stops_commands():
-            _work_off(work, lambda stage: _submit(runner, stage, hours, ranks))
+            _work_off(work, runner, {"hours": hours, "ranks": ranks})
     show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
     if work.faults:
         first, fault = next(iter(work.faults.items()))
@@ -79,20 +76,14 @@ def bring_up_to_date(
         raise CommandError(f"{len(work.faults)} stages failed: {first}, {others}; the error of {first}: {fault}")
 
 
-def _submit(runner: AnyRunner, stage: str, hours: float | None, ranks: int) -> PrefectFuture[Any]:
-    started: PrefectFuture[Any] = runner.submit(
-        run_stage.with_options(name=stage), {"name": stage, "hours": hours, "ranks": ranks}
-    )
-    return started
-
-
-def _work_off(work: _Work, submit: Callable[[str], PrefectFuture[Any]]) -> None:
+def _work_off(work: _Work, runner: AnyRunner, options: dict[str, Any]) -> None:
     ended: SimpleQueue[tuple[str, PrefectFuture[Any]]] = SimpleQueue()
     while True:
         for stage in work.ready():
             work.todo.remove(stage)
             work.running.add(stage)
-            submit(stage).add_done_callback(lambda future, stage=stage: ended.put((stage, future)))  # type: ignore[misc]
+            future = runner.submit(run_stage.with_options(name=stage), {"name": stage, **options})
+            future.add_done_callback(lambda future, stage=stage: ended.put((stage, future)))  # type: ignore[misc]
         if not work.running:
             return
         stage, future = ended.get()

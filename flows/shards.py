@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,7 @@ def run_shard(name: str, command: Sequence[str], shard: str, home: str, host: st
         name: the sharded prompt task or stage.
         command: the module that processes the shard, and its arguments besides `--shard`.
         shard: number and count, such as `0/4`.
-        home: folder of the checkout on `host`.
-        host: host of the flow; workers on other hosts have their own checkout.
-        process: the flow's process on that host.
+        home, host, process: folder of the flow's checkout, its host and its process there.
 
     Raises:
         CommandError: the shard failed; the message has its last lines.
@@ -156,18 +154,15 @@ def make_runner(scale: Scale, stage: str) -> AnyRunner:
     Raises:
         InputError: the runner's package is not installed.
     """
-    runners: dict[str, Callable[[Scale], AnyRunner]] = {"threads": _threads, "ray": _ray, "dask": _dask}
+    if scale.runner == "threads":
+        return ThreadPoolTaskRunner(max_workers=scale.workers)
     try:
-        return runners[scale.runner](scale)
+        return _ray(scale) if scale.runner == "ray" else _dask(scale)
     except ImportError as error:
         raise InputError(
             f"params.yaml: {stage}.scale.runner '{scale.runner}' lacks a package ({error}): "
             f"pip install cliptune[{scale.runner}]"
         ) from None
-
-
-def _threads(scale: Scale) -> AnyRunner:
-    return ThreadPoolTaskRunner(max_workers=scale.workers)
 
 
 def _ray(scale: Scale) -> AnyRunner:

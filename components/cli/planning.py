@@ -19,7 +19,8 @@ from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import Graph, changes, is_locked, read_all, read_graph
-from components.doctor.examine import CHECKS, CheckLine, examine, read_installation
+from components.doctor.check import CheckResult
+from components.doctor.examine import CHECKS, examine, read_installation
 
 NEVER_RAN = "it has not run yet"
 _OWN = {"state", "checkpoint_dir"}
@@ -154,7 +155,7 @@ def _explained(fault: str) -> str:
     return f"DVC cannot read the pipeline ({reason}): correct dvc.yaml"
 
 
-def missing_data() -> list[CheckLine]:
+def missing_data() -> list[CheckResult]:
     """Missing files that no stage makes, each with the fix."""
     lines = examine(read_installation(Path()), checks={"data": CHECKS["data"]})
     return [line for line in lines if line.status == "fail"]

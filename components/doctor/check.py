@@ -20,11 +20,12 @@ class NoSettingsError(InputError):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check; `fix` is the instruction if something is wrong."""
+    """The result of the check with the title `check`; `fix` is the instruction if something is wrong."""
 
     status: Literal["ok", "warn", "fail", "not used"]
     detail: str
     fix: str = ""
+    check: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from components.core.settings import PARAMS, load_settings
@@ -37,16 +37,6 @@ CHECKS: Mapping[str, CheckFunction] = {
 """Title -> check, in the order of the table."""
 
 
-@dataclass(frozen=True)
-class CheckLine:
-    """One line of the table."""
-
-    check: str
-    status: str
-    detail: str
-    fix: str
-
-
 def read_installation(folder: Path, environment: Mapping[str, str] = os.environ) -> Installation:
     """The project in `folder`, with or without a readable params.yaml."""
     try:
@@ -57,7 +47,7 @@ def read_installation(folder: Path, environment: Mapping[str, str] = os.environ)
 
 def examine(
     installation: Installation, limit: float = LIMIT_S, checks: Mapping[str, CheckFunction] = CHECKS
-) -> list[CheckLine]:
+) -> list[CheckResult]:
     """Run every check; a check that raises, or has no result within `limit` seconds in all, has failed."""
     ended: queue.Queue[tuple[str, CheckResult]] = queue.Queue()
 
@@ -76,7 +66,7 @@ def examine(
             results[title] = result
     # Addresses come from many settings and libraries, and any of them may contain a password.
     return [
-        CheckLine(title, result.status, shown_address(result.detail), shown_address(result.fix))
+        replace(result, check=title, detail=shown_address(result.detail), fix=shown_address(result.fix))
         for title, result in results.items()
     ]
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
+from components.core.compute.provenance import DIRTY
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.registry import decision as records
-from components.registry import lineage
 from components.registry import model as versions
 from components.registry.decision import Decision
 from components.registry.folders import DEFAULT, PromotionFolders
@@ -103,7 +103,8 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
             encoder_sha256=previous.tags.get(versions.SHA_TAG, ""),
             against=f"champion version {champion.version}",
             run_id=previous.tags.get("run_id", ""),
-            git_commit=lineage.commit_of(previous.tags),
+            git_commit=previous.tags.get("git_commit", "")
+            + (DIRTY if previous.tags.get("git_dirty") == "true" else ""),
             dvc_lock_sha256=previous.tags.get("dvc_lock_sha256", ""),
             data_hash=previous.tags.get("data_hash", ""),
             version=str(previous.version),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class PromotionFolders:
     models: Path = Path("models")
     metrics: Path = Path("reports/metrics")
     quarantine: Path = folders.QUARANTINE
-    records: Path = field(default=RECORDS)
+    records: Path = RECORDS
     dvc_lock: Path = LOCK
     leaks: Path = LEAKS_FOLDER
 

@@ -29,10 +29,7 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
     """The verdict of each rule; the candidate passes if it passes all.
 
     Args:
-        candidate: results of the candidate.
         incumbent: results of the champion, or of the base encoder if there is no champion.
-        policy: the section `promote` of params.yaml.
-        evidence: validation, provenance and history of the candidate.
 
     Raises:
         InputError: one of the two has no result for a metric of the policy.
@@ -137,12 +134,8 @@ def _faultless(name: str, faults: tuple[str, ...], fine: str) -> RuleVerdict:
 
 
 def _not_rolled_back(version: str) -> RuleVerdict:
-    reason = (
-        f"version {version} has these weights and was rolled back"
-        if version
-        else "these weights were never rolled back"
-    )
-    return RuleVerdict(name="history", passed=not version, reason=reason)
+    fault = f"version {version} has these weights and was rolled back"
+    return _faultless("history", (fault,) if version else (), "these weights were never rolled back")
 
 
 def _voted(wins: Wins | None, least: float) -> RuleVerdict:

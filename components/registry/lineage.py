@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.core.compute.provenance import DIRTY, LOCK, locked_hashes
 from components.core.system.errors import InputError
@@ -16,11 +16,6 @@ from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import PromotionFolders
 from components.tracking import explained, make_client, training_run
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-PROVENANCE = "provenance"
-"""Folder of a training run's artifacts that holds the pipeline's state: `dvc.lock`."""
 _SHORTEST = 6
 
 
@@ -65,19 +60,6 @@ def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
     """
     names = (path.stem for path in map(Path, data_hashes) if path.is_relative_to(VALIDATED))
     return [name for name in names if name in SYNTHESISED]
-
-
-def commit_of(tags: Mapping[str, str]) -> str:
-    """The commit in a version's tags, with the same suffix as in a sidecar if the tree was dirty."""
-    return tags.get("git_commit", "") + (DIRTY if tags.get("git_dirty") == "true" else "")
-
-
-def link_back(client: MlflowClient, run_id: str, model: str, version: str, folders: PromotionFolders) -> None:
-    """Tag the training run with its version, and store dvc.lock in it."""
-    client.set_tag(run_id, "model_version", f"{model}/{version}")
-    client.set_tag(run_id, "dvc_lock_sha256", lock_hash(folders))
-    if folders.dvc_lock.is_file():
-        client.log_artifact(run_id, str(folders.dvc_lock), PROVENANCE)
 
 
 @explained()

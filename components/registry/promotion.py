@@ -284,5 +284,6 @@ def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: 
             dvc_lock=folders.dvc_lock,
         )
         version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
-    lineage.link_back(client, decision.run_id, decision.model, version, folders)
+    client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")
+    client.set_tag(decision.run_id, "dvc_lock_sha256", origin["dvc_lock_sha256"])
     return version

@@ -2,8 +2,7 @@
 
 from components.tracking.address import STORE, make_client, nothing_tracked, store_folder, tracking_uri
 from components.tracking.errors import explained, reason_of, shown_address
-from components.tracking.reference import RUN_FILE, add_metrics, training_run
-from components.tracking.run import PARENT_RUN, TrackedRun, tracked_run
+from components.tracking.run import PARENT_RUN, RUN_FILE, TrackedRun, add_metrics, tracked_run, training_run
 
 __all__ = [
     "PARENT_RUN",

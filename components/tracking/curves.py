@@ -95,9 +95,7 @@ def log_comparison(
     """Log a finished comparison as a run of the world's experiment with the stage `compare`.
 
     Args:
-        settings: the sections `evaluate`, `compare` and `promote` become the run's parameters.
         inputs: name -> compared file or folder.
-        artifacts: files of the report.
         tables: name -> column -> values; MLflow's view of tables puts those of several runs side by side.
         figures: name -> plot, each logged as a self-contained page.
         runs: encoder -> the run that trained it, for tags.

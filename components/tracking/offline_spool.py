@@ -35,11 +35,9 @@ def keep(
     """Write data of a run that could not be sent to the spool; returns the file.
 
     Args:
-        metrics: its last metrics, or metrics that were logged after its end.
         artifacts: files and folders to upload; only their paths and hashes are stored.
         status: final status of the run; None if it had ended before.
         end_ms: end of the run, in ms since 1970.
-        folder: folder of the spool.
     """
     rows = [[metric.key, metric.value, metric.timestamp, metric.step] for metric in metrics]
     files = [[str(path), path_hash(path)] for path in artifacts]

@@ -74,7 +74,7 @@ match sys.argv[1:]:
 
 
 def _stand_in(_settings: Settings, dry_run: bool = False, *, challenger: bool = False) -> Decision:
-    """Takes the place of the gate, which refuses, and notes what it was asked for."""
+    """Takes the place of the gate; it refuses and records its calls."""
     with Path("ran.txt").open("a") as stream:
         stream.write("judge\n" if dry_run else "propose\n" if challenger else "promote\n")
     made: dict[str, Any] = {
@@ -89,7 +89,7 @@ def _stand_in(_settings: Settings, dry_run: bool = False, *, challenger: bool = 
 
 @dataclass
 class Project:
-    """What the stand-ins did, and how to break one."""
+    """The record of the stand-ins, and their faults."""
 
     folder: Path
 
@@ -111,6 +111,15 @@ class Project:
             path = self.folder / "reports" / "metrics" / f"{name}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(made.model_dump_json())
+
+
+def artifact(key: str) -> str:
+    """Description and data of the latest artifact of a key."""
+    from prefect.artifacts import Artifact
+
+    found = Artifact.get(key)
+    assert found is not None, key
+    return f"{found.description} {found.data}"
 
 
 @pytest.fixture(scope="session")

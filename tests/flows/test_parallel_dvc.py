@@ -44,8 +44,8 @@ def test_two_flows_bring_the_same_pipeline_up_to_date_together(tmp_path: Path, m
     command = [sys.executable, "-c", FLOW]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     two = [subprocess.Popen(command, env=environment, text=True, **pipes) for _ in range(2)]
-    said = [one.communicate(timeout=1500)[0] for one in two]
-    assert [one.returncode for one in two] == [0, 0], "\n".join(said)
+    output = [flow.communicate(timeout=1500)[0] for flow in two]
+    assert [flow.returncode for flow in two] == [0, 0], "\n".join(output)
     assert Counter(ran(tmp_path)) == dict.fromkeys(STAGES, 1)
     assert set(yaml.safe_load((tmp_path / "dvc.lock").read_text())["stages"]) == set(STAGES)
     assert outdated(graph, graph.upstream(["compare"])) == set()

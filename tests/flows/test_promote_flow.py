@@ -1,4 +1,4 @@
-"""Promotion as a flow: at once, or after a person's consent; a refusal by hand is written down."""
+"""Promotion as a flow: at once, or after a person's consent; a person's refusal is recorded."""
 
 from __future__ import annotations
 
@@ -12,29 +12,26 @@ import flows.promote
 from components.core.system.errors import InputError
 from components.registry.decision import LATEST, RECORDS, Decision, now, read, save
 from flows.promote import promote_best
+from tests.flows.conftest import artifact
 
 FIELDS: dict[str, Any] = {
-    "outcome": "promoted",
-    "model": "m",
-    "encoder": "paraclip",
-    "encoder_sha256": "s",
-    "against": "base",
-    "tracking_uri": "u",
+    **{"outcome": "promoted", "model": "m", "encoder": "paraclip"},
+    **{"encoder_sha256": "s", "against": "base", "tracking_uri": "u"},
 }
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the gate says, one entry for each time it is asked; the last one from then on."""
-    said: list[dict[str, Any]] = [{}]
+    """The gate's verdicts, one entry for each call; the last entry is repeated."""
+    verdicts: list[dict[str, Any]] = [{}]
 
     def judge() -> Decision:
-        changes = said.pop(0) if len(said) > 1 else said[0]
+        changes = verdicts.pop(0) if len(verdicts) > 1 else verdicts[0]
         return Decision(**{**FIELDS, **changes, "time": now()})
 
     monkeypatch.setattr(flows.promote, "judge", judge)
     monkeypatch.setattr(flows.promote, "POLL", 1)
-    return said
+    return verdicts
 
 
 def _answer(name: str, **answer: Any) -> threading.Thread:
@@ -59,20 +56,12 @@ def _answer(name: str, **answer: Any) -> threading.Thread:
     return thread
 
 
-def _artifact(key: str) -> str:
-    from prefect.artifacts import Artifact
-
-    found = Artifact.get(key)
-    assert found is not None
-    return str(found.data)
-
-
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server", "gate")
-def test_a_dry_run_only_tells(project: Any) -> None:
+def test_a_dry_run_only_shows_the_verdict(project: Any) -> None:
     promote_best(dry_run=True)
     assert project.ran() == []
-    assert "# m: promoted" in _artifact("promotion-proposal")
+    assert "# m: promoted" in artifact("promotion-proposal")
 
 
 @pytest.mark.integration
@@ -84,8 +73,8 @@ def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
     thread.join()
     assert project.ran() == ["propose", "promote"]
     # The stand-in's refusal of this run, although an older record is the last one on disk.
-    assert "# m: refused" in _artifact("promotion-decision")
-    assert "Approved by Ada: looks right" in _artifact("promotion-decision")
+    assert "# m: refused" in artifact("promotion-decision")
+    assert "Approved by Ada: looks right" in artifact("promotion-decision")
 
 
 @pytest.mark.integration
@@ -99,7 +88,7 @@ def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
     promote_best.with_options(flow_run_name="denied")(approval=True)
     thread.join()
     assert project.ran() == ["propose"]
-    assert [one.encoder_sha256 for one in withdrawn] == ["s"]
+    assert [decision.encoder_sha256 for decision in withdrawn] == ["s"]
     record = read(RECORDS / f"{LATEST}.json")
     assert (record.outcome, record.rules[-1].name, record.rules[-1].passed) == ("refused", "approval", False)
     assert record.rules[-1].reason == "Ada: wrong world"

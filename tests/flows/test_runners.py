@@ -99,8 +99,8 @@ def _listening() -> set[str]:
     """Addresses that this process and its children listen on."""
     me = psutil.Process()
     pids = {me.pid, *(child.pid for child in me.children(recursive=True))}
-    found = (one for one in psutil.net_connections("inet") if one.pid in pids and one.status == psutil.CONN_LISTEN)
-    return {one.laddr.ip.removeprefix("::ffff:") for one in found}
+    sockets = [found for found in psutil.net_connections("inet") if found.pid in pids]
+    return {found.laddr.ip.removeprefix("::ffff:") for found in sockets if found.status == psutil.CONN_LISTEN}
 
 
 def _eventually(what: str, until: Callable[[], bool]) -> None:
@@ -146,9 +146,9 @@ def test_two_workers_answer_each_question_once(
     # Ray gives itself 30 s to start, which a busy machine may not keep.
     flow.with_options(flow_run_name=name, retries=1)(shards=2, runner=runner)
 
-    asked = Log.read(server[1]).answers - before
-    assert asked == Counter(dict.fromkeys(asked, 1))
-    assert len(asked) == ROWS
+    questions = Log.read(server[1]).answers - before
+    assert questions == Counter(dict.fromkeys(questions, 1))
+    assert len(questions) == ROWS
     assert GENERATIONS.read(project / "data" / "captions" / "paraphrases" / f"{TASK}.parquet").equals(unsharded)
     assert [result.counts["generated"] for result in seen["results"]] == [ROWS // 2] * 2
     workers = [result.worker.split(":") for result in seen["results"]]
@@ -169,18 +169,15 @@ def test_two_workers_answer_each_question_once(
         _eventually("the log", lambda: any(line in log.message for log in client.read_logs(of_run)))
 
 
-@pytest.mark.parametrize(("runner", "package"), [("ray", "prefect_ray"), ("dask", "prefect_dask.task_runners")])
-def test_runner_that_is_not_installed_names_its_extra(
-    runner: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        InputError, match=rf"embed\.scale\.runner '{runner}' lacks a package .*: pip install cliptune\[{runner}\]"
+def test_runners_join_a_cluster_at_its_address_and_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for runner, address, package in (
+        ("ray", "ray://127.0.0.1:10001", "prefect_ray"),
+        ("dask", "tcp://127.0.0.1:8786", "prefect_dask.task_runners"),
     ):
-        make_runner(Scale.model_validate({"runner": runner}), "embed")
-
-
-@pytest.mark.parametrize(("runner", "address"), [("ray", "ray://127.0.0.1:10001"), ("dask", "tcp://127.0.0.1:8786")])
-def test_a_cluster_that_runs_is_joined_at_its_address(runner: str, address: str) -> None:
-    made: Any = make_runner(Scale.model_validate({"runner": runner, "address": address}), "embed")
-    assert made.address == address
+        scale = Scale.model_validate({"runner": runner, "address": address})
+        made: Any = make_runner(scale, "embed")
+        assert made.address == address
+        monkeypatch.setitem(sys.modules, package, None)
+        fault = rf"embed\.scale\.runner '{runner}' lacks a package .*: pip install cliptune\[{runner}\]"
+        with pytest.raises(InputError, match=fault):
+            make_runner(scale, "embed")

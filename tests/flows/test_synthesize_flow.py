@@ -99,7 +99,7 @@ def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Project) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Project) -> None:
+def test_a_fault_of_the_user_fails_the_flow_at_once_and_other_shards_end(checkout: Project) -> None:
     _plan(
         checkout,
         zero="print('here'); sys.exit('error: data/pairs/train.parquet is missing')",
@@ -107,10 +107,10 @@ def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end
     )
     with pytest.raises(CommandError) as failure:
         synthesize_captions(tasks=["paraphrase_1"])
-    told = str(failure.value)
-    assert "1 of 2 shards of paraphrase_1 failed" in told
-    assert "shard 0/2 of paraphrase_1 failed with exit code 1" in told
-    assert told.endswith("here\nerror: data/pairs/train.parquet is missing")
+    message = str(failure.value)
+    assert "1 of 2 shards of paraphrase_1 failed" in message
+    assert "shard 0/2 of paraphrase_1 failed with exit code 1" in message
+    assert message.endswith("here\nerror: data/pairs/train.parquet is missing")
     assert (checkout.folder / "ended.txt").exists()
     assert sorted(_ran(checkout)) == ["paraphrase_1 0/2", "paraphrase_1 1/2", "prepare"]
 
@@ -167,7 +167,7 @@ def _wait(what: str, until: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_unknown_task_is_named_with_those_there_are(settings: Settings) -> None:
+def test_unknown_task_is_named_with_all_tasks(settings: Settings) -> None:
     assert chosen_tasks(settings, None) == list(settings.synthesize.tasks)
     assert chosen_tasks(settings, ["rewrite"]) == ["rewrite"]
     with pytest.raises(InputError, match=r"synthesize\.tasks\.paraphrase_3: choose from paraphrase_1, paraphrase_2"):

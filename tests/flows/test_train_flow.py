@@ -16,6 +16,7 @@ from components.core.system.processes import CommandError
 from components.core.system.stage_graph import read_graph
 from flows.commands import TimeLimitError
 from flows.train import chosen_methods, compare_methods, train_paraclip
+from tests.flows.conftest import artifact
 from tests.support.params import every_method
 
 REPO = Path(__file__).parents[2]
@@ -23,14 +24,6 @@ CAPTIONS = {"synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate@para
 SHARED = {"prepare", "base", "embed", *CAPTIONS, "evaluate@base"}
 ONE = SHARED | {"train@paraclip", "evaluate@paraclip"}
 ALL = ONE | {"train@other", "evaluate@other"}
-
-
-def _artifact(key: str) -> str:
-    from prefect.artifacts import Artifact
-
-    found = Artifact.get(key)
-    assert found is not None, key
-    return f"{found.description} {found.data}"
 
 
 def _in_order(ran: list[str]) -> bool:
@@ -49,12 +42,6 @@ def test_other_methods_are_not_needed() -> None:
 
 
 @pytest.mark.integration
-def test_real_pipeline_has_these_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPO)
-    assert set(read_graph().upstream(["evaluate@paraclip", "evaluate@base"])) == ONE | {"students"}
-
-
-@pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
 def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
     assert train_paraclip.name == "train-paraclip"
@@ -64,11 +51,11 @@ def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
     assert (set(ran[:-2]), ran[-2:]) == (ONE, ["compare", "promote"])
     assert len(ran) == len(set(ran))
     assert _in_order(ran)
-    assert "0.5000 [0.4000, 0.6000]" in _artifact("results-table")
-    assert "# m: refused" in _artifact("promotion-decision")
-    assert "evaluate@paraclip" in _artifact("stages")
-    assert " 100" in _artifact("progress-train-paraclip")
-    assert "working on train@paraclip" in _artifact("progress-train-paraclip")
+    assert "0.5000 [0.4000, 0.6000]" in artifact("results-table")
+    assert "# m: refused" in artifact("promotion-decision")
+    assert "evaluate@paraclip" in artifact("stages")
+    assert " 100" in artifact("progress-train-paraclip")
+    assert "working on train@paraclip" in artifact("progress-train-paraclip")
 
 
 @pytest.mark.integration
@@ -77,7 +64,7 @@ def test_one_method_is_not_compared_while_others_have_no_results(project: Any) -
     project.score("base", "paraclip")
     train_paraclip(method="paraclip")
     assert set(project.ran()) == ONE
-    assert "other" not in _artifact("results-table")
+    assert "other" not in artifact("results-table")
 
 
 @pytest.mark.integration
@@ -95,7 +82,7 @@ def test_methods_work_at_the_same_time_and_a_second_run_does_nothing(project: An
     assert Path("policy.txt").read_text().split() == ["PASSIVE", "PASSIVE"]
     compare_methods()
     assert project.ran() == [*ran, "promote"]
-    rows = json.loads(_artifact("stages").partition("pipeline. ")[2])
+    rows = json.loads(artifact("stages").partition("pipeline. ")[2])
     assert {row["result"] for row in rows} == {"up to date"}
 
 
@@ -105,13 +92,13 @@ def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(
     project.plan(train__paraclip="sys.exit('error: data/pairs/train.parquet is missing')")
     with pytest.raises(CommandError) as failure:
         compare_methods()
-    told = str(failure.value)
-    assert "stage train@paraclip failed with exit code 1" in told
-    assert told.endswith("working on train@paraclip\nerror: data/pairs/train.parquet is missing")
+    message = str(failure.value)
+    assert "stage train@paraclip failed with exit code 1" in message
+    assert message.endswith("working on train@paraclip\nerror: data/pairs/train.parquet is missing")
     ran = project.ran()
     assert set(ran) == ALL - {"evaluate@paraclip"}
     assert ran.count("train@paraclip") == 1
-    assert "not started: it needs a stage that failed" in _artifact("stages")
+    assert "not started: it needs a stage that failed" in artifact("stages")
     project.plan()
     compare_methods()
     assert project.ran()[len(ran) :] == ["train@paraclip", "evaluate@paraclip", "compare", "promote"]
@@ -119,7 +106,9 @@ def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_what_can_pass_is_tried_again_and_locks_are_waited_for(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_faults_are_retried_and_the_flow_waits_for_locks(
+    project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(flows.stages.run_stage, "retry_delay_seconds", [0])
     monkeypatch.setattr(flows.stages, "PAUSE", 0.0)
     once = "first = Path(f'{{stage}}.tried'); tried = first.exists(); first.touch(); tried or sys.exit({!r})"
@@ -127,7 +116,7 @@ def test_what_can_pass_is_tried_again_and_locks_are_waited_for(project: Any, mon
         base=once.format("ERROR: failed to reproduce 'base': failed to run: python, exited with -9"),
         embed=once.format("ERROR: 'models/base' is busy, it is being blocked by:\n(PID 7): dvc"),
     )
-    # Nobody can tell what is up to date while another run works.
+    # DVC cannot list the outdated stages while another run works.
     (project.folder / "busy.txt").touch()
     project.score("other")
     train_paraclip(method="paraclip")
@@ -145,14 +134,14 @@ def test_a_stage_that_takes_too_long_is_ended(project: Any) -> None:
     assert project.ran() == ["prepare"]
 
 
-def test_only_faults_from_outside_are_tried_again() -> None:
+def test_only_faults_from_outside_are_retried() -> None:
     assert flows.stages.can_pass("working\nERROR: failed to run: x, exited with -9")
     assert flows.stages.can_pass("requests.exceptions.ConnectionError: no route")
     assert not flows.stages.can_pass("ConnectionError\nerror: the key is wrong\nERROR: failed to run, exited with 1")
     assert not flows.stages.can_pass("Traceback\nValueError: x\nERROR: failed to run: x, exited with 1")
 
 
-def test_methods_that_nothing_would_score_are_named_with_the_fix(settings: Settings) -> None:
+def test_methods_that_no_stage_would_score_are_named_with_the_fix(settings: Settings) -> None:
     assert chosen_methods(settings, None) == ["paraclip"]
     assert chosen_methods(settings, ["paraclip", "paraclip"]) == ["paraclip"]
     with pytest.raises(InputError, match=r"params\.yaml has no block methods\.nothing: choose from paraclip,"):

@@ -1,4 +1,4 @@
-"""Real DVC and the locks of killed processes: dead ones are passed over, and nobody waits for ever without a word."""
+"""Real DVC and the locks of killed processes: no stage waits for ever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.core.system.processes import CommandError
 from flows import stages
 from tests.support.dvc_project import make_project, ran
 
-# Above what the kernel gives out.
+# Larger than any process number.
 NOBODY = 2**22 + 1
 
 
@@ -46,30 +46,21 @@ def _repro() -> None:
 
 
 @pytest.mark.integration
-def test_a_dead_process_keeps_no_stage(checkout: Path) -> None:
+def test_locks_that_block_for_ever_end_the_stage_and_those_of_dead_processes_do_not(checkout: Path) -> None:
+    fix = r"remove \.dvc/tmp/rwlock .*again$"
+    (checkout / ".dvc" / "tmp" / "rwlock").write_text('{"read": {}, "wri')
+    with pytest.raises(CommandError, match=rf"^error: .*half written.*: {fix}"):
+        stages.when_free(_repro, "stage prepare")
+    # The number of the dead process now belongs to this one.
+    _locked_by(checkout, os.getpid())
+    with pytest.raises(CommandError, match=rf"^error: .*process {os.getpid()}, .*: {fix}"):
+        stages.when_free(_repro, "stage prepare")
     _locked_by(checkout, NOBODY)
     stages.when_free(_repro, "stage prepare")
     assert ran(checkout) == ["prepare"]
 
 
-@pytest.mark.integration
-def test_a_number_that_is_another_process_by_now_is_told_with_the_fix(checkout: Path) -> None:
-    _locked_by(checkout, os.getpid())
-    with pytest.raises(CommandError, match=rf"^error: .*process {os.getpid()}, .*: remove \.dvc/tmp/rwlock .*again$"):
-        stages.when_free(_repro, "stage prepare")
-    (checkout / ".dvc" / "tmp" / "rwlock").unlink()
-    stages.when_free(_repro, "stage prepare")
-    assert ran(checkout) == ["prepare"]
-
-
-@pytest.mark.integration
-def test_a_list_that_is_half_written_is_told_with_the_fix(checkout: Path) -> None:
-    (checkout / ".dvc" / "tmp" / "rwlock").write_text('{"read": {}, "wri')
-    with pytest.raises(CommandError, match=r"^error: .*half written.*: remove \.dvc/tmp/rwlock .*again$"):
-        stages.when_free(_repro, "stage prepare")
-
-
-def test_a_process_that_is_dvc_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_waits_for_another_dvc_but_not_after_another_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()", "dvc"], stdin=subprocess.PIPE
@@ -83,10 +74,8 @@ def test_a_process_that_is_dvc_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         stages.when_free(work, "stage a")
     assert len(tries) == 4
 
-
-def test_another_fault_is_passed_on() -> None:
-    def work() -> None:
+    def fail() -> None:
         raise CommandError("stage a failed")
 
     with pytest.raises(CommandError, match=r"^stage a failed$"):
-        stages.when_free(work, "stage a")
+        stages.when_free(fail, "stage a")

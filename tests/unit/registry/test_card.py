@@ -1,4 +1,4 @@
-"""The model card says what is known, and what nobody said."""
+"""The model card holds metrics, weaknesses, data, prompts and origin, and marks missing statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from components.registry import decision as records
 from components.registry.card import CardSubject, model_card
 from components.registry.decision import Decision, RuleVerdict
 from components.registry.folders import PromotionFolders
-from components.registry.lineage import tables_trained_on
 from components.registry.model import shortened
 from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
 
@@ -59,18 +58,18 @@ def folders(tmp_path: Path) -> PromotionFolders:
     return PromotionFolders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks", models=tmp_path / "models")
 
 
-def test_card_holds_what_is_known(settings: Settings, folders: PromotionFolders) -> None:
+def test_card_holds_metrics_weaknesses_and_origin(settings: Settings, folders: PromotionFolders) -> None:
     card = model_card(_subject(dvc_lock_sha256="d" * 64), settings, folders)
     assert f"| {PRIMARY} | 0.5000 [0.4800, 0.5200] | 0.4000 [0.3800, 0.4200] | higher |" in card
     assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, beyond both intervals." in card
     assert f"Weakest group of the primary metric: {GROUP} = 0.1000." in card
     assert f"Worse than base at {PRIMARY}" not in card
-    for known in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "Kim et al"):
-        assert known in card
+    for text in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "Kim et al"):
+        assert text in card
     assert "uncommitted changes" not in card
 
 
-def test_what_was_dropped_for_published_test_sets_is_in_the_card(settings: Settings, folders: PromotionFolders) -> None:
+def test_pairs_dropped_for_published_test_sets_are_in_the_card(settings: Settings, folders: PromotionFolders) -> None:
     assert "Published test sets" not in model_card(_subject(), settings, folders)
     counts = LeakCounts(
         benchmarks="sets", checked=["sts12"], unread={}, found={"sts12": {"text": 4}}, dropped={"train": 4}
@@ -90,7 +89,7 @@ def test_prompts_come_from_the_summary_of_the_validation(settings: Settings, fol
     assert hint not in card
 
 
-def test_the_card_says_whether_the_image_tower_was_trained(
+def test_card_holds_whether_the_image_tower_is_the_bases(
     settings: Settings, folders: PromotionFolders, tmp_path: Path
 ) -> None:
     subject = _subject(git_dirty="true")
@@ -122,8 +121,3 @@ def test_description_is_cut_at_a_line() -> None:
     assert short.endswith("model_card.md is the whole card)\n")
     assert set(short.splitlines()[1:-2]) == {"a line of it"}
     assert shortened("# card\n", 5000) == "# card\n"
-
-
-def test_only_synthesised_tables_have_prompts() -> None:
-    validated = ["data/validated/paraclip/paraphrases.parquet", "data/validated/gone.parquet"]
-    assert tables_trained_on(["data/pairs/train.parquet", *validated]) == ["paraphrases"]

@@ -41,7 +41,7 @@ def test_in_bf16_it_is_another_encoder_to_caches_and_results(saved: Path) -> Non
     # No folder: the values would go into the MLflow run that made the encoder, as if they were float32's.
     assert (mixed.name, mixed.precision, mixed.folder) == ("mine-bf16", "bf16", None)
     assert len({plain.sha256, mixed.sha256, plain.image_tower_sha256, mixed.image_tower_sha256}) == 4
-    exact, rounded = (one.encoder.embed_texts(["a dog"]) for one in (plain, mixed))
+    exact, rounded = (found.encoder.embed_texts(["a dog"]) for found in (plain, mixed))
     assert not np.array_equal(exact, rounded)
 
 
@@ -50,7 +50,7 @@ def test_a_sentence_encoder_in_bf16() -> None:
     assert mixed.sha256 != plain.sha256
     assert mixed.image_tower_sha256 is None
     texts = ["a dog runs across the field", "a cat"]
-    exact, rounded = (one.encoder.embed_texts(texts) for one in (plain, mixed))
+    exact, rounded = (found.encoder.embed_texts(texts) for found in (plain, mixed))
     assert not np.array_equal(exact, rounded)
     np.testing.assert_allclose(np.linalg.norm(rounded, axis=1), 1, atol=1e-6)
     assert (exact * rounded).sum(axis=1).min() > 0.999

@@ -106,7 +106,7 @@ def test_the_command_writes_a_folder_with_its_origin(tmp_path: Path) -> None:
     assert (tmp_path / "exported" / "method.safetensors").is_file()
 
 
-def test_what_comes_back_otherwise_is_not_written(tmp_path: Path) -> None:
+def test_an_export_with_other_vectors_is_not_written(tmp_path: Path) -> None:
     form = find_format("open_clip")
 
     def read(*arguments: Any) -> ExportedVectors:
@@ -118,17 +118,15 @@ def test_what_comes_back_otherwise_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_clip_model_cannot_be_everything(tmp_path: Path, tiny_encoder: Any) -> None:
+def test_encoders_that_a_library_cannot_represent_are_refused(
+    tmp_path: Path, tiny_encoder: Any, language_folders: dict[str, Path]
+) -> None:
     language = {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
     refused: list[tuple[str, dict[str, Any], str]] = [
         ("huggingface", {"vision_cfg": {"no_ln_pre": True}}, "vision_cfg.no_ln_pre is True"),
         ("huggingface", {"text_cfg": {"proj_bias": True}}, "text_cfg.proj_bias is True"),
         ("huggingface", {"text_cfg": {"pool_type": "last"}}, "text_cfg.pool_type is last"),
-        (
-            "huggingface",
-            {"vision_cfg": {"layers": [1, 1, 1, 1], "width": 8, "patch_size": None}},
-            "not a square vision",
-        ),
+        ("huggingface", {"vision_cfg": {"layers": [1] * 4, "width": 8, "patch_size": None}}, "not a square vision"),
         ("huggingface", language, "adapted language model.*cliptune serve"),
         ("open_clip", language, "adapted language model.*cliptune serve"),
     ]
@@ -140,6 +138,11 @@ def test_clip_model_cannot_be_everything(tmp_path: Path, tiny_encoder: Any) -> N
         with pytest.raises(InputError, match=words) as error:
             write_checked(tiny_encoder, find_format(name), tmp_path / "exported")
         assert "\n" not in str(error.value)
+    for placement in ("layers", "residuals"):
+        bert = str(language_folders["bert"])
+        encoder = with_language_tower(_encoder(), bert, "bottleneck", adapter_placement=placement)
+        with pytest.raises(InputError, match="adapters inside its language model"):
+            write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
     assert not list(tmp_path.iterdir())
 
 
@@ -155,15 +158,6 @@ def test_sentence_transformers_reads_language_models(
     assert found.images is None
 
 
-def test_sentence_transformers_has_no_adapters(tmp_path: Path, language_folders: dict[str, Path]) -> None:
-    for placement in ("layers", "residuals"):
-        encoder = with_language_tower(
-            _encoder(), str(language_folders["bert"]), "bottleneck", adapter_placement=placement
-        )
-        with pytest.raises(InputError, match="adapters inside its language model"):
-            write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["onnx", "onnx_int8"])
 @pytest.mark.parametrize("kind", ["clip", "bert"])
@@ -171,14 +165,14 @@ def test_onnx_gives_the_text_features(name: str, kind: str, tmp_path: Path, lang
     encoder = (
         _encoder() if kind == "clip" else with_language_tower(_encoder(), str(language_folders[kind]), "bottleneck")
     )
-    told = write_checked(encoder, find_format(name), tmp_path / "exported")
+    summary = write_checked(encoder, find_format(name), tmp_path / "exported")
     texts = [*TEXTS, "what [PAD] says [SEP]"]
     found = find_format(name).read(tmp_path / "exported", texts, [])
     own = encoder.embed_texts(texts)
     if name == "onnx":
         np.testing.assert_allclose(found.texts, own, atol=1e-5)
     else:
-        assert "keep a median cosine of" in told
+        assert "keep a median cosine of" in summary
         assert 0.98 < (found.texts * own).sum(axis=1).min() < 0.99999
 
 

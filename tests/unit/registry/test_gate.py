@@ -60,10 +60,10 @@ def test_lower_is_better_turns_the_sign() -> None:
     assert not all(rule.passed for rule in judge(*reversed(lower), POLICY, Evidence()))
 
 
-@pytest.mark.parametrize("policy", [{"metric": "b/none"}, {"guards": {"b/none": 0.1}}])
-def test_unknown_metric_names_the_setting(policy: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"promote\.(metric|guards) requires 'b/none'"):
-        judge(_report(0.45, 0.5), OLD, POLICY.model_copy(update=policy), Evidence())
+def test_unknown_metric_names_the_setting() -> None:
+    for key, value in (("metric", "b/none"), ("guards", {"b/none": 0.1})):
+        with pytest.raises(InputError, match=rf"promote\.{key} requires 'b/none'"):
+            judge(_report(0.45, 0.5), OLD, POLICY.model_copy(update={key: value}), Evidence())
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2))
@@ -75,9 +75,8 @@ def test_two_encoders_never_beat_each_other(one: float, other: float, half: floa
     assert not all(verdicts)
 
 
-@pytest.mark.parametrize(
-    ("margin", "gain", "passes"),
-    [
+def test_margin_rules() -> None:
+    for margin, gain, passes in (
         (Margin(rule="half_width"), 0.021, True),
         (Margin(rule="half_width"), 0.019, False),
         (Margin(rule="half_width", min_gain=0.03), 0.025, False),
@@ -87,20 +86,15 @@ def test_two_encoders_never_beat_each_other(one: float, other: float, half: floa
         (Margin(rule="min_gain"), 0.001, True),
         (Margin(rule="min_gain"), 0.0, False),
         (Margin(rule="min_gain", min_gain=0.005), 0.004, False),
-    ],
-)
-@pytest.mark.parametrize("higher", [True, False])
-def test_margin_rules(margin: Margin, gain: float, passes: bool, higher: bool) -> None:
-    old, new = (_report(value, 0.5, higher=higher) for value in (0.4, 0.4 + (gain if higher else -gain)))
-    policy = POLICY.model_copy(update={"margin": margin})
-    assert judge(new, old, policy, Evidence())[1].passed is passes
+    ):
+        for sign in (1, -1):
+            old, new = (_report(value, 0.5, higher=sign > 0) for value in (0.4, 0.4 + sign * gain))
+            rules = judge(new, old, POLICY.model_copy(update={"margin": margin}), Evidence())
+            assert rules[1].passed is passes, (margin, gain, sign)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "value", "passes"), [("b", 0.5, True), ("b", float("nan"), False), ("c", 0.5, False)]
-)
-def test_required_benchmark(benchmark: str, value: float, passes: bool) -> None:
-    candidate = _report(0.45, value)
-    policy = POLICY.model_copy(update={"require_benchmarks": (benchmark,), "guards": {}})
-    rules = {rule.name: rule.passed for rule in judge(candidate, OLD, policy, Evidence())}
-    assert rules[f"benchmark {benchmark}"] is passes
+def test_required_benchmark() -> None:
+    for benchmark, value, passes in (("b", 0.5, True), ("b", float("nan"), False), ("c", 0.5, False)):
+        policy = POLICY.model_copy(update={"require_benchmarks": (benchmark,), "guards": {}})
+        rules = {rule.name: rule.passed for rule in judge(_report(0.45, value), OLD, policy, Evidence())}
+        assert rules[f"benchmark {benchmark}"] is passes

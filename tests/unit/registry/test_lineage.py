@@ -54,8 +54,6 @@ def test_each_end_leads_to_the_other(promoted: Any) -> None:
     run = client.get_run(promoted.run_id)
     assert run.data.tags["model_version"] == f"{MODEL}/1"
     assert run.data.tags["dvc_lock_sha256"] == lock
-    kept = Path(client.download_artifacts(promoted.run_id, "provenance/dvc.lock"))
-    assert kept.read_text() == Path("dvc.lock").read_text()
     for end in ("1", promoted.run_id, "c0ffee", lock[:12], examples[:12], promoted.encoder_sha256[:12], "examples-md5"):
         assert [(link.version, link.aliases) for link in find_links(MODEL, end)] == [("1", (CHAMPION,))], end
     assert find_links(MODEL, "0123456789") == []
@@ -65,6 +63,8 @@ def test_each_end_leads_to_the_other(promoted: Any) -> None:
         promoted.run_id, f"registered/{promoted.encoder_sha256[:12]}/artifacts"
     )}  # fmt: skip
     assert {"dvc.lock", "model_card.md", "metrics.json", "encoder"} <= files
+    kept = f"registered/{promoted.encoder_sha256[:12]}/artifacts/dvc.lock"
+    assert Path(client.download_artifacts(promoted.run_id, kept)).read_text() == Path("dvc.lock").read_text()
     assert client.get_model_version(MODEL, "1").description.startswith(f"# {MODEL}: paraclip")
 
 

@@ -244,7 +244,7 @@ def test_encoders_that_are_trained_or_scored_again_are_passed_over(project: Any)
     assert scored.reason == "it has no results: run `dvc repro evaluate@two`"
 
 
-def test_where_none_passes_the_best_is_refused_and_the_others_are_told(project: Any) -> None:
+def test_if_none_passes_the_best_is_refused_and_the_record_lists_the_others(project: Any) -> None:
     project.add("one", 2, 0.41)
     project.add("two", 3, 0.9, recall=0.1)
     settings = project.settings.model_copy(update={"compare_encoders": ("base", "one", "two")})

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.promotion import promote
 from components.registry.votes import Vote, Votes, wins
@@ -24,10 +23,12 @@ def test_votes_are_kept_in_order(store_url: str) -> None:
     votes = Votes(store_url)
     assert votes.all() == []
     given = [_vote("first"), _vote("tie", query="ü 'quoted'; -- \U0001f415", image="a.png", paraphrase="p")]
-    for one in given:
-        votes.add(one)
+    for vote in given:
+        votes.add(vote)
     assert votes.all() == given
     votes.close()
+    with pytest.raises(ValueError, match="at most 1000"):
+        _vote("first", query="a" * 1001)
 
 
 def test_many_vote_at_once(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_of_repeated_votes_the_last_counts() -> None:
 
 def test_wins_leave_ties_out() -> None:
     given = [("first", "x", "y"), ("second", "y", "x"), ("second", "x", "y"), ("tie", "x", "y"), ("first", "x", "z")]
-    votes = [_vote(*one, query=str(number)) for number, one in enumerate(given)]
+    votes = [_vote(*choice, query=str(number)) for number, choice in enumerate(given)]
     found = wins(votes, "x", "y")
     assert (found.won, found.lost, found.ties, found.share) == (2, 1, 1, pytest.approx(2 / 3))
     expected = binomtest(2, 3).proportion_ci(method="wilson")
@@ -88,13 +89,3 @@ def test_the_gate_uses_votes(project: Any, tmp_path: Path) -> None:
     decision = promote(settings)
     assert decision.outcome == "promoted"
     assert "won 15 of 18" in next(rule.reason for rule in decision.rules if rule.name == "votes")
-
-
-def test_texts_have_a_length() -> None:
-    with pytest.raises(ValueError, match="at most 1000"):
-        _vote("first", query="a" * 1001)
-
-
-def test_a_store_that_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        Votes(f"sqlite:///{tmp_path / 'none.db'}", must_exist=True).all()

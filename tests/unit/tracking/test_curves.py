@@ -81,8 +81,9 @@ def test_an_unreachable_mlflow_is_reported_and_not_an_error(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hidden@127.0.0.1:9")
     assert _log(settings, tmp_path) is None
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["MLflow has no record of this comparison (MlflowException); the report is complete on disk"]
+    assert capsys.readouterr().out.splitlines() == [
+        "MLflow has no record of this comparison (MlflowException); the report is complete on disk"
+    ]
     _encoder(tmp_path, "paraclip", "0" * 32)
     _encoder(tmp_path, "semclip", "1" * 32)
     curves = training_curves(tmp_path, ["paraclip", "semclip"])
@@ -90,9 +91,9 @@ def test_an_unreachable_mlflow_is_reported_and_not_an_error(
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
 
 
-def test_without_tracked_encoders_mlflow_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tracked_encoders_mlflow_gets_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> Any:
-        raise AssertionError("asked")
+        raise AssertionError("a request")
 
     monkeypatch.setattr(report, "make_client", fail)
     _encoder(tmp_path, "odd", "x")

@@ -158,7 +158,7 @@ def test_evaluations_follow_unless_they_are_refused(
     assert offline_spool.waiting() == []
 
 
-def test_transient_errors_are_retried_for_a_limited_time() -> None:
+def test_transient_errors_are_retried_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_transient(ValueError())
     assert not is_transient(MlflowException("", BAD_REQUEST))
     assert is_transient(MlflowException("connection refused"))
@@ -173,17 +173,13 @@ def test_transient_errors_are_retried_for_a_limited_time() -> None:
     assert len(calls) == 2
     with pytest.raises(MlflowException, match="no answer"):
         call_with_retries(_away, 0)
-
-
-def test_retries_of_mlflow_are_limited_unless_the_user_set_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(RETRIES, raising=False)
-    with fail_fast():
-        assert os.environ[RETRIES] == "1"
-    assert RETRIES not in os.environ
     monkeypatch.setenv(RETRIES, "3")
     with fail_fast():
         assert os.environ[RETRIES] == "3"
-    assert os.environ[RETRIES] == "3"
+    monkeypatch.delenv(RETRIES)
+    with fail_fast():
+        assert os.environ[RETRIES] == "1"
+    assert RETRIES not in os.environ
 
 
 def test_passwords_are_not_shown() -> None:
