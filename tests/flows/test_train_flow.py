@@ -41,6 +41,11 @@ def test_other_methods_are_not_needed() -> None:
         graph.upstream(["evaluate@nothing"])
 
 
+def test_the_pipeline_has_these_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    assert set(read_graph().upstream(["evaluate@paraclip", "evaluate@base"])) == ONE | {"students"}
+
+
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
 def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
