@@ -36,10 +36,6 @@ def run(
     """Write `<table>/<task>.parquet` with one row per question, and return the counts.
 
     Args:
-        settings: all settings.
-        name: the task, a key of `synthesize.tasks`.
-        output: folder of the tables' folders.
-        fresh: do not import `synthesize.cached_answers` into the store first.
         shard: answer and store only this shard's questions, and write no table; a later run without a shard writes it.
 
     Raises:

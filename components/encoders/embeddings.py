@@ -40,10 +40,7 @@ class ImageEmbeddings:
     """Image features of one split with the ids of their pairs, in the same order.
 
     Attributes:
-        ids: ids of the pairs.
-        image_ids: ids of their images.
         features: unit rows `[images, dim]`.
-        image_tower_sha256: hash of the image tower.
         norms: lengths `[images]` of the raw features, which are `features` times `norms`.
     """
 
@@ -94,9 +91,7 @@ def require_finite(features: npt.NDArray[np.float32], encoder: str, kind: str, n
 
     Args:
         features: `[rows, dim]`.
-        encoder: the name of the encoder.
         kind: the input of a row, such as "picture".
-        names: names of the inputs `[rows]`.
 
     Raises:
         InputError: a row is not finite; the message has its name and the encoder's.

@@ -32,9 +32,7 @@ def with_language_tower(
     """The base encoder with a language model as text tower; all other parts of the text side and logit scale are new.
 
     Args:
-        base: the source of image tower, dimension and context length.
         language_model: a Hugging Face folder or name; None for all-MiniLM-L6-v2 from its package.
-        alignment_layers: number of layers that the strategy `alignment` adds.
 
     The other arguments are those of `LanguageTower`.
 

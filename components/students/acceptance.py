@@ -27,13 +27,9 @@ class Examination:
     """Questions that are not among a student's lessons.
 
     Attributes:
-        settings: all settings.
-        captions: number of captions, or lessons, per task.
         by_caption: tasks about captions, and tasks about their answers.
         lessons: held-out lessons of the other tasks, by task.
-        pairs: a `PAIRS` table of captions without lessons.
         facts: facts of their pictures, by pair; empty where there are none.
-        probes: models and data that the rules need.
     """
 
     settings: Settings

@@ -49,7 +49,6 @@ def ask_tasks(
 
     Args:
         captions: number of captions, or pairs of them, per task.
-        folder: where the tables are written that other tasks read.
         pairs: a `PAIRS` table to read instead of the tasks' inputs.
 
     Raises:
@@ -104,11 +103,7 @@ def _answered(store: GenerationStore, questions: Questions) -> Iterator[Answered
 def passing(
     task: PromptTask, answered: Sequence[AnsweredRow], settings: Settings, probes: Probes, facts: Mapping[str, str]
 ) -> list[bool]:
-    """Whether each answer could be parsed and passes the rules; a verdict or an answer without a table always does.
-
-    Args:
-        facts: facts of pictures by the id of their pair; for rows without facts, rules that need them are skipped.
-    """
+    """Whether each answer could be parsed and passes the rules; a verdict or an answer without a table always does."""
     good = [found.text is not None for found in answered]
     table = None if task.judges is not None else _table_of(task)
     if table is None:

@@ -30,13 +30,7 @@ _CODE = ("loop.py", "train.py")
 
 @dataclass(frozen=True)
 class StudentJob:
-    """A student to train.
-
-    Attributes:
-        folder: the adapter's folder.
-        lessons: all of them, in the teacher's order.
-        base: revision of the base model's weights.
-    """
+    """A student to train."""
 
     name: str
     student: Student

@@ -251,9 +251,6 @@ class LessonBatch(NamedTuple):
 def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> list[EncodedLesson]:
     """The lessons as token ids: the question as engines render it, then the answer and its end token.
 
-    Args:
-        shown: show a progress bar.
-
     Raises:
         InputError: the tokenizer has no chat template, or one that cannot render these chats.
     """

@@ -32,10 +32,6 @@ class SynthesisCounts:
     """Results of a run, by number of questions.
 
     Attributes:
-        replayed: already answered; includes the second occurrence of a question in one run.
-        generated: newly answered.
-        failed: without an answer.
-        rejected: answered, but the answer cannot be used.
         skipped: rows of inputs that the task does not accept.
     """
 
@@ -60,11 +56,6 @@ def ask(
     Memory does not grow with the number of requests. When it returns, the store has an answer or a failure for every
     request; after a kill, a second run sends only the requests that have no answer yet. Workers may share the store:
     an answer is never stored twice, but two that send the same question at the same time both pay for it.
-
-    Args:
-        requests: the questions; read once, in order.
-        title: name of the progress bar.
-        total: upper bound of the number of questions, for the bar.
 
     Raises:
         InputError: the engine cannot work, or the store cannot be reached.

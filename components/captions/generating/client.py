@@ -327,11 +327,6 @@ def replies_to(
     """Yield replies in batches as they arrive; closing the iterator cancels what is in flight.
 
     When an error ends the work, requests in flight have some seconds to arrive before it is raised.
-
-    Args:
-        requests: taken lazily, as requests in flight are answered.
-        connect: makes the client; called at the first request.
-        concurrency: requests in flight at most.
     """
     waiting = iter(requests)
     client: LlmClient | None = None

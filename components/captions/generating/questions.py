@@ -24,10 +24,6 @@ class Questions:
     """The questions of one task of params.yaml.
 
     Attributes:
-        task: the prompt task.
-        asked: the task's settings.
-        settings: all settings.
-        model: name of the answering model, see `Engine.model`.
         skipped: number of rows that the task does not accept, by reason; complete once the questions were read.
     """
 

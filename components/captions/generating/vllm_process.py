@@ -30,12 +30,7 @@ _NOT_THE_CAUSE = re.compile(r" WARNING |[Ss]ee (?:root cause|stack trace)")
 
 @dataclass(frozen=True)
 class VllmProcess:
-    """A running vLLM server.
-
-    Attributes:
-        url: its base URL.
-        key: its API key.
-    """
+    """A running vLLM server."""
 
     url: str
     key: str
@@ -104,11 +99,7 @@ def serve(
     """Run vLLM's server for the length of the block, and no longer than this process lives.
 
     Args:
-        python: the interpreter of vLLM's environment.
-        flags: those of `vllm serve`, without host, port and key.
         environment: variables to add where this process does not have them.
-        log: a folder for its log, or None.
-        within_s: time limit for loading the model.
 
     Raises:
         InputError: the environment is missing, or the model cannot be loaded.

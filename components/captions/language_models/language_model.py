@@ -55,7 +55,6 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     """Load the model; an adapter is merged into the weights, so that it costs nothing per token.
 
     Args:
-        adapter: folder of a LoRA adapter.
         dtype: type of the weights; an adapter is merged in float32 before the conversion.
         base: a Hugging Face folder or name with weights in safetensors; SmolLM2 from its package when None.
 

@@ -22,9 +22,7 @@ class Weights:
     """A causal language model that transformers and vLLM can load.
 
     Attributes:
-        source: the folder or Hugging Face name.
         revision: hash of the folder's weights and chat template, or commit or tag of the name.
-        folder: whether it is a folder.
     """
 
     source: str

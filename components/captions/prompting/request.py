@@ -84,8 +84,6 @@ class Request:
     Attributes:
         chat: role and content of each message, see `COMPLETION` and `PICTURE`.
         model: identifies the weights that answer, see `Engine.model`.
-        attempt: number of the sample, from 0; distinguishes repeated questions.
-        pictures: the images that the messages show, in the order of their marks.
         parse: reads an answer that was cut; None for one whose end is missing.
         sample: number of the answer among those about the source's pair.
     """

@@ -25,11 +25,7 @@ class PromptTask:
     """One question to a language model about one row of inputs.
 
     Attributes:
-        name: the task's name, its file and its key in params.yaml.
-        citation: where the prompt comes from.
         inputs: names of the texts in the question; the answer rewrites the first.
-        reads: reads the rows of inputs from the task's table.
-        accepts: returns a reason to skip inputs, or None.
         messages: renders the chat, or a plain completion (`completion`); the constant part comes
             first, for prefix caching. Inputs are disarmed before, see `components.captions.prompting.disarm`.
         parse: returns the answer as text, or None when it is unusable; never raises. Thoughts are removed before.

@@ -35,7 +35,6 @@ class Checkpoints:
     """The checkpoints of one run; no other run may use `folder` (see `fingerprint`).
 
     Attributes:
-        folder: the folder of the checkpoints.
         keep: number of checkpoints to keep, the newest, besides the best.
         code: hash of the training code; checkpoints of other code are not resumed.
     """

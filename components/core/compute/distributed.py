@@ -97,12 +97,7 @@ def launched_by_torchrun() -> bool:
 
 
 def become_torchrun(processes: int, arguments: Sequence[str]) -> None:
-    """Replace this process by torchrun with ranks on this machine, so that a signal to it stops all of them.
-
-    Args:
-        processes: the number of ranks.
-        arguments: the arguments of `python`, such as `["-m", "components.encoders.embed"]`.
-    """
+    """Replace this process by torchrun with ranks on this machine, so that a signal to it stops all of them."""
     torchrun = ["-m", __name__, "--standalone", "--nproc-per-node", str(processes)]
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *torchrun, *arguments])
@@ -126,11 +121,7 @@ def _torchrun() -> None:
 
 @contextmanager
 def join_world(device: str) -> Iterator[tuple[World, str]]:
-    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise.
-
-    Args:
-        device: `cpu` or `cuda`; under torchrun each process uses the GPU of its local rank.
-    """
+    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise."""
     if not launched_by_torchrun() or int(os.environ["WORLD_SIZE"]) == 1:
         yield World(), device
         return

@@ -58,8 +58,6 @@ class S3:
 
     Args:
         hurry: short timeouts and no retries, to check whether the store answers.
-        endpoint, region, access_key, secret_key: replace those of the environment.
-        profile: a profile of the files in ~/.aws.
 
     Raises:
         InputError: the endpoint is not a URL, or the profile is unknown.

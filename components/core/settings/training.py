@@ -130,7 +130,6 @@ class Study(Block):
         seeds: seeds besides `train.seed`, which belongs to stages `base` and `train`.
         encoders: entries of `methods` to train with every seed; the base is always included.
         mixes: entries of `mixes` to make of the encoders of every seed.
-        claims: files of infra/claims/, without .yaml.
     """
 
     seeds: tuple[Seed, ...] = ()

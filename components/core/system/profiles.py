@@ -102,11 +102,6 @@ def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str =
 def laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path = PARAMS) -> str:
     """The text of params.yaml with blocks laid over it, with its comments; nothing is written.
 
-    Args:
-        overlays: the blocks.
-        what: the name of the blocks in messages.
-        params: the file params.yaml.
-
     Raises:
         InputError: params.yaml, or the result, is not valid.
     """

@@ -33,10 +33,6 @@ def retrying(
     Args:
         seconds: time limit of all calls; one call is always made.
         when: whether a call that raised this error may succeed when repeated.
-        message: the log message after the first failure.
-        first_s: the first wait, and the random part of each.
-        longest_s: the longest wait.
-        stopped: an event that ends waiting and repeating.
     """
     stopped = stopped or threading.Event()
 

@@ -29,11 +29,6 @@ def supervise(parent: int, grace: float, command: list[str]) -> int:
     Then every process that the command started ends, including those in sessions of their own (torchrun's ranks) and
     those that the command left behind: SIGTERM first, SIGKILL after `grace` seconds.
 
-    Args:
-        parent: the process that started this one.
-        grace: seconds that a stopped command has to save its state.
-        command: the command; it writes to the output of this process.
-
     Returns:
         Its exit code, or 128 plus the number of the signal that ended it.
     """

@@ -19,9 +19,6 @@ class TextColumn(Sequence[str]):
     >>> names = TextColumn(["ape", "bee", "ape"])
     >>> names[1], list(names.places(["cat", "ape"]))
     ('bee', [-1, 0])
-
-    Args:
-        texts: any strings; an Arrow or pandas column is copied only if necessary.
     """
 
     def __init__(self, texts: Any) -> None:

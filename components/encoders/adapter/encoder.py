@@ -32,8 +32,6 @@ class Encoder:
 
     Attributes:
         model: an open_clip model or a `LanguageClip`; its image tower is `model.visual`.
-        sidecar: its metadata.
-        tokenizer: of its text tower.
         extra: its method's own tensors, by name.
         autocast: element type of mixed precision for embedding; None for float32.
     """

@@ -159,11 +159,6 @@ class LanguageTower(nn.Module):
 
     Args:
         language: the model, with its alignment layers as its topmost where the strategy has any.
-        embed_dim: of the features.
-        strategy: of the adaptation.
-        alignment_layers: the number of added layers; zero for other strategies.
-        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
-        placement: of these adapters.
 
     Raises:
         InputError: adapters do not fit into the residuals of its layers.

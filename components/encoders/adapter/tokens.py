@@ -77,9 +77,6 @@ class ClipTokenizer:
 def tokenizer_of(config: dict[str, Any], text_files: Path | None = None) -> Tokenizer:
     """The tokenizer of an open_clip configuration, or of one whose text tower is a `LanguageTower`.
 
-    Args:
-        text_files: folder with the tokenizer's files; None for the source that the configuration names.
-
     Raises:
         InputError: the tokenizer cannot be found.
     """
@@ -94,9 +91,7 @@ class HuggingFaceTokenizer:
     """The tokenizer of a Hugging Face folder or name, in open_clip's wrapper, which cleans texts as its models expect.
 
     Args:
-        source: the folder or name.
         context_length: tokens per text; less where the tokenizer itself allows less.
-        options: open_clip's `tokenizer_kwargs`.
 
     Raises:
         InputError: there is no tokenizer at `source`, or it has no padding token.

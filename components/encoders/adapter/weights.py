@@ -24,9 +24,6 @@ _NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
 def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
     """Load a weights file into `model`; every tensor must match.
 
-    Args:
-        in_order: match tensors by their order, not by their names.
-
     Raises:
         InputError: the file is missing or broken, does not fit the model, or contains code, numbers that are not
             finite, or numbers that must be converted first.

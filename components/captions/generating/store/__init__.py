@@ -35,10 +35,6 @@ class GenerationStore:
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
         """Open the store; creates or migrates its tables where they are not of this version.
 
-        Args:
-            url: SQLAlchemy URL of the database.
-            must_exist: create no new file.
-
         Raises:
             InputError: the URL is wrong, the database cannot be reached, or a newer version made the store.
         """

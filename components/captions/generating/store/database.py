@@ -57,12 +57,7 @@ T = TypeVar("T")
 
 
 class Database:
-    """Connections to one database.
-
-    Attributes:
-        is_sqlite: whether it is a SQLite file; PostgreSQL otherwise.
-        shown: the URL without user and password.
-    """
+    """Connections to one database."""
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
         """Prepare the engine; opens no connection yet.

@@ -46,13 +46,6 @@ class StoreStats:
     """Counts of a store.
 
     Attributes:
-        store: its URL without the password.
-        rows: number of answers.
-        bytes: size on disk.
-        oldest: when the first answer was made, UTC in ISO format; None in an empty store.
-        newest: when the last answer was made.
-        answers: by task and model.
-        failures: by task and reason, the most frequent first.
         imports: number of merged exports whose rows are all in the store.
     """
 
@@ -68,14 +61,7 @@ class StoreStats:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which rows to prune: those for which every given condition holds.
-
-    Attributes:
-        task: name of the prompt task.
-        model: the model, as `Engine.model` names it.
-        before: older than this.
-        failed: failures instead of answers.
-    """
+    """Which rows to prune: those for which every given condition holds."""
 
     task: str | None = None
     model: str | None = None

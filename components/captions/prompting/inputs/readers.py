@@ -37,13 +37,9 @@ class Ask:
     """Which rows of its table a task wants.
 
     Attributes:
-        limit: largest number of captions; the first that the task accepts.
         seed: draws the pairs of a task about two captions, and an image's caption.
-        pairs: number of ordered pairs of captions to draw; None for one per caption.
         one_per_image: use one caption per image, drawn by `seed`; `limit` then counts images.
-        pictures: include the pictures of the captions.
         skipped: number of skipped rows by reason; counted while the sources are read.
-        images: the `PAIRS` table that has the pictures, for a task that reads another table.
     """
 
     limit: int
@@ -187,10 +183,8 @@ def paired(pool: Pool | Sequence[InputRow], pairs: int | None, seed: int) -> Ite
     `sample` numbers the pairs of one first source.
 
     Args:
-        pool: the sources to compare.
         pairs: number of ordered pairs to draw without replacement, all of them where there are fewer; None draws one
             partner for each source.
-        seed: seed of the drawing.
     """
     drawn = _partners(len(pool), seed) if pairs is None else ordered_pairs(len(pool), pairs, seed)
     for first, group in groupby(drawn, key=itemgetter(0)):

@@ -107,10 +107,7 @@ class RawSample:
     """One sample of a shard, or a fault in its place.
 
     Attributes:
-        shard: the file's path or URL.
-        key: the name that the sample's files share.
         members: content by ending, such as `jpg` or `txt`.
-        fault: why the sample as a whole cannot be used.
         lost: the number of samples of a fault.
         again: how often the shards were read to their end before, in this epoch.
         positions: the byte of the shard at which each member begins.
@@ -164,8 +161,6 @@ class ShardReader:
     """Reads shards in the layout of img2dataset and open_clip: `key.jpg` with `key.txt` or `key.json`.
 
     Attributes:
-        files: opens them.
-        wanted: endings of the members to keep.
         expected: the number of samples of shards, by path or URL; other shards are not checked.
         usual: the number of lost samples of a broken shard that is not in `expected`.
     """
