@@ -33,7 +33,6 @@ class KnownSet:
     """One test set: the keys of its pictures' names, its pictures and its texts.
 
     Attributes:
-        name: name of its benchmark.
         fault: why its files cannot be read; the keys are then empty.
     """
 
@@ -85,11 +84,8 @@ class Guard:
     """Compares pairs with the test sets, and counts those that it drops.
 
     Attributes:
-        benchmarks: folder of the test sets.
         refuse: whether a pair of a test set is an error.
-        known: the test sets.
         found: number of dropped pairs by test set and way; one pair may be in several.
-        dropped: number of dropped pairs by split.
     """
 
     benchmarks: Path | None

@@ -53,11 +53,8 @@ class CaptionLine:
 
     Attributes:
         place: its position in the file, such as `line 12`.
-        image: path of the image's file in the folder.
-        caption: the text.
         paraphrase: a human paraphrase of it, or empty.
         split: train, val or test as published; empty if splits are drawn.
-        weight: see `PAIRS`.
     """
 
     place: str
@@ -70,13 +67,7 @@ class CaptionLine:
 
 @dataclass(frozen=True)
 class Listing:
-    """The captions of a folder's images.
-
-    Attributes:
-        file: the file that lists them.
-        folder: the folder of the images.
-        lines: in the file's order.
-    """
+    """The captions of a folder's images."""
 
     file: Path
     folder: Path

@@ -18,11 +18,7 @@ Row = tuple[str, ...]
 
 
 def evaluation_tables(captions: Mapping[str, Sequence[str]]) -> EvaluationTables:
-    """Paraphrased queries, negations and swaps of test images.
-
-    Args:
-        captions: image id -> its captions.
-    """
+    """Paraphrased queries, negations and swaps of test images, given by image id."""
     tables = (
         ("paraphrase_queries", PARAPHRASE_QUERIES, _paraphrase_queries),
         ("negations", NEGATION_QUERIES, _negations),

@@ -27,10 +27,7 @@ class RowFiles:
 
     Attributes:
         files: possible names; a folder has one of them. Messages name the first.
-        required: columns that must exist.
-        optional: columns that may exist; others are ignored.
         names: other name of a column -> the column.
-        text: the column of texts.
         texts: plural of `text`, for messages.
     """
 

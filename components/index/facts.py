@@ -69,12 +69,8 @@ class Facts(_Frozen):
 
     Attributes:
         encoder: name of an encoder with the image tower, for messages.
-        columns: further columns of the rows.
-        segments: ordered by number, from 0.
-        structure: the file of approximate search; None for exact search.
         effort: the largest that a measured encoder needs; 0 for exact search.
         recalls: one for each encoder that was measured on these rows.
-        sha256: of all the above.
     """
 
     format: Literal[1] = 1
@@ -91,7 +87,6 @@ class Facts(_Frozen):
 
     @property
     def rows(self) -> int:
-        """Images of the index."""
         return sum(segment.rows for segment in self.segments)
 
 

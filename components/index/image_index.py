@@ -64,12 +64,10 @@ class ImageIndex:
             return ImageIndex(folder, current)
 
     def __len__(self) -> int:
-        """Images of the index."""
         return self.facts.rows
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the rows."""
         return self._rows.schema
 
     def accept(self, encoder: EncoderUnderTest) -> None:
@@ -87,7 +85,6 @@ class ImageIndex:
 
         Args:
             vectors: of texts or images by an accepted encoder, of any length.
-            rows: search only these.
 
         Raises:
             InputError: the vectors have another width or are not finite, or the filter has row numbers out of range.

@@ -118,7 +118,6 @@ class Rows:
         return Rows(files, [segment.rows for segment in facts.segments], schema_of(facts.columns))
 
     def take(self, numbers: Indices) -> pa.Table:
-        """Rows by number, in the given order."""
         owners = np.searchsorted(self._starts, numbers, side="right") - 1
         found, places = [self.schema.empty_table()], [np.empty(0, np.int64)]
         batches = (numbers - self._starts[owners]) // _BATCH
@@ -147,8 +146,6 @@ class Rows:
 
 
 class _Segment:
-    """The rows of one file."""
-
     def __init__(self, path: Path, count: int, schema: pa.Schema) -> None:
         self._path, self._count = path, count
         self._validated: set[int] = set()

@@ -50,10 +50,7 @@ class Found(NamedTuple):
 
 
 def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | None = None) -> Found:
-    """The k most similar of all vectors, or of those whose numbers are given in ascending order.
-
-    Args:
-        queries: `[queries, dim]`, finite.
+    """The k vectors most similar to each of `queries` `[queries, dim]`, of all or of ascending row numbers.
 
     Raises:
         InputError: a vector is not finite.

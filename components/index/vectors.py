@@ -56,7 +56,6 @@ class Vectors:
         return Vectors([open_segment(vectors_file(folder, n), rows, facts.dim) for n, rows in counts], facts.dim)
 
     def __len__(self) -> int:
-        """Number of vectors."""
         return int(self._starts[-1])
 
     def blocks(self, most: int, first: int = 0) -> Iterator[tuple[int, Features]]:

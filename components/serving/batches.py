@@ -43,7 +43,6 @@ class Batcher:
         metrics.watch_queue(lambda: self._texts)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -55,7 +54,6 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def submit(self, request: EmbeddingRequest) -> asyncio.Future[EncodeResponse]:

@@ -27,10 +27,8 @@ class RequestGuard:
     """Refuses requests that lack a token, are too many, too long or too slow; counts all requests.
 
     Args:
-        app: the application; it gets the body in the request's state.
         tokens: valid tokens; without any, no token is required.
         routes: paths that the metrics show; others are counted together.
-        open_routes: paths that need no token.
     """
 
     def __init__(

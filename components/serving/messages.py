@@ -31,7 +31,6 @@ class ApiError(Exception):
     """An error response: one sentence for the client without details of this machine, and a machine-readable code.
 
     Args:
-        param: the key of the request that caused it.
         retry_after: seconds after which the same request may succeed.
         close: whether the connection must be closed, because the rest of the request is not read.
     """
@@ -51,7 +50,6 @@ class ApiError(Exception):
         self.retry_after, self.close = retry_after, close
 
     def response(self) -> Response:
-        """The HTTP response."""
         kind = _ERROR_TYPES.get(self.status, "invalid_request_error")
         error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         headers = {}
@@ -86,7 +84,6 @@ class EmbeddingRequest(BaseModel):
 
     @property
     def texts(self) -> list[str]:
-        """The texts to embed."""
         texts: list[str] = self.input
         return texts
 
@@ -149,7 +146,6 @@ class EncodeResponse:
     Attributes:
         model: the version that computed them, such as `text-encoder/3`.
         vectors: a unit vector `[dim]`, float32, for each text in order.
-        tokens: number of tokens that the text tower read.
     """
 
     model: str
@@ -157,7 +153,6 @@ class EncodeResponse:
     tokens: int
 
     def response(self, encoding_format: str) -> Response:
-        """The HTTP response."""
         # Clients expect little-endian float32 on every machine.
         content = {
             "object": "list",

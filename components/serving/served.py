@@ -39,7 +39,6 @@ class Served:
         id: its name in responses: `text-encoder/3`, or an encoder's name.
         names: its names in requests.
         embed_new: texts to unit vectors `[texts, dim]` and numbers of tokens `[texts]`.
-        cache: vectors of recent texts, None without a cache.
     """
 
     id: str

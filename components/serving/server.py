@@ -33,9 +33,6 @@ def serve(
 
     Args:
         encoder: see `cliptune evaluate --encoder`; of an alias the current version is served.
-        place: a bound socket.
-        any_tower: whether a new version may have another image tower.
-        every: seconds between two checks of the alias.
 
     Raises:
         InputError: the encoder cannot be loaded.
@@ -63,7 +60,6 @@ def serve(
 
 
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:
-    """The configuration of uvicorn."""
     return uvicorn.Config(
         app, http=timed(limits.headers_s), ws="none", lifespan="on", log_config=None, access_log=False,
         server_header=False, proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_S,

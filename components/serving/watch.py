@@ -22,8 +22,6 @@ class Watch:
 
     Args:
         version: returns the version of the alias; raises if the registry is unavailable.
-        any_tower: whether versions with another image tower are served too.
-        every: seconds between two checks.
     """
 
     def __init__(
@@ -48,7 +46,6 @@ class Watch:
         self._again_at, self._failures = float("inf"), 0
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -26,9 +26,6 @@ class RequiredFile:
         path: below the benchmark's folder.
         what: content, such as "23,937 cases".
         size: approximate size, such as "6 MB".
-        licence: of its content.
-        source: publisher, such as a repository's name.
-        optional: whether the benchmark works without it.
     """
 
     path: str
@@ -66,7 +63,6 @@ class TestSetFiles:
     """The folder of one test set, and deviations from the published data.
 
     Attributes:
-        folder: the folder.
         allow_partial: accept fewer or other rows than published, and list them in `notes`.
         notes: deviations; a result with notes is not comparable with published figures.
     """
@@ -91,7 +87,6 @@ class TestSetFiles:
         self.notes.append(what)
 
     def read_json(self, path: str) -> Any:
-        """A JSON file."""
         try:
             return json.loads((self.folder / path).read_text("utf-8"))
         except FileNotFoundError:
@@ -151,10 +146,7 @@ class TestSet:
     """One published test set.
 
     Attributes:
-        name: of its benchmark.
         folder: below the data folder; several test sets may share one.
-        files: files that it reads.
-        read: reads texts and pictures.
     """
 
     __test__ = False

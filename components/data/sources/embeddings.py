@@ -60,11 +60,7 @@ class EmbeddingFile:
         return rows, dim
 
     def metadata(self) -> pq.FileMetaData:
-        """Metadata of the Parquet file.
-
-        Raises:
-            InputError: it is missing or damaged.
-        """
+        """Metadata of the Parquet file; raises `InputError` if it is missing or damaged."""
         try:
             return pq.read_metadata(self.captions)
         except FileNotFoundError:

@@ -89,7 +89,6 @@ def caption_ratings(
     """Rows of the table `caption_ratings`.
 
     Args:
-        file: the published ratings.
         captions: key of a caption, `<image>#<n>`, -> its text.
         image_ids: file name of each test image -> its id.
     """

@@ -33,13 +33,9 @@ class SemclipFile:
     """One of the two files.
 
     Attributes:
-        csv: its name in `prepare.folder`.
-        rows: published number of rows.
         tested: number of test rows, by the paper's count if the released rule gives another.
-        images: folder of the images in `prepare.folder`.
         known_as: folder of the images at their publisher, by which the leak guard identifies their names.
         read: reads all rows in order; raises for damaged files.
-        image: name of a row's image file.
     """
 
     csv: str
@@ -56,7 +52,6 @@ def source_of(file: Callable[[], SemclipFile], csv: str) -> Source:
 
     Args:
         file: called only when needed, as it imports torch.
-        csv: its name.
     """
     return Source(
         pairs=lambda settings: _pairs(settings, file()),

@@ -76,8 +76,6 @@ def read_shard(url: str, size: int | None, split: str = "", *, strict: bool = Tr
     """The samples of a shard.
 
     Args:
-        url: its path or URL.
-        size: its number of samples, if known.
         split: of samples that do not name their own.
         strict: whether a sample without caption, or of an unknown split, is unusable.
     """

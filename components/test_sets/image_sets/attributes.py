@@ -42,11 +42,8 @@ class Awa2:
     """Animals with Attributes 2 (Xian et al. 2018): classes, attributes and test images.
 
     Attributes:
-        classes: all class names, in the order of `classes.txt` and of the matrix.
         test_classes: the names of the test classes in alphabetical order; the test images' labels count these.
-        predicates: names of the attributes.
         matrix: which class has which attribute, `[classes, predicates]`.
-        files: the test images, class after class.
         labels: of each test image `[files]`.
     """
 

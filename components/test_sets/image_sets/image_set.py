@@ -109,9 +109,7 @@ class ImageSet:
     """Labelled pictures.
 
     Attributes:
-        pictures: in the order of the layout.
         labels: class of each `[images]`, counted from 0.
-        class_names: from the files; None if they have none.
         templates: published with the images, `{c}` for the class; None if there are none.
         torchvision_names: exactly as in torchvision, such as `apple_pie`, because the papers' released code puts them
             into prompts; None if the files do not have them.
@@ -138,7 +136,6 @@ class Layout:
 
     Attributes:
         description: expected files, for the message if none is found; `{split}` stands for the split.
-        find: finds the path of a split.
         read: reads the split at that path; raises `InputError` if a file is missing or damaged.
     """
 

@@ -38,14 +38,7 @@ _LETTER = 2
 
 
 def listed(source: Path, folder: Path, rows: Iterable[tuple[str, str]], classes: Sequence[str]) -> ImageSet:
-    """The images of `rows`, paths below `folder` with a class each; underscores in class names become spaces.
-
-    Args:
-        source: the list, for messages.
-        folder: where the images are.
-        rows: path and class.
-        classes: as the rows call them, in their order.
-    """
+    """The images of `rows`, paths below `folder` with a class each; underscores in class names become spaces."""
     numbers = {name: number for number, name in enumerate(classes)}
     pictures, labels = [], []
     for path, name in rows:

@@ -113,9 +113,6 @@ def released_names(
     """Class names as the papers' released code has them, in the order of the classes.
 
     Args:
-        folder: for the message.
-        facts: of the set.
-        found: the set with class names.
         renamed: set -> name -> the code's name.
     """
     known: Sequence[str] | None = next(
@@ -156,7 +153,6 @@ class ClassDifferences:
     Attributes:
         texts: how a thing of class `described` looks different from one of class `other`.
         described: class numbers `[texts]`.
-        other: class numbers `[texts]`.
     """
 
     texts: Sequence[str]
@@ -195,7 +191,6 @@ def class_differences(path: Path, *names: Sequence[str]) -> ClassDifferences | N
     """Differences between classes of the set; rows about other classes are skipped, None if no row remains.
 
     Args:
-        path: a table of class differences.
         names: of all classes in their order; several lists if classes have several names.
     """
     table = CLASS_DIFFERENCES.read(path)

@@ -26,7 +26,6 @@ class CaptionedImages:
 
     Attributes:
         images: file names, sorted, so that every format gives the same gallery.
-        captions: all captions, those of one image together and in the file's order.
         owners: row of each caption's image `[captions]`.
     """
 
@@ -40,12 +39,8 @@ class CaptionedSplit:
     """One test split.
 
     Attributes:
-        name: of its benchmark.
         images, captions: published counts.
-        folder: below the data folder.
-        pictures: folder of the images.
         readers: annotation file -> its reader; the first existing file is read.
-        files: for messages.
     """
 
     name: str

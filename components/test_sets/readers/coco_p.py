@@ -32,7 +32,6 @@ class QueryPairs:
     """Queries with their paraphrases, row by row.
 
     Attributes:
-        queries, paraphrases: texts `[pairs]`.
         images: file names of the images that the queries describe `[pairs]`.
     """
 

@@ -34,8 +34,6 @@ class PublishedMatches:
     """The content of the package, by COCO's ids.
 
     Attributes:
-        captions: the gallery's captions, in the package's order.
-        images: the gallery's images, sorted.
         about: the image that each caption was written for.
         eccv, cxc: direction -> its matches.
     """
