@@ -118,8 +118,6 @@ _ACTS = (
 _TWO_BEINGS = re.compile(
     rf"\b({_BEINGS}) (?:is |are )?(?:{_ACTS})(?: an?| the| his| her| another)(?: [\w'-]+){{0,2}}? ({_BEINGS})\b", re.I
 )
-_CONVERSES = (("in front of", "behind"), ("above", "below"), ("on top of", "underneath"), ("over", "under"))
-"""Replacing one of these by the other means the same as exchanging the things that it relates."""
 
 
 def attributes_exchanged(caption: str) -> tuple[str, str] | None:
@@ -156,7 +154,8 @@ def relation_turned(caption: str) -> str | None:
     >>> relation_turned("A boy stands behind a fence .")
     'A boy stands in front of a fence .'
     """
-    for pair in _CONVERSES:
+    # Replacing one of these by the other means the same as exchanging the things that it relates.
+    for pair in (("in front of", "behind"), ("above", "below"), ("on top of", "underneath"), ("over", "under")):
         for here, there in (pair, pair[::-1]):
             text, times = re.subn(rf"\b{here}(?= (?:an?|the|his|her|its|their|some|one|two) )", there, caption)
             if times == 1:

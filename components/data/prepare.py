@@ -16,7 +16,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from components.core.settings import Prepare, Settings, load_settings
+from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, check_settings, table_files
 from components.core.system.errors import InputError
 from components.core.system.progress import track
@@ -60,8 +60,9 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
             images = sum(lost.images for lost in unusable)
             print(f"prepare: {images} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
-    if any(pair.weight is not None for pair in kept["test"]):
-        _warn_unused(settings, pairs_folder)
+    weighted = any(pair.weight is not None for pair in kept["test"])
+    if weighted and (unweighted := check_methods(settings.methods, table_files(settings))):
+        print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:
@@ -104,12 +105,6 @@ def check(settings: Settings, shard: Shard) -> None:
         )
     parts = source.parts(settings.prepare)[shard.number :: shard.of]
     print(f"prepare shard {shard}: made {check_now(parts, settings.prepare)}")
-
-
-def _warn_unused(settings: Settings, pairs_folder: Path) -> None:
-    """Print the entries of `methods` that ignore the pairs' weights."""
-    if unweighted := check_methods(settings.methods, table_files(settings)):
-        print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")
 
 
 def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[Pair]:
@@ -176,12 +171,6 @@ def _table(pairs: list[Pair]) -> pa.Table:
     return pa.Table.from_pylist([pair.row() for pair in pairs], schema=PAIRS.schema)
 
 
-def _get_ready(settings: Prepare) -> None:
-    # The check of all settings leaves a core idle.
-    if find_source(settings.source).parts is not None:
-        get_ready(settings.processes)
-
-
 def main(
     shard: Annotated[
         str | None,
@@ -197,7 +186,9 @@ def main(
 
     def command() -> None:
         settings = load_settings()
-        _get_ready(settings.prepare)
+        # The check of all settings leaves a core idle.
+        if find_source(settings.prepare.source).parts is not None:
+            get_ready(settings.prepare.processes)
         check_settings(settings)
         if shard is None:
             run_tracked(settings)

@@ -31,8 +31,6 @@ from components.data.source import (
 )
 
 TRAIN = "train"
-_OPENED = 8
-"""Images per chunk that `cliptune init` opens."""
 
 Splits = Mapping[str, Sequence[PictureChunk]]
 """Published split -> its chunks. `train` also has those without a split, whose samples may name their own."""
@@ -65,7 +63,7 @@ def _describe(splits: Splits) -> Described:
             split, image = sample.split or TRAIN, int(sample.image_id, 16)
             if image not in per_image:
                 images[split] += 1
-                if sample.raw is not None and (opened := opened + 1) <= _OPENED:
+                if sample.raw is not None and (opened := opened + 1) <= 8:
                     pictures.append((sample.place, partial(bytes, sample.raw)))
             captions[split] += len(sample.captions)
             per_image[image] += len(sample.captions)

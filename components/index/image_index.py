@@ -25,8 +25,6 @@ from components.index.vectors import Vectors
 Filter = npt.NDArray[np.bool_] | npt.NDArray[np.int64] | Sequence[int]
 """The rows to search: a boolean for every row, or row numbers."""
 _SHOWN = 12
-_LARGEST = 64 << 20
-"""Most bytes of a picture, as in a shard."""
 _CAPTIONS = 1000
 
 
@@ -211,7 +209,8 @@ def picture_of(row: dict[str, Any], number: int, pictures: Pictures) -> bytes:
 
 def _refuse_odd(row: dict[str, Any]) -> None:
     """Reject devices, pipes and very large files before they are read."""
-    if not 0 < row["size"] <= _LARGEST or (row["position"] or 0) < 0:
+    # Most bytes of a picture, as in a shard.
+    if not 0 < row["size"] <= (64 << 20) or (row["position"] or 0) < 0:
         raise InputError("out of bounds")
     if is_remote(row["file"]):
         return

@@ -5,7 +5,7 @@ Arrow validates each batch before its first use, as a batch of a damaged or host
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -69,13 +69,11 @@ def further_columns(table: pa.Table) -> dict[str, ColumnKind]:
 def further_names(columns: Sequence[str]) -> dict[str, str]:
     """Further columns -> their names in an index: a name of an index's own column gets `_` appended."""
     taken = {*OWN.names, *columns}
-    return {name: _free(name, taken) if name in OWN.names else name for name in columns}
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+    names = {name: name for name in columns}
+    for name in set(columns) & set(OWN.names):
+        while names[name] in taken:
+            names[name] += "_"
+    return names
 
 
 def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Table:

@@ -28,8 +28,6 @@ EFFORTS = (4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of lists that may be probed, ascending."""
 _FEWEST_ROWS = 1_000
 """Images needed to train the lists and the codes."""
-_DIMS_PER_BYTE = 8
-_SAMPLES_PER_LIST = 64
 _BLOCK = 65_536
 _EXACT_BELOW = 20_000
 """A filter that keeps at most so many rows is searched exactly."""
@@ -111,7 +109,7 @@ def bytes_per_vector(dim: int) -> int:
 
 def _code_size(dim: int) -> int:
     """The most equal parts of at least eight numbers that a vector can be split into; one byte for each."""
-    return next(parts for parts in range(max(1, dim // _DIMS_PER_BYTE), 0, -1) if dim % parts == 0)
+    return next(parts for parts in range(max(1, dim // 8), 0, -1) if dim % parts == 0)
 
 
 def write_lists(path: Path, vectors: Vectors, previous: Path | None, first: int) -> None:
@@ -130,7 +128,7 @@ def _trained(vectors: Vectors) -> faiss.Index:
     # np: no polysemous codes, which take long to train and are not used here.
     factory = f"IVF{lists},PQ{_code_size(vectors.dim)}np"
     index = faiss.index_factory(vectors.dim, factory, faiss.METRIC_INNER_PRODUCT)
-    sample = np.linspace(0, rows - 1, min(rows, max(_SAMPLES_PER_LIST * lists, 20_000)), dtype=np.int64)
+    sample = np.linspace(0, rows - 1, min(rows, max(64 * lists, 20_000)), dtype=np.int64)
     index.train(vectors.take(np.unique(sample)))
     return index
 

@@ -17,8 +17,6 @@ from components.serving.address import ServingLimits
 from components.serving.messages import ApiError
 from components.serving.metrics import Metrics
 
-_CLIENT_LEFT = 499
-"""The status in the metrics of requests whose client disconnected."""
 _LINGER_S = 2.0
 """Seconds in which the rest of a refused request is discarded, so that a client that still sends sees the response."""
 
@@ -62,7 +60,8 @@ class RequestGuard:
         try:
             await self._handle(scope, receive, send_and_note)
         except ClientDisconnect:
-            status = _CLIENT_LEFT
+            # In the metrics only: the client disconnected.
+            status = 499
         finally:
             self._active -= 1
             route = scope["path"] if scope["path"] in self._routes else "other"

@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from components.serving.address import ServingLimits
 
-MODEL_HEADER = "x-cliptune-model"
 _ERROR_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _EXPECTED = {
     "input": "give a text or a list of texts",
@@ -170,4 +169,4 @@ class EncodeResponse:
             "usage": {"prompt_tokens": self.tokens, "total_tokens": self.tokens},
         }
         body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
-        return Response(body, headers={MODEL_HEADER: self.model}, media_type="application/json")
+        return Response(body, headers={"x-cliptune-model": self.model}, media_type="application/json")

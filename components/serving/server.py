@@ -22,8 +22,6 @@ from components.serving.served import Alias, load_first, load_version
 from components.serving.watch import Watch
 
 _LOG = logging.getLogger(__name__)
-_KEEP_ALIVE_S = 65
-"""Seconds that a connection may be idle: more than the 60 seconds for which proxies reuse theirs."""
 
 
 def serve(
@@ -60,9 +58,10 @@ def serve(
 
 
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:
+    # Connections may be idle for longer than the 60 seconds for which proxies reuse theirs.
     return uvicorn.Config(
         app, http=timed(limits.headers_s), ws="none", lifespan="on", log_config=None, access_log=False,
-        server_header=False, proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_S,
+        server_header=False, proxy_headers=False, timeout_keep_alive=65,
         timeout_graceful_shutdown=int(limits.stop_s),
     )  # fmt: skip
 

@@ -32,7 +32,6 @@ _KARPATHY = ("dataset_flickr8k.json", "dataset_flickr30k.json")
 _FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
 """Folders of the images in the archives and their mirrors; the first is spelled as published."""
 RATINGS = "ExpertAnnotations.txt"
-_SCORES = ("1", "2", "3", "4")
 _HOW = "put the published caption and split files there, see components/data/sources/flickr.py"
 
 
@@ -99,7 +98,7 @@ def caption_ratings(
     for number, line in enumerate(_rows(file), 1):
         image, _, rest = line.partition("\t")
         key, *scores = rest.split("\t")
-        if len(scores) != 3 or not set(scores) <= set(_SCORES):
+        if len(scores) != 3 or not set(scores) <= {"1", "2", "3", "4"}:
             raise InputError(
                 f"{file}: line {number} is not an image, a caption's key and three of 1 to 4: download it again"
             )

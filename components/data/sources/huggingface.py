@@ -25,8 +25,6 @@ from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 _CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
 _SPLIT = "split"
-_ROWS = 64
-"""Rows read at a time: each holds an image."""
 _CHUNK = 1_000
 """Rows that are checked together, rounded up to whole row groups."""
 _HOW = "download the dataset's Parquet files into it, such as data/train-00000-of-00001.parquet"
@@ -76,7 +74,8 @@ def _samples(file: Path, named: str, groups: list[int], first: int) -> Iterator[
     try:
         with pq.ParquetFile(file) as stored:
             columns = _columns(file, stored.schema_arrow)
-            batches = stored.iter_batches(_ROWS, row_groups=groups, columns=columns)
+            # Few rows at a time: each holds an image.
+            batches = stored.iter_batches(64, row_groups=groups, columns=columns)
             for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), first):
                 try:
                     yield _sample(file, named, number, *(row[name] for name in columns))

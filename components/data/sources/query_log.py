@@ -30,8 +30,6 @@ _FILES = RowFiles(
     texts="queries",
 )
 _HOW = "write one line per click, query<TAB>image, or one per query and image with a column weight"
-_HEAVIEST = 1e300
-"""Sums of such weights stay finite."""
 
 
 def read_listing(settings: Prepare) -> Listing:
@@ -63,7 +61,8 @@ def _weight(file: Path, place: str, value: Any) -> float:
         weight = float("nan" if isinstance(value, bool) else value)
     except (TypeError, ValueError, OverflowError):
         weight = float("nan")
-    if not 0 < weight <= _HEAVIEST:
+    # Sums of such weights stay finite.
+    if not 0 < weight <= 1e300:
         raise InputError(f"{file}: {place} has weight '{str(value)[:40]}': write a number above 0, or nothing for 1")
     return weight
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
 _COUNT, _CLASS = "nshards.txt", "cls"
-_LONGEST = 9
 
 
 def _find_folders(folder: Path, facts: ImageSetFacts, split: str) -> Path | None:
@@ -132,7 +131,7 @@ def _checked(sample: RawSample, classes: int) -> tuple[str, int, str]:
     if not isinstance(label, bytes):
         return "", 0, "no class" if label is None else str(label)
     text = label.strip()
-    if not text.isdigit() or len(text) > _LONGEST or int(text) >= classes:
+    if not text.isdigit() or len(text) > 9 or int(text) >= classes:
         return "", 0, f"class is not 0 to {classes - 1}"
     return endings[0], int(text), ""
 

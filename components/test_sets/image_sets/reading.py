@@ -128,17 +128,13 @@ def released_names(
     return [renamed.get(facts.name, {}).get(name, name) for name in known]
 
 
-_TRAINED_ON = 0.9
-"""Share of a set without a split that PC-CLIP's code sets aside for training."""
-
-
 def pc_clip_images(files: TestSetFiles, facts: ImageSetFacts, split: str = "test") -> ImageSet:
     """The published split, or of a set with `whole` the code's own nine tenths for `train` and tenth for `test`."""
     if facts.whole is None:
         return read_image_set(files, facts, split)
     whole = read_image_set(files, facts, "whole")
     count = len(whole.labels)
-    order, cut = drawn(count, count, 0), int(count * _TRAINED_ON)
+    order, cut = drawn(count, count, 0), int(count * 0.9)
     return whole.of_rows(order[:cut] if split == "train" else order[cut:])
 
 
