@@ -204,7 +204,6 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
 
 
 def _print_plan(origin: str, opened: Opened, kind: str) -> None:
-    """Print the images that would be indexed."""
     from components.index.facts import EXACT, choose_kind
     from components.index.search import bytes_per_vector
 

@@ -1,7 +1,6 @@
-"""Pictures are read, hashed and decoded once, chunk by chunk, in as many processes as there are cores.
+"""Pictures are read, hashed and decoded once, in as many processes as there are cores.
 
-The results of a chunk are kept in `prepare.state`. A stage that was stopped, or runs again with other counts, reads
-only new or changed chunks. A chunk is a shard, or some hundred files of a folder.
+The results of each chunk (a shard, or some hundred files) are kept in `prepare.state`, so later runs read only changes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Sources of a folder whose images are listed in a file; these sources differ only in the format of that file.
 
-Captions are grouped by image, images are assigned to splits, and pairs and evaluation tables are made of them. Images
-are identified by content, so a copy under another name is the same image. A test or validation image makes one pair,
-with its first caption; the other captions of a test image are queries too. A training image makes a pair with each of
-its captions.
+Images are identified by content. A test or validation image makes one pair, with its first caption; the other captions
+of a test image are queries too. A training image makes a pair with each of its captions.
 """
 
 from __future__ import annotations
@@ -342,7 +340,6 @@ def share(
 
 
 def _distinct(image: Iterable[CaptionLine]) -> list[CaptionLine]:
-    """An image's lines with distinct captions, the heaviest first."""
     lines = map_reduce(image, attrgetter("caption"), reducefunc=_merged).values()
     return sorted(lines, key=lambda line: -(line.weight or 0))
 

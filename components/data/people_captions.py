@@ -1,7 +1,6 @@
 """Benchmark tables and training rows made of the captions that several people wrote of one picture.
 
-The captions are paraphrases only as far as they describe the same things: each leaves out other details. Negations and
-swaps are made by rules that are narrow, so that they are rarely wrong.
+Rules that make negations and swaps are narrow, so that they are rarely wrong.
 """
 
 from __future__ import annotations

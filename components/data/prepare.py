@@ -1,8 +1,4 @@
-"""Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test and validation splits.
-
-python -m components.data.prepare
-python -m components.data.prepare --shard 0/4
-"""
+"""Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test and validation splits."""
 
 from __future__ import annotations
 
@@ -160,7 +156,6 @@ def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) ->
 
 
 def _write_people(folder: Path) -> None:
-    """Write the captions of each training image, by several people, as paraphrases of each other."""
     pairs = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
     images = pairs.groupby("image_id", sort=False)
     rows = [row for _, image in images for row in paraphrase_rows(image["id"].tolist(), image["caption"].tolist())]

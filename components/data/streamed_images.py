@@ -1,8 +1,6 @@
 """Pairs of images that are stored with their captions in archives or tables, read in order.
 
-Images of a published split stay in it. Without a published test or validation split, its images are drawn from the
-training images by `drawing_order`. A test or validation image makes one pair, with its first caption; the other
-captions of a test image are queries too.
+Without a published test or validation split, its images are drawn from the training images by `drawing_order`.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str |
 
 
 def _describe(splits: Splits) -> Described:
-    """The content of all chunks, which are read once; the first images of each may be opened."""
     images, captions, per_image = Counter[str](), Counter[str](), Counter[int]()
     pictures: list[tuple[str, Callable[[], bytes]]] = []
     unusable: list[Unusable] = []

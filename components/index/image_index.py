@@ -226,7 +226,6 @@ def _refuse_odd(row: dict[str, Any]) -> None:
 
 
 def _approximate(folder: Path, facts: Facts, vectors: Vectors) -> ApproximateSearch | None:
-    """The approximate search of an index; None for exact search."""
     if facts.kind not in KINDS:
         raise InputError(
             f"{folder} has kind '{facts.kind}', which this version cannot search: run "

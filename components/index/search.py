@@ -60,7 +60,6 @@ def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | No
 
 
 def nothing(queries: int, k: int) -> Found:
-    """The result of a search without rows."""
     return Found(np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1, np.int64))
 
 

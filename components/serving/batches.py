@@ -19,8 +19,6 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
-    """A waiting request and the future of its response."""
-
     request: EmbeddingRequest
     future: asyncio.Future[EncodeResponse]
 

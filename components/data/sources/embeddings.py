@@ -1,12 +1,8 @@
 """Image embeddings with captions and without pictures, as clip-retrieval's inference writes them.
 
 `prepare.folder` holds `img_emb/img_emb_<n>.npy` with `metadata/metadata_<n>.parquet`, or any `<name>.npy` with its
-`<name>.parquet`, row by row; or Parquet files with a column of vectors, `embedding`. Column `caption` has the texts.
-The split of a row is that of the column `split`, or a word in the file's name. Rows of zeros or without a caption are
-left out and counted.
-
-`base` must be the model that computed the embeddings: its image tower is not used, and stage `embed` rejects embeddings
-of another length.
+`<name>.parquet`, row by row; or Parquet files with a column of vectors, `embedding`. Rows of zeros or without a caption
+are left out and counted. `base` must be the model that computed the embeddings.
 """
 
 from __future__ import annotations

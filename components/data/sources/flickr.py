@@ -1,11 +1,8 @@
-"""Flickr8k and Flickr30k as published: a file of captions, published splits, and a folder of images.
+"""Flickr8k (Hodosh et al. 2013) and Flickr30k as published: `Flickr8k.token.txt` with `Flickr_8k.*Images.txt`, or
+Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json`, and a folder of images.
 
-Flickr8k has `Flickr8k.token.txt` and `Flickr_8k.{train,dev,test}Images.txt` (Hodosh et al. 2013). Flickr30k is
-published without splits. For both, Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json` is enough.
-
-Flickr8k may come with `ExpertAnnotations.txt`, ratings of captions of its test images, read as in CLIPScore's released
-code. Three experts rated 5,822 captions, mostly of other images, from 1 (nothing in common) to 4 (fits). The 158
-captions of the image itself are dropped, as in SPICE and CLIPScore, and each rating counts by itself: 16,992 rows.
+Flickr8k may come with `ExpertAnnotations.txt`, three ratings from 1 to 4 of captions of its test images. As in SPICE
+and CLIPScore, captions of the image itself are dropped, and each rating counts by itself: 16,992 rows.
 """
 
 from __future__ import annotations
@@ -63,7 +60,6 @@ def read_listing(settings: Prepare) -> Listing:
 
 
 def _captions(file: Path) -> Iterator[tuple[str, str, str]]:
-    """Image, number and text of each caption, one per line."""
     for number, row in enumerate(_rows(file), 1):
         token, tab, caption = row.partition("\t")
         image, hash_sign, place = token.rpartition("#")

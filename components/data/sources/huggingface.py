@@ -1,9 +1,7 @@
-"""A Hugging Face dataset with an image and a caption column, as a local folder of Parquet files.
+"""A Hugging Face dataset with an image and a caption column, as Parquet files in a folder or its subfolder `data`.
 
-The files are in the folder or its subfolder `data`, as on the hub. The split of a row is that of the column `split`, or
-a word in the file's name, such as `validation-00000.parquet`. The image column holds bytes, or `{bytes, path}`; the
-caption column holds a text or a list of texts. A row without either is left out and counted. If a table only names
-images in other files, use source `folder`.
+The split of a row is that of the column `split`, or a word in the file's name, such as `validation-00000.parquet`. A
+row without image or caption is left out and counted. If a table only names images in other files, use source `folder`.
 """
 
 from __future__ import annotations

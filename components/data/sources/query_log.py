@@ -1,8 +1,6 @@
-"""Pairs from the log of a search product: a query, the clicked image, and optionally a weight and a split.
+"""Pairs from the log of a search product: a query, the clicked image, and optionally a weight (or clicks) and a split.
 
-`prepare.folder` holds the images and `queries.tsv`, `.csv`, `.jsonl` or `.parquet`. The weight, such as a number of
-clicks, may also be called clicks; a line without it counts as one click. Lines of the same query and image make one
-pair with the sum of their weights; the order of lines does not matter.
+Lines of the same query and image make one pair with the sum of their weights; a line without weight counts as one.
 """
 
 from __future__ import annotations

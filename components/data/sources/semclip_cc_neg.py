@@ -1,14 +1,8 @@
 """SemCLIP's rows of CC-Neg, in the folder of benchmark `cc_neg_semclip`, and the reader of both of SemCLIP's files.
 
-A row has an image, a caption, its paraphrase and its negation.
-
-The released code (src/dataset.py) shuffles the rows by seed 42; the last tenth tests, the tenth before it validates. It
-splits rows, not images: most test rows of SugarCrepe++ show an image that also trains. Therefore
-`prepare.exclude_test_by: images`, the default, keeps all rows of a test image out of training. `rows` is the released
-split; the test and validation pairs, which the pipeline scores, are then those whose image does not train.
-
-The files have no description. Assumption: a row's three texts are about its image, in the columns that the released
-code reads.
+The released code (src/dataset.py) splits rows, not images: most test rows of SugarCrepe++ show an image that also
+trains. `prepare.exclude_test_by: images`, the default, keeps all rows of a test image out of training. `rows` is the
+released split without the test and validation rows whose image trains.
 """
 
 from __future__ import annotations

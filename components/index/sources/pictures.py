@@ -1,8 +1,7 @@
 """Pictures that an encoder embeds: those of a folder, or of webdataset shards on disk or in S3.
 
-A folder is read with all its subfolders: pictures that a file such as `captions.tsv` lists, as in stage `prepare`, and
-all other files with an ending of pictures. Texts and further columns of the file become those of the index. Shards are
-read in place and never unpacked. Pictures that cannot be decoded are left out.
+A folder is read with all its subfolders. Texts and further columns of a file such as `captions.tsv` become those of the
+index. Pictures that cannot be decoded are left out.
 """
 
 from __future__ import annotations
@@ -156,8 +155,6 @@ def _rows(samples: list[Sample], texts: Mapping[str, list[str | None]]) -> pa.Ta
 
 @dataclass(frozen=True)
 class _Tower:
-    """An image tower and its device."""
-
     encoder: ImageEncoder
     device: str
     name: str

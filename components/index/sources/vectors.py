@@ -1,8 +1,6 @@
 """Vectors that were computed before: by stage `embed` of this project, of another index, or by other tools.
 
-Vectors of other tools are read as by source `embeddings` of the pairs, such as clip-retrieval's `img_emb/*.npy` with
-`metadata/*.parquet`. They have no hash of their tower: `--encoder` names the encoder that computed them. Their pictures
-are not read; the columns of the metadata, such as an address, become further columns.
+Vectors of other tools, such as clip-retrieval's, have no hash of their tower: `--encoder` names their encoder.
 """
 
 from __future__ import annotations
@@ -96,7 +94,6 @@ EMBEDDINGS = ImageSource(lambda given: bool(_embedding_files(given)), _open_embe
 
 
 def _open_index(given: str, encoder: EncoderUnderTest | None) -> Opened:
-    """Another index, of any kind of search."""
     folder = Path(given)
     facts = read_facts(folder)
     vectors, rows = Vectors.open(folder, facts), Rows.open(folder, facts)

@@ -1,8 +1,6 @@
 """Karpathy's test splits of COCO and Flickr30k, and COCO's val2017: images with all of their captions.
 
-Two formats of Karpathy's splits are read: CLIP_benchmark's own files, and Karpathy's `dataset_*.json`. Captions are
-neither lower-cased nor cut to five an image, as others do. Deviating rows are counted and may be skipped here; the
-source that trains (`components.data.karpathy`) refuses the same files if a single row deviates.
+Captions are neither lower-cased nor cut to five an image, as others do.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ def _tested_pc_clip(files: TestSetFiles, facts: ImageSetFacts) -> Tested:
 
 
 def _tested_awa2(files: TestSetFiles) -> Tested:
-    """The images of the test classes."""
     return Tested(files=read_awa2(files).files)
 
 
