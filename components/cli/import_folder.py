@@ -102,7 +102,7 @@ def _facts(contents: Survey) -> dict[str, Any]:
     return {
         "source": contents.source,
         "file": contents.file,
-        "published_splits": described.published,
+        "published_splits": set(described.images) != {"train"},
         "images": dict(described.images),
         "captions": dict(described.captions),
         "paraphrases": described.paraphrases,

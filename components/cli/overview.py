@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _STATES = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
 _STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
-_SHOWN = 3
-"""Changes of a stage in the table."""
 _COSTS = ("stage", "work", "tokens in", "tokens out", "time", "memory", "disk")
 
 
@@ -142,8 +140,8 @@ def _print_stages(stages: list[Planned]) -> None:
 
 def _first_changes(why: str) -> str:
     changes = why.split(", ")
-    rest = len(changes) - _SHOWN
-    return why if rest <= 0 else f"{', '.join(changes[:_SHOWN])} and {rest} more"
+    rest = len(changes) - 3
+    return why if rest <= 0 else f"{', '.join(changes[:3])} and {rest} more"
 
 
 def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float] | None) -> Sequence[Cost]:

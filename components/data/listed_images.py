@@ -306,11 +306,9 @@ def share(
     No image is in two splits; `test` and `val` count images, `train` counts lines.
 
     Published splits are kept: images are drawn from their own split. Without a published validation split, validation
-    images are drawn from the training images in `drawing_order`. An image that is published in two splits goes to the
-    first of test, val and train. A line that repeats a caption of an image is dropped, and its weight is added to the
-    first such line; the heaviest line of an image comes first. Both are printed.
-
-    Images that cannot be used may be missing from the `counts`.
+    images are drawn from the training images in `drawing_order`. A line that repeats a caption of an image is dropped,
+    and its weight is added to the first such line; the heaviest line of an image comes first. Images that cannot be
+    used may be missing from the `counts`.
 
     Raises:
         InputError: there are too few images or lines.

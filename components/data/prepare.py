@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +52,11 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         separate = clean if settings.prepare.exclude_test_by == "rows" else _in_one_split(clean, unusable)
         kept = _write_splits(separate, folder)
         if source.people:
-            _write_people(folder)
+            # Captions of an image by several people are paraphrases of each other.
+            columns = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
+            images_of = (image for _, image in columns.groupby("image_id", sort=False))
+            people = (paraphrase_rows(image["id"].tolist(), image["caption"].tolist()) for image in images_of)
+            _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", list(chain.from_iterable(people)))
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
             images = sum(lost.images for lost in unusable)
@@ -153,13 +158,6 @@ def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) ->
     """Write the rows; no file without rows."""
     if rows:
         table.write(path, dict(zip(table.schema.names, map(list, zip(*rows, strict=True)), strict=True)))
-
-
-def _write_people(folder: Path) -> None:
-    pairs = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
-    images = pairs.groupby("image_id", sort=False)
-    rows = [row for _, image in images for row in paraphrase_rows(image["id"].tolist(), image["caption"].tolist())]
-    _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", rows)
 
 
 def _table(pairs: list[Pair]) -> pa.Table:

@@ -76,7 +76,6 @@ class PictureChunk:
         stamp: changes if one of the pictures or its captions change.
         read: yields the samples; called in other processes, so it must be picklable. Samples without `raw` are not
             decoded.
-        pictures: approximate number of pictures.
     """
 
     stamp: str
@@ -92,7 +91,6 @@ class Pair:
         image: its sample, or its encoded bytes if it is not stored in a file.
         facts: the scene of a synthetic picture, as JSON.
         paraphrase, negation: of the caption, if the publisher gives them.
-        weight: see `components.core.tables.records.PAIRS`.
     """
 
     split: str
@@ -161,11 +159,6 @@ class Described:
     pictures: Sequence[tuple[str, Callable[[], bytes]]]
     unusable: Sequence[Unusable] = ()
     paraphrases: int = 0
-
-    @property
-    def published(self) -> bool:
-        """Whether splits are published."""
-        return set(self.images) != {"train"}
 
 
 @dataclass(frozen=True)

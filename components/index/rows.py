@@ -5,6 +5,7 @@ Arrow validates each batch before its first use, as a batch of a damaged or host
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -205,9 +206,6 @@ def id_keys(ids: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """64 bits for each image id: the value of this project's hexadecimal ids, a hash of any other id."""
     if pc.all(pc.match_substring_regex(ids, "^[0-9a-f]{16}$")).as_py():
         return np.frombuffer(bytes.fromhex("".join(ids.to_pylist())), ">u8").astype(np.uint64)
-    return np.array([int(_hexadecimal(image), 16) for image in ids.to_pylist()], np.uint64)
-
-
-def _hexadecimal(image: str) -> str:
-    own = len(image) == 16 and not set(image) - set("0123456789abcdef")
-    return image if own else content_hash(image)[:16]
+    own = re.compile(r"[0-9a-f]{16}")
+    texts = (image if own.fullmatch(image) else content_hash(image)[:16] for image in ids.to_pylist())
+    return np.array([int(text, 16) for text in texts], np.uint64)

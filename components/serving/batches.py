@@ -38,7 +38,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="embed", daemon=True)
-        metrics.watch_queue(lambda: self._texts)
+        metrics.queue.set_function(lambda: self._texts)
 
     def start(self) -> None:
         self._thread.start()

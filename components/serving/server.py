@@ -35,7 +35,9 @@ def serve(
     Raises:
         InputError: the encoder cannot be loaded.
     """
-    _log_to_stderr()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for library in ("mlflow", "alembic", "uvicorn", "httpx"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
     served = load_first(encoder, limits.cache)
     metrics.serves(served)
@@ -121,9 +123,3 @@ def timed(seconds: float) -> type[H11Protocol]:
                 self._head = None
 
     return TimedProtocol
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for library in ("mlflow", "alembic", "uvicorn", "httpx"):
-        logging.getLogger(library).setLevel(logging.WARNING)

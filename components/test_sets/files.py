@@ -48,7 +48,6 @@ class Tested:
     Attributes:
         texts: sentences, including false ones; prompts made of class names are not included.
         files: picture files, whether or not they exist.
-        pictures: pictures of test sets that have no file per picture.
         names: folder name that the publisher of the pictures uses, if the benchmark's folder is named differently.
     """
 

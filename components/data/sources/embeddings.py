@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -63,10 +62,6 @@ class EmbeddingFile:
             raise InputError(f"{self.captions} is missing: {_HOW}") from None
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
-
-    def vectors(self, first: int, count: int) -> npt.NDArray[np.floating]:
-        """`count` embeddings from row `first` on; raises as `read_embeddings`."""
-        return read_embeddings(self.embeddings, first, count)
 
     def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
         """The wanted columns of `count` rows of the Parquet file from row `first` on.
@@ -150,7 +145,7 @@ def _chunks(file: EmbeddingFile, named: str) -> Iterator[PictureChunk]:
 
 
 def _samples(file: EmbeddingFile, named: str, first: int, count: int) -> Iterator[Sample | Unusable]:
-    vectors = file.vectors(first, count)
+    vectors = read_embeddings(file.embeddings, first, count)
     usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
     table = file.columns(first, count, lambda column: column.name in (*_CAPTIONS, *_NAMES, _SPLIT))
     caption = caption_column(table.column_names)

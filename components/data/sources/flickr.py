@@ -45,7 +45,8 @@ def read_listing(settings: Prepare) -> Listing:
     for name in _KARPATHY:
         if (folder / name).is_file():
             return read_karpathy(folder / name, images, settings)
-    split_of = {image: split for split, name in _SPLITS.items() for image in _names(folder / name)}
+    listed = {split: map(str.strip, _rows(folder / name)) for split, name in _SPLITS.items()}
+    split_of = {image: split for split, images_of in listed.items() for image in images_of if image}
     file = folder / _TOKENS
     lines, strays = [], set()
     for number, (image, _, caption) in enumerate(_captions(file), 1):
@@ -103,10 +104,6 @@ def caption_ratings(
         if image in image_ids and captions[key] not in own[image]:
             rows += [(image_ids[image], captions[key], float(score)) for score in scores]
     return rows
-
-
-def _names(file: Path) -> list[str]:
-    return [name.strip() for name in _rows(file) if name.strip()]
 
 
 def _rows(file: Path) -> list[str]:

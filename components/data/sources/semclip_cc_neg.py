@@ -29,7 +29,6 @@ class SemclipFile:
     Attributes:
         tested: number of test rows, by the paper's count if the released rule gives another.
         known_as: folder of the images at their publisher, by which the leak guard identifies their names.
-        read: reads all rows in order; raises for damaged files.
     """
 
     csv: str

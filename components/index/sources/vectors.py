@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features, Indices
-from components.core.pictures.embedding_files import COLUMNS
+from components.core.pictures.embedding_files import COLUMNS, read_embeddings
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.record_files import read_record
@@ -62,7 +62,7 @@ def _embedding_blocks(files: list[EmbeddingFile], dim: int) -> Iterator[ImageBlo
 
 
 def _embedding_block(file: EmbeddingFile, first: int, count: int, dim: int) -> ImageBlock:
-    given = np.ascontiguousarray(file.vectors(first, count))
+    given = np.ascontiguousarray(read_embeddings(file.embeddings, first, count))
     if given.shape[1] != dim:
         raise InputError(f"{file.embeddings} has rows of different width: write it again")
     norms = np.linalg.norm(given.astype(np.float32), axis=1)
