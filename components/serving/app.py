@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import orjson
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -87,7 +87,7 @@ class _Routes:
         return _json({"object": "list", "data": models})
 
     async def numbers(self, _request: Request) -> Response:
-        return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(generate_latest(self._metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, _request: Request) -> Response:
         """Whether the batcher works. The server listens after its model is loaded, so live and ready are the same."""

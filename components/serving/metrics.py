@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from components.serving.served import Served
 
@@ -35,7 +35,3 @@ class Metrics:
         """Set the served version."""
         self._model.clear()
         self._model.labels(served.id, served.sha256, served.image_tower_sha256).set(1)
-
-    def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self.registry)

@@ -40,16 +40,12 @@ class SemclipFile:
     image: Callable[[Mapping[str, Any]], str]
 
 
-def source_of(file: Callable[[], SemclipFile], csv: str) -> Source:
-    """The source of one file.
-
-    Args:
-        file: called only when needed, as it imports torch.
-    """
+def source_of(file: SemclipFile) -> Source:
+    """The source of one file."""
     return Source(
-        pairs=lambda settings: _pairs(settings, file()),
+        pairs=lambda settings: _pairs(settings, file),
         evaluation=pairs_as_queries,
-        file=csv,
+        file=file.csv,
         how="get it from the authors of SemCLIP",
     )
 
@@ -116,11 +112,8 @@ def _splits(rows: Sequence[dict[str, Any]], file: SemclipFile, keep_out: str) ->
     return {split: full[split] for split in ("test", "val", "train")}
 
 
-FILE = "ccneg_paraphrased.csv"
-
-
-def _file() -> SemclipFile:
-    return SemclipFile(
+SOURCE = source_of(
+    SemclipFile(
         csv=cc_neg.CSV,
         rows=cc_neg.ROWS,
         tested=cc_neg.HELD_OUT,
@@ -129,6 +122,4 @@ def _file() -> SemclipFile:
         read=lambda folder: cc_neg.semclip_rows(TestSetFiles(folder))[0],
         image=cc_neg.semclip_picture_name,
     )
-
-
-SOURCE = source_of(_file, FILE)
+)
