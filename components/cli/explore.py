@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from components.explorer.explored import Explored
     from components.index.image_index import ImageIndex
 
-_HOST, PORT = "127.0.0.1", 8321
-_BOTH = ["base", "text-encoder@champion"]
-_CACHE = Path("state/explore")
+PORT = 8321
 
 
 def explore(
@@ -34,7 +32,7 @@ def explore(
     ] = "data",
     host: Annotated[
         str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
-    ] = _HOST,
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = PORT,
     export: Annotated[
         Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
@@ -61,7 +59,7 @@ def explore(
     """
 
     def command() -> None:
-        names, lines = encoder or _BOTH, _queries(query, queries)
+        names, lines = encoder or ["base", "text-encoder@champion"], _queries(query, queries)
         page = None if export is None else new_file(export)
         if page is not None and not lines:
             raise InputError("--export needs queries: give --query or --queries")
@@ -156,7 +154,7 @@ def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
     place = images if is_remote(images) or images == "data" else str(from_root(Path(images)))
     if (Path(place) / FACTS).is_file():
         return ImageIndex.open(Path(place))
-    return own_index(place, encoder, _CACHE)
+    return own_index(place, encoder, Path("state/explore"))
 
 
 def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]]:

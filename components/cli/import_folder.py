@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 _OVER = "vit-b-32"
 _STEPS = 4
 """Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
-_LISTS = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
-"""Endings of files of captions: DVC watches these, but not shards or pictures, which take long to read."""
-_FEWEST = 2
-"""Minimum number of rows of a contrastive batch."""
 
 
 def import_folder(
@@ -68,7 +64,8 @@ def import_folder(
         content: dict[str, Any] = {"prepare": {"folder": str(place)}}
         if source != contents.source:
             content = _content(chosen, place, contents, under) | _fitting_batches(contents, under)
-        if (place / contents.file).suffix in _LISTS:
+        # DVC watches files of captions, but not shards or pictures, which take long to read.
+        if (place / contents.file).suffix in (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl"):
             content["depends"] = {"prepare": str(place / contents.file)}
         with told_of(f"over profile '{extends or _OVER}'"):
             check_settings(settings_with(extends or _OVER, content))
@@ -105,7 +102,7 @@ def _facts(contents: Survey) -> dict[str, Any]:
     return {
         "source": contents.source,
         "file": contents.file,
-        "published_splits": described.published,
+        "published_splits": set(described.images) != {"train"},
         "images": dict(described.images),
         "captions": dict(described.captions),
         "paraphrases": described.paraphrases,
@@ -175,4 +172,5 @@ def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
 
 def _batch(rows: int) -> int:
     """The largest power of two of which an epoch of `rows` has at least `_STEPS`."""
-    return max(_FEWEST, 1 << max(0, (rows // _STEPS).bit_length() - 1))
+    # A contrastive batch has two rows or more.
+    return max(2, 1 << max(0, (rows // _STEPS).bit_length() - 1))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -171,7 +171,10 @@ def check(
             remeasure(place, under_test, texts)
         checked = look(place, every=every)
         if as_json:
-            print_json(_checked(checked))
+            facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
+            problems = [asdict(problem) for problem in checked.problems]
+            counts = {"pictures": checked.pictures, "without": checked.without}
+            print_json({"problems": problems, **counts, "index": facts})
         else:
             _show_checked(folder, checked)
         if checked.problems:
@@ -204,7 +207,6 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
 
 
 def _print_plan(origin: str, opened: Opened, kind: str) -> None:
-    """Print the images that would be indexed."""
     from components.index.facts import EXACT, choose_kind
     from components.index.search import bytes_per_vector
 
@@ -285,11 +287,3 @@ def _show_checked(folder: Path, checked: IndexReport) -> None:
     for problem in checked.problems:
         table.add_row(escape(problem.where), escape(problem.what), escape(problem.fix))
     print_table(table)
-
-
-def _checked(checked: IndexReport) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
-    problems: Sequence[dict[str, str]] = [asdict(problem) for problem in checked.problems]
-    return {"problems": problems, "pictures": checked.pictures, "without": checked.without, "index": facts}

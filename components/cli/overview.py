@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _STATES = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
 _STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
-_SHOWN = 3
-"""Changes of a stage in the table."""
 _COSTS = ("stage", "work", "tokens in", "tokens out", "time", "memory", "disk")
 
 
@@ -141,14 +139,12 @@ def _print_stages(stages: list[Planned]) -> None:
 
 
 def _first_changes(why: str) -> str:
-    """The first changes of a stage; `--json` prints all."""
     changes = why.split(", ")
-    rest = len(changes) - _SHOWN
-    return why if rest <= 0 else f"{', '.join(changes[:_SHOWN])} and {rest} more"
+    rest = len(changes) - 3
+    return why if rest <= 0 else f"{', '.join(changes[:3])} and {rest} more"
 
 
 def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
-    """The costs of the stages that would run."""
     from components.core.settings import load_settings
     from components.costing.cost import Costing, load_rates
 
@@ -177,7 +173,6 @@ def print_costs(costs: Sequence[Cost]) -> None:
 
 
 def _total(costs: Sequence[Cost], priced: bool) -> list[str]:
-    """Time of all stages in sequence, memory of the largest."""
     is_partial = any(cost.seconds is None for cost in costs)
     time = shown_time(sum(cost.seconds or 0.0 for cost in costs))
     sums = (sum(getattr(cost, name) for cost in costs) for name in ("questions", "tokens_in", "tokens_out"))

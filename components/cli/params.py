@@ -150,7 +150,12 @@ def tune_mix(
         settings = load_checked()
         _check_mix(settings, name, members)
         outcome = run(settings, members, read_claims(claims).families, trials, store or STORE)
-        _print_mix(outcome)
+        table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
+        for need, value in outcome.scores.items():
+            best, encoder = outcome.best[need]
+            table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
+        print_table(table)
+        typer.echo(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
         if write:
             _write_mix(name, outcome)
         else:
@@ -172,15 +177,6 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
     for first, second in pairwise(members):
         mix = Mix(a=first, b=second, weights=(0.5, 0.5))
         check_names(settings.model_copy(update={"mixes": settings.mixes | {name: mix}}))
-
-
-def _print_mix(outcome: MixSearchResult) -> None:
-    table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
-    for need, value in outcome.scores.items():
-        best, encoder = outcome.best[need]
-        table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
-    print_table(table)
-    typer.echo(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
 
 
 def _write_mix(name: str, outcome: MixSearchResult) -> None:

@@ -14,8 +14,6 @@ from components.core.system.project import from_root, require_project, run_in_pr
 if TYPE_CHECKING:
     from components.registry.decision import Decision
 
-_HOST, _PORT = "127.0.0.1", 8080
-
 
 def promote(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the decision; write nothing.")] = False,
@@ -192,8 +190,8 @@ def serve(
     ] = "text-encoder@champion",
     host: Annotated[
         str, typer.Option(help="Address to listen on; other addresses than this machine's need CLIPTUNE_SERVE_TOKEN.")
-    ] = _HOST,
-    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = _PORT,
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = 8080,
     poll_seconds: Annotated[
         float, typer.Option(help="Seconds between two checks of the alias for a new version.", min=0.1)
     ] = 5,

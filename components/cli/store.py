@@ -15,7 +15,7 @@ from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.captions.generating.store import GenerationStore
-    from components.captions.generating.store.upkeep import Pruned, StoreStats
+    from components.captions.generating.store.upkeep import StoreStats
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
@@ -129,7 +129,11 @@ def prune(
             choose(sorted({*known, *there}), task, "--task")
         found = opened.prune(choice, dry_run=dry_run)
         opened.close()
-        _print_pruned(found, "failures" if failed else "answers", dry_run)
+        what = "failures" if failed else "answers"
+        for group in found:
+            typer.echo(f"{group.task}, {group.model}: {group.rows:,} {what}")
+        total = sum(group.rows for group in found)
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {what}")
 
     run_in_project(command)
 
@@ -166,10 +170,3 @@ def _print_stats(found: StoreStats) -> None:
         if table.row_count:
             print_table(table)
     typer.echo(f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; store: {found.store}")
-
-
-def _print_pruned(found: list[Pruned], what: str, dry_run: bool) -> None:
-    for group in found:
-        typer.echo(f"{group.task}, {group.model}: {group.rows:,} {what}")
-    total = sum(group.rows for group in found)
-    typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {what}")

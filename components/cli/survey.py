@@ -31,11 +31,8 @@ class Survey:
     """A folder as a source of pairs.
 
     Attributes:
-        file: the file by which the source was recognised.
-        counts: the largest `prepare.counts`.
         bad: the reasons why some of the `opened` images cannot be used.
         seconds: expected time of `prepare`.
-        bytes: expected size of `data/pairs`.
     """
 
     source: str

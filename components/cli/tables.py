@@ -15,7 +15,6 @@ from components.core.system.project import from_root
 if TYPE_CHECKING:
     from rich.table import Table
 
-_ENDLESS = 1_000_000
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The option of every command that prints a table."""
@@ -31,7 +30,7 @@ def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence
     return table
 
 
-def print_table(table: Table, widest: int = _ENDLESS) -> None:
+def print_table(table: Table, widest: int = 1_000_000) -> None:
     """Print a table; without a terminal it is at most `widest` characters wide."""
     from rich.console import Console
 

@@ -23,7 +23,6 @@ from components.core.system.project import start
 from components.core.tables.files import atomic_folder, write_json
 from components.core.tables.records import PAIRS
 
-_ROWS_AT_A_TIME = 1_000
 _ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 """Ending of a picture by Pillow's name of its format."""
 
@@ -66,7 +65,7 @@ def _distinct(pairs: Path) -> Iterator[dict[str, str | bytes]]:
     """A table's pairs as webdataset samples, read block by block because images of a large table fill the memory."""
     seen: set[str] = set()
     with Pictures() as pictures:
-        for table in PAIRS.blocks(pairs, ["id", "caption", *PICTURE], _ROWS_AT_A_TIME):
+        for table in PAIRS.blocks(pairs, ["id", "caption", *PICTURE], 1_000):
             for row in table.to_pylist():
                 if row["id"] not in seen:
                     seen.add(row["id"])

@@ -1,7 +1,6 @@
-"""Pictures are read, hashed and decoded once, chunk by chunk, in as many processes as there are cores.
+"""Pictures are read, hashed and decoded once, in as many processes as there are cores.
 
-The results of a chunk are kept in `prepare.state`. A stage that was stopped, or runs again with other counts, reads
-only new or changed chunks. A chunk is a shard, or some hundred files of a folder.
+The results of each chunk (a shard, or some hundred files) are kept in `prepare.state`, so later runs read only changes.
 """
 
 from __future__ import annotations
@@ -34,13 +33,6 @@ from components.data.source import PictureChunk, Sample, Unusable, UnusableError
 _VERSION = "3"
 """Increased when the same pictures would give other results."""
 _STORED = tuple(column.name for column in fields(Sample) if column.name != "raw")
-_FEW = 2
-"""Chunks that this process checks itself: starting others would take longer."""
-_IMPORTED = ["components.data.listed_images", "components.data.leak_guard", "components.core.system.checking"]
-"""Modules that the fork server imports once. Python warns if `components.data.prepare`, the module that is run, is one
-of them."""
-_LONGEST = 70
-"""Most characters of the folder of temporary files: the path of the fork server's socket may have 107."""
 
 
 def check_picture(raw: bytes, name: str) -> None:
@@ -146,10 +138,13 @@ def _processes(wanted: int | None) -> int:
 
 def _context() -> ForkServerContext | SpawnContext:
     # Forked from this process, they would inherit locks of the threads that libraries have started.
-    if len(gettempdir()) > _LONGEST:
+    # The path of the fork server's socket may have 107 characters.
+    if len(gettempdir()) > 70:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
+    # Python warns if `components.data.prepare`, the module that is run, is one of them.
+    modules = ("data.listed_images", "data.leak_guard", "core.system.checking")
+    context.set_forkserver_preload([f"components.{module}" for module in modules])
     return context
 
 
@@ -172,7 +167,8 @@ def _each(
         InputError: a process was killed, or a chunk cannot be read.
     """
     count = min(missing, _processes(processes))
-    if missing <= _FEW or count == 1:
+    # With fewer chunks, starting other processes takes longer.
+    if missing <= 2 or count == 1:
         for item in work:
             _check(item)
             yield item

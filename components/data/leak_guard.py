@@ -24,16 +24,12 @@ from components.data.source import Pair
 from components.test_sets.files import Tested
 from components.test_sets.readers import load_test_sets
 
-_THREADS = 4
-_TRAINED = ("train", "val")
-
 
 @dataclass(frozen=True)
 class KnownSet:
     """One test set: the keys of its pictures' names, its pictures and its texts.
 
     Attributes:
-        name: name of its benchmark.
         fault: why its files cannot be read; the keys are then empty.
     """
 
@@ -71,7 +67,7 @@ def _known(name: str, tested: Tested) -> KnownSet:
     named += [picture.name for picture in tested.pictures]
     encoded = [path.read_bytes for path in files if path.is_file()]
     encoded += [picture.encoded for picture in tested.pictures if picture.encoded is not None]
-    hashed = (key for _, key in mapped(lambda read: picture_key(read()), encoded, _THREADS))
+    hashed = (key for _, key in mapped(lambda read: picture_key(read()), encoded, 4))
     pictures = frozenset(track(hashed, f"read {name}", len(encoded), "picture"))
     return KnownSet(name, _keys(map(name_key, named)), pictures, _keys(map(text_key, tested.texts)))
 
@@ -85,11 +81,8 @@ class Guard:
     """Compares pairs with the test sets, and counts those that it drops.
 
     Attributes:
-        benchmarks: folder of the test sets.
         refuse: whether a pair of a test set is an error.
-        known: the test sets.
         found: number of dropped pairs by test set and way; one pair may be in several.
-        dropped: number of dropped pairs by split.
     """
 
     benchmarks: Path | None
@@ -116,7 +109,7 @@ class Guard:
         """
         kept: Counter[str] = Counter()
         for pair in pairs:
-            hits = self._hits(pair) if self.known and pair.split in _TRAINED else []
+            hits = self._hits(pair) if self.known and pair.split in ("train", "val") else []
             if hits and self.refuse:
                 name, way = hits[0]
                 raise InputError(

@@ -1,9 +1,7 @@
 """Sources of a folder whose images are listed in a file; these sources differ only in the format of that file.
 
-Captions are grouped by image, images are assigned to splits, and pairs and evaluation tables are made of them. Images
-are identified by content, so a copy under another name is the same image. A test or validation image makes one pair,
-with its first caption; the other captions of a test image are queries too. A training image makes a pair with each of
-its captions.
+Images are identified by content. A test or validation image makes one pair, with its first caption; the other captions
+of a test image are queries too. A training image makes a pair with each of its captions.
 """
 
 from __future__ import annotations
@@ -53,11 +51,8 @@ class CaptionLine:
 
     Attributes:
         place: its position in the file, such as `line 12`.
-        image: path of the image's file in the folder.
-        caption: the text.
         paraphrase: a human paraphrase of it, or empty.
         split: train, val or test as published; empty if splits are drawn.
-        weight: see `PAIRS`.
     """
 
     place: str
@@ -70,13 +65,7 @@ class CaptionLine:
 
 @dataclass(frozen=True)
 class Listing:
-    """The captions of a folder's images.
-
-    Attributes:
-        file: the file that lists them.
-        folder: the folder of the images.
-        lines: in the file's order.
-    """
+    """The captions of a folder's images."""
 
     file: Path
     folder: Path
@@ -317,11 +306,9 @@ def share(
     No image is in two splits; `test` and `val` count images, `train` counts lines.
 
     Published splits are kept: images are drawn from their own split. Without a published validation split, validation
-    images are drawn from the training images in `drawing_order`. An image that is published in two splits goes to the
-    first of test, val and train. A line that repeats a caption of an image is dropped, and its weight is added to the
-    first such line; the heaviest line of an image comes first. Both are printed.
-
-    Images that cannot be used may be missing from the `counts`.
+    images are drawn from the training images in `drawing_order`. A line that repeats a caption of an image is dropped,
+    and its weight is added to the first such line; the heaviest line of an image comes first. Images that cannot be
+    used may be missing from the `counts`.
 
     Raises:
         InputError: there are too few images or lines.
@@ -351,7 +338,6 @@ def share(
 
 
 def _distinct(image: Iterable[CaptionLine]) -> list[CaptionLine]:
-    """An image's lines with distinct captions, the heaviest first."""
     lines = map_reduce(image, attrgetter("caption"), reducefunc=_merged).values()
     return sorted(lines, key=lambda line: -(line.weight or 0))
 

@@ -1,7 +1,6 @@
 """Benchmark tables and training rows made of the captions that several people wrote of one picture.
 
-The captions are paraphrases only as far as they describe the same things: each leaves out other details. Negations and
-swaps are made by rules that are narrow, so that they are rarely wrong.
+Rules that make negations and swaps are narrow, so that they are rarely wrong.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ Row = tuple[str, ...]
 
 
 def evaluation_tables(captions: Mapping[str, Sequence[str]]) -> EvaluationTables:
-    """Paraphrased queries, negations and swaps of test images.
-
-    Args:
-        captions: image id -> its captions.
-    """
+    """Paraphrased queries, negations and swaps of test images, given by image id."""
     tables = (
         ("paraphrase_queries", PARAPHRASE_QUERIES, _paraphrase_queries),
         ("negations", NEGATION_QUERIES, _negations),
@@ -122,8 +117,6 @@ _ACTS = (
 _TWO_BEINGS = re.compile(
     rf"\b({_BEINGS}) (?:is |are )?(?:{_ACTS})(?: an?| the| his| her| another)(?: [\w'-]+){{0,2}}? ({_BEINGS})\b", re.I
 )
-_CONVERSES = (("in front of", "behind"), ("above", "below"), ("on top of", "underneath"), ("over", "under"))
-"""Replacing one of these by the other means the same as exchanging the things that it relates."""
 
 
 def attributes_exchanged(caption: str) -> tuple[str, str] | None:
@@ -160,7 +153,8 @@ def relation_turned(caption: str) -> str | None:
     >>> relation_turned("A boy stands behind a fence .")
     'A boy stands in front of a fence .'
     """
-    for pair in _CONVERSES:
+    # Replacing one of these by the other means the same as exchanging the things that it relates.
+    for pair in (("in front of", "behind"), ("above", "below"), ("on top of", "underneath"), ("over", "under")):
         for here, there in (pair, pair[::-1]):
             text, times = re.subn(rf"\b{here}(?= (?:an?|the|his|her|its|their|some|one|two) )", there, caption)
             if times == 1:

@@ -1,8 +1,4 @@
-"""Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test and validation splits.
-
-python -m components.data.prepare
-python -m components.data.prepare --shard 0/4
-"""
+"""Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test and validation splits."""
 
 from __future__ import annotations
 
@@ -10,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
-from components.core.settings import Prepare, Settings, load_settings
+from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, check_settings, table_files
 from components.core.system.errors import InputError
 from components.core.system.progress import track
@@ -55,13 +52,18 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         separate = clean if settings.prepare.exclude_test_by == "rows" else _in_one_split(clean, unusable)
         kept = _write_splits(separate, folder)
         if source.people:
-            _write_people(folder)
+            # Captions of an image by several people are paraphrases of each other.
+            columns = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
+            images_of = (image for _, image in columns.groupby("image_id", sort=False))
+            people = (paraphrase_rows(image["id"].tolist(), image["caption"].tolist()) for image in images_of)
+            _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", list(chain.from_iterable(people)))
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
             images = sum(lost.images for lost in unusable)
             print(f"prepare: {images} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
-    if any(pair.weight is not None for pair in kept["test"]):
-        _warn_unused(settings, pairs_folder)
+    weighted = any(pair.weight is not None for pair in kept["test"])
+    if weighted and (unweighted := check_methods(settings.methods, table_files(settings))):
+        print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:
@@ -104,12 +106,6 @@ def check(settings: Settings, shard: Shard) -> None:
         )
     parts = source.parts(settings.prepare)[shard.number :: shard.of]
     print(f"prepare shard {shard}: made {check_now(parts, settings.prepare)}")
-
-
-def _warn_unused(settings: Settings, pairs_folder: Path) -> None:
-    """Print the entries of `methods` that ignore the pairs' weights."""
-    if unweighted := check_methods(settings.methods, table_files(settings)):
-        print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")
 
 
 def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[Pair]:
@@ -164,22 +160,8 @@ def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) ->
         table.write(path, dict(zip(table.schema.names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
-def _write_people(folder: Path) -> None:
-    """Write the captions of each training image, by several people, as paraphrases of each other."""
-    pairs = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
-    images = pairs.groupby("image_id", sort=False)
-    rows = [row for _, image in images for row in paraphrase_rows(image["id"].tolist(), image["caption"].tolist())]
-    _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", rows)
-
-
 def _table(pairs: list[Pair]) -> pa.Table:
     return pa.Table.from_pylist([pair.row() for pair in pairs], schema=PAIRS.schema)
-
-
-def _get_ready(settings: Prepare) -> None:
-    # The check of all settings leaves a core idle.
-    if find_source(settings.source).parts is not None:
-        get_ready(settings.processes)
 
 
 def main(
@@ -197,7 +179,9 @@ def main(
 
     def command() -> None:
         settings = load_settings()
-        _get_ready(settings.prepare)
+        # The check of all settings leaves a core idle.
+        if find_source(settings.prepare.source).parts is not None:
+            get_ready(settings.prepare.processes)
         check_settings(settings)
         if shard is None:
             run_tracked(settings)

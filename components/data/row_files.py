@@ -27,10 +27,7 @@ class RowFiles:
 
     Attributes:
         files: possible names; a folder has one of them. Messages name the first.
-        required: columns that must exist.
-        optional: columns that may exist; others are ignored.
         names: other name of a column -> the column.
-        text: the column of texts.
         texts: plural of `text`, for messages.
     """
 
@@ -137,14 +134,6 @@ def _table(kind: RowFiles, file: Path, separator: str, quoting: Any, read: Calla
             raise InputError(f"{file}: line {reader.line_num} cannot be read ({error}): shorten or remove it") from None
 
 
-def _tsv(kind: RowFiles, file: Path) -> Iterator[Row]:
-    return _table(kind, file, "tab", csv.QUOTE_NONE, _unquoted)
-
-
-def _csv(kind: RowFiles, file: Path) -> Iterator[Row]:
-    return _table(kind, file, "comma", csv.QUOTE_MINIMAL, str)
-
-
 def _unquoted(text: str) -> str:
     """A field without the quoting of spreadsheets and pandas, which double its quotes; other fields are unchanged.
 
@@ -186,8 +175,8 @@ def _parquet(kind: RowFiles, file: Path) -> Iterator[Row]:
 
 
 _READERS: dict[str, Callable[[RowFiles, Path], Iterator[Row]]] = {
-    ".tsv": _tsv,
-    ".csv": _csv,
+    ".tsv": lambda kind, file: _table(kind, file, "tab", csv.QUOTE_NONE, _unquoted),
+    ".csv": lambda kind, file: _table(kind, file, "comma", csv.QUOTE_MINIMAL, str),
     ".jsonl": _jsonl,
     ".parquet": _parquet,
 }

@@ -28,7 +28,6 @@ class Unusable:
 
     Attributes:
         reason: names the image and the fix.
-        images: number of images lost.
         of: number of images read by the source, where it reads more than `prepare.counts`.
     """
 
@@ -44,9 +43,7 @@ class Sample:
     Attributes:
         place: its location for messages, such as `data/train-00000.parquet: row 12`.
         file, position, size, image_id: see `components.core.tables.records.PAIRS`.
-        key: see `components.data.leaks.keys.picture_key`.
         captions: empty if another file has them.
-        name: of its file, if it had one.
         split: as published with the picture; empty if there is none, or another file has it.
         raw: its encoded bytes until they have been checked (`components.data.checked_pictures`).
     """
@@ -79,7 +76,6 @@ class PictureChunk:
         stamp: changes if one of the pictures or its captions change.
         read: yields the samples; called in other processes, so it must be picklable. Samples without `raw` are not
             decoded.
-        pictures: approximate number of pictures.
     """
 
     stamp: str
@@ -92,13 +88,9 @@ class Pair:
     """One image and one of its captions.
 
     Attributes:
-        split: train, val or test.
         image: its sample, or its encoded bytes if it is not stored in a file.
-        caption: the text.
         facts: the scene of a synthetic picture, as JSON.
-        name: path of the image's file, if it has one.
         paraphrase, negation: of the caption, if the publisher gives them.
-        weight: see `components.core.tables.records.PAIRS`.
     """
 
     split: str
@@ -158,11 +150,7 @@ class Described:
 
     Attributes:
         images: number of images by split; all under `train` if no split is published.
-        captions: number of their captions by split.
-        most_captions: of one image.
         pictures: place and reader of the bytes of images that may be opened.
-        unusable: images that are listed but missing, or cannot be read.
-        paraphrases: number of captions with a human paraphrase.
     """
 
     images: Mapping[str, int]
@@ -171,11 +159,6 @@ class Described:
     pictures: Sequence[tuple[str, Callable[[], bytes]]]
     unusable: Sequence[Unusable] = ()
     paraphrases: int = 0
-
-    @property
-    def published(self) -> bool:
-        """Whether splits are published."""
-        return set(self.images) != {"train"}
 
 
 @dataclass(frozen=True)
@@ -186,8 +169,6 @@ class Source:
         pairs: yields the pairs of all splits, in the same order for the same settings, and `Unusable` for the rest.
         evaluation: builds the benchmark tables from the test pairs; may return none.
         file: the file in `prepare.folder` that lists the pairs; None for a source that reads no folder.
-        how: how a user gets this file.
-        describe: the content of `prepare.folder`, for sources that `cliptune init` supports.
         find: the file by which a folder of this source is recognised, if that is not always `file`.
         people: whether several people wrote the captions of an image, which makes them paraphrases of each other.
         parts: all pictures that `pairs` may read, for sources that several machines can check; the same everywhere.

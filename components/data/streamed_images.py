@@ -1,8 +1,6 @@
 """Pairs of images that are stored with their captions in archives or tables, read in order.
 
-Images of a published split stay in it. Without a published test or validation split, its images are drawn from the
-training images by `drawing_order`. A test or validation image makes one pair, with its first caption; the other
-captions of a test image are queries too.
+Without a published test or validation split, its images are drawn from the training images by `drawing_order`.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ from components.data.source import (
 )
 
 TRAIN = "train"
-_OPENED = 8
-"""Images per chunk that `cliptune init` opens."""
 
 Splits = Mapping[str, Sequence[PictureChunk]]
 """Published split -> its chunks. `train` also has those without a split, whose samples may name their own."""
@@ -52,7 +48,6 @@ def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str |
 
 
 def _describe(splits: Splits) -> Described:
-    """The content of all chunks, which are read once; the first images of each may be opened."""
     images, captions, per_image = Counter[str](), Counter[str](), Counter[int]()
     pictures: list[tuple[str, Callable[[], bytes]]] = []
     unusable: list[Unusable] = []
@@ -65,7 +60,7 @@ def _describe(splits: Splits) -> Described:
             split, image = sample.split or TRAIN, int(sample.image_id, 16)
             if image not in per_image:
                 images[split] += 1
-                if sample.raw is not None and (opened := opened + 1) <= _OPENED:
+                if sample.raw is not None and (opened := opened + 1) <= 8:
                     pictures.append((sample.place, partial(bytes, sample.raw)))
             captions[split] += len(sample.captions)
             per_image[image] += len(sample.captions)

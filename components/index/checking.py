@@ -71,7 +71,6 @@ def _problem(error: InputError) -> Problem:
 
 
 def _files(folder: Path, facts: Facts) -> Iterator[Problem]:
-    """Files that are missing or changed, or hold invalid vectors."""
     with bar("check files", facts.rows, "vector") as progress:
         for number, segment in enumerate(facts.segments):
             vectors, rows = vectors_file(folder, number), rows_file(folder, number)
@@ -99,7 +98,6 @@ def _hashes(expected: dict[Path, str]) -> Iterator[Problem]:
 
 
 def _lengths(path: Path, array: Features) -> Iterator[Problem]:
-    """The first vector that is not finite or has another length than one."""
     for start in range(0, len(array), _ROWS):
         bad = start + not_unit(array[start : start + _ROWS])
         if len(bad):

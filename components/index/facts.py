@@ -21,8 +21,6 @@ VECTORS, ROWS, STRUCTURES = "vectors", "rows", "search"
 EXACT, IVF_PQ, AUTO = "exact", "ivf_pq", "auto"
 KINDS = (EXACT, IVF_PQ)
 """Kinds of search: every vector is compared, or FAISS lists give candidates (`components.index.search`)."""
-_EXACT_UP_TO = 1_000_000
-"""Images up to which `auto` chooses exact search."""
 BUILD_AGAIN = "build the index again"
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -69,12 +67,8 @@ class Facts(_Frozen):
 
     Attributes:
         encoder: name of an encoder with the image tower, for messages.
-        columns: further columns of the rows.
-        segments: ordered by number, from 0.
-        structure: the file of approximate search; None for exact search.
         effort: the largest that a measured encoder needs; 0 for exact search.
         recalls: one for each encoder that was measured on these rows.
-        sha256: of all the above.
     """
 
     format: Literal[1] = 1
@@ -91,7 +85,6 @@ class Facts(_Frozen):
 
     @property
     def rows(self) -> int:
-        """Images of the index."""
         return sum(segment.rows for segment in self.segments)
 
 
@@ -156,5 +149,5 @@ def choose_kind(name: str, rows: int) -> str:
         InputError: the kind is unknown.
     """
     if name == AUTO:
-        return EXACT if rows <= _EXACT_UP_TO else IVF_PQ
+        return EXACT if rows <= 1_000_000 else IVF_PQ
     return choose(list(KINDS), name, "--kind")

@@ -25,8 +25,6 @@ from components.index.vectors import Vectors
 Filter = npt.NDArray[np.bool_] | npt.NDArray[np.int64] | Sequence[int]
 """The rows to search: a boolean for every row, or row numbers."""
 _SHOWN = 12
-_LARGEST = 64 << 20
-"""Most bytes of a picture, as in a shard."""
 _CAPTIONS = 1000
 
 
@@ -64,12 +62,10 @@ class ImageIndex:
             return ImageIndex(folder, current)
 
     def __len__(self) -> int:
-        """Images of the index."""
         return self.facts.rows
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the rows."""
         return self._rows.schema
 
     def accept(self, encoder: EncoderUnderTest) -> None:
@@ -87,7 +83,6 @@ class ImageIndex:
 
         Args:
             vectors: of texts or images by an accepted encoder, of any length.
-            rows: search only these.
 
         Raises:
             InputError: the vectors have another width or are not finite, or the filter has row numbers out of range.
@@ -214,7 +209,8 @@ def picture_of(row: dict[str, Any], number: int, pictures: Pictures) -> bytes:
 
 def _refuse_odd(row: dict[str, Any]) -> None:
     """Reject devices, pipes and very large files before they are read."""
-    if not 0 < row["size"] <= _LARGEST or (row["position"] or 0) < 0:
+    # Most bytes of a picture, as in a shard.
+    if not 0 < row["size"] <= (64 << 20) or (row["position"] or 0) < 0:
         raise InputError("out of bounds")
     if is_remote(row["file"]):
         return
@@ -230,7 +226,6 @@ def _refuse_odd(row: dict[str, Any]) -> None:
 
 
 def _approximate(folder: Path, facts: Facts, vectors: Vectors) -> ApproximateSearch | None:
-    """The approximate search of an index; None for exact search."""
     if facts.kind not in KINDS:
         raise InputError(
             f"{folder} has kind '{facts.kind}', which this version cannot search: run "

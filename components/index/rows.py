@@ -5,7 +5,8 @@ Arrow validates each batch before its first use, as a batch of a damaged or host
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -69,13 +70,11 @@ def further_columns(table: pa.Table) -> dict[str, ColumnKind]:
 def further_names(columns: Sequence[str]) -> dict[str, str]:
     """Further columns -> their names in an index: a name of an index's own column gets `_` appended."""
     taken = {*OWN.names, *columns}
-    return {name: _free(name, taken) if name in OWN.names else name for name in columns}
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+    names = {name: name for name in columns}
+    for name in set(columns) & set(OWN.names):
+        while names[name] in taken:
+            names[name] += "_"
+    return names
 
 
 def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Table:
@@ -118,7 +117,6 @@ class Rows:
         return Rows(files, [segment.rows for segment in facts.segments], schema_of(facts.columns))
 
     def take(self, numbers: Indices) -> pa.Table:
-        """Rows by number, in the given order."""
         owners = np.searchsorted(self._starts, numbers, side="right") - 1
         found, places = [self.schema.empty_table()], [np.empty(0, np.int64)]
         batches = (numbers - self._starts[owners]) // _BATCH
@@ -147,8 +145,6 @@ class Rows:
 
 
 class _Segment:
-    """The rows of one file."""
-
     def __init__(self, path: Path, count: int, schema: pa.Schema) -> None:
         self._path, self._count = path, count
         self._validated: set[int] = set()
@@ -210,9 +206,6 @@ def id_keys(ids: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """64 bits for each image id: the value of this project's hexadecimal ids, a hash of any other id."""
     if pc.all(pc.match_substring_regex(ids, "^[0-9a-f]{16}$")).as_py():
         return np.frombuffer(bytes.fromhex("".join(ids.to_pylist())), ">u8").astype(np.uint64)
-    return np.array([int(_hexadecimal(image), 16) for image in ids.to_pylist()], np.uint64)
-
-
-def _hexadecimal(image: str) -> str:
-    own = len(image) == 16 and not set(image) - set("0123456789abcdef")
-    return image if own else content_hash(image)[:16]
+    own = re.compile(r"[0-9a-f]{16}")
+    texts = (image if own.fullmatch(image) else content_hash(image)[:16] for image in ids.to_pylist())
+    return np.array([int(text, 16) for text in texts], np.uint64)

@@ -28,8 +28,6 @@ EFFORTS = (4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of lists that may be probed, ascending."""
 _FEWEST_ROWS = 1_000
 """Images needed to train the lists and the codes."""
-_DIMS_PER_BYTE = 8
-_SAMPLES_PER_LIST = 64
 _BLOCK = 65_536
 _EXACT_BELOW = 20_000
 """A filter that keeps at most so many rows is searched exactly."""
@@ -50,10 +48,7 @@ class Found(NamedTuple):
 
 
 def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | None = None) -> Found:
-    """The k most similar of all vectors, or of those whose numbers are given in ascending order.
-
-    Args:
-        queries: `[queries, dim]`, finite.
+    """The k vectors most similar to each of `queries` `[queries, dim]`, of all or of ascending row numbers.
 
     Raises:
         InputError: a vector is not finite.
@@ -65,7 +60,6 @@ def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | No
 
 
 def nothing(queries: int, k: int) -> Found:
-    """The result of a search without rows."""
     return Found(np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1, np.int64))
 
 
@@ -114,7 +108,7 @@ def bytes_per_vector(dim: int) -> int:
 
 def _code_size(dim: int) -> int:
     """The most equal parts of at least eight numbers that a vector can be split into; one byte for each."""
-    return next(parts for parts in range(max(1, dim // _DIMS_PER_BYTE), 0, -1) if dim % parts == 0)
+    return next(parts for parts in range(max(1, dim // 8), 0, -1) if dim % parts == 0)
 
 
 def write_lists(path: Path, vectors: Vectors, previous: Path | None, first: int) -> None:
@@ -133,7 +127,7 @@ def _trained(vectors: Vectors) -> faiss.Index:
     # np: no polysemous codes, which take long to train and are not used here.
     factory = f"IVF{lists},PQ{_code_size(vectors.dim)}np"
     index = faiss.index_factory(vectors.dim, factory, faiss.METRIC_INNER_PRODUCT)
-    sample = np.linspace(0, rows - 1, min(rows, max(_SAMPLES_PER_LIST * lists, 20_000)), dtype=np.int64)
+    sample = np.linspace(0, rows - 1, min(rows, max(64 * lists, 20_000)), dtype=np.int64)
     index.train(vectors.take(np.unique(sample)))
     return index
 

@@ -41,8 +41,7 @@ def read_queries(path: Path) -> list[str]:
 def measured(index: ImageIndex, encoder: EncoderUnderTest | None, texts: Sequence[str] | None = None) -> Facts:
     """The index's facts with this encoder's recall, at an effort that suffices for all encoders measured so far.
 
-    Args:
-        texts: queries; captions of the index if omitted.
+    Without `texts`, captions of the index are the queries.
 
     Raises:
         InputError: the encoder has another image tower or is missing, or there are no texts.

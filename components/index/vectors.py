@@ -15,13 +15,11 @@ from components.core.tables.files import atomic_file
 from components.index.facts import BUILD_AGAIN, Facts, refuse_link, vectors_file
 
 _TYPE = np.dtype("<f4")
-_LENGTH = 1e-3
-"""How far a unit vector's length may be from one."""
 
 
 def not_unit(vectors: Features) -> Indices:
     """Rows of vectors `[rows, dim]` that are not finite or do not have length one."""
-    return np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= _LENGTH))
+    return np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= 1e-3))
 
 
 def open_segment(path: Path, rows: int, dim: int) -> Features:
@@ -56,7 +54,6 @@ class Vectors:
         return Vectors([open_segment(vectors_file(folder, n), rows, facts.dim) for n, rows in counts], facts.dim)
 
     def __len__(self) -> int:
-        """Number of vectors."""
         return int(self._starts[-1])
 
     def blocks(self, most: int, first: int = 0) -> Iterator[tuple[int, Features]]:

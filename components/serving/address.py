@@ -24,8 +24,6 @@ class ServingLimits:
     Attributes:
         text: characters of a text; far more than a text tower reads.
         word: characters without white space between them; the time of CLIP's tokenizer grows with their square.
-        texts: texts of a request.
-        body: bytes of a request.
         queue: waiting texts; further requests are refused.
         requests: requests that are read or answered at the same time.
         batch: texts that are embedded together; a single request may have more.

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import orjson
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -36,7 +36,6 @@ def make_app(
     """The application; it starts and stops the batcher.
 
     Args:
-        tokens: valid tokens; without any, no token is required.
         problem: the reason why the newest version is not served, empty if it is.
     """
     routes = _Routes(batcher, limits, metrics, problem)
@@ -64,14 +63,11 @@ def make_app(
 
 
 class _Routes:
-    """The handlers of the routes."""
-
     def __init__(self, batcher: Batcher, limits: ServingLimits, metrics: Metrics, problem: Callable[[], str]) -> None:
         self._batcher, self._limits, self._metrics, self._problem = batcher, limits, metrics, problem
         self._since = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
-        """Vectors of texts."""
         parsed = read_request(request.state.body, self._limits)
         vectors = self._batcher.submit(parsed)
         disconnected = asyncio.ensure_future(request.receive())
@@ -86,14 +82,12 @@ class _Routes:
             disconnected.cancel()
 
     async def models(self, _request: Request) -> Response:
-        """The names of the served model."""
         names = sorted(self._batcher.served.names)
         models = [{"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in names]
         return _json({"object": "list", "data": models})
 
     async def numbers(self, _request: Request) -> Response:
-        """Metrics for Prometheus."""
-        return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(generate_latest(self._metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, _request: Request) -> Response:
         """Whether the batcher works. The server listens after its model is loaded, so live and ready are the same."""

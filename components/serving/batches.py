@@ -19,8 +19,6 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
-    """A waiting request and the future of its response."""
-
     request: EmbeddingRequest
     future: asyncio.Future[EncodeResponse]
 
@@ -40,10 +38,9 @@ class Batcher:
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="embed", daemon=True)
-        metrics.watch_queue(lambda: self._texts)
+        metrics.queue.set_function(lambda: self._texts)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -55,7 +52,6 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def submit(self, request: EmbeddingRequest) -> asyncio.Future[EncodeResponse]:

@@ -17,8 +17,6 @@ from components.serving.address import ServingLimits
 from components.serving.messages import ApiError
 from components.serving.metrics import Metrics
 
-_CLIENT_LEFT = 499
-"""The status in the metrics of requests whose client disconnected."""
 _LINGER_S = 2.0
 """Seconds in which the rest of a refused request is discarded, so that a client that still sends sees the response."""
 
@@ -27,10 +25,8 @@ class RequestGuard:
     """Refuses requests that lack a token, are too many, too long or too slow; counts all requests.
 
     Args:
-        app: the application; it gets the body in the request's state.
         tokens: valid tokens; without any, no token is required.
         routes: paths that the metrics show; others are counted together.
-        open_routes: paths that need no token.
     """
 
     def __init__(
@@ -64,7 +60,8 @@ class RequestGuard:
         try:
             await self._handle(scope, receive, send_and_note)
         except ClientDisconnect:
-            status = _CLIENT_LEFT
+            # In the metrics only: the client disconnected.
+            status = 499
         finally:
             self._active -= 1
             route = scope["path"] if scope["path"] in self._routes else "other"

@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from components.serving.address import ServingLimits
 
-MODEL_HEADER = "x-cliptune-model"
 _ERROR_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _EXPECTED = {
     "input": "give a text or a list of texts",
@@ -31,7 +30,6 @@ class ApiError(Exception):
     """An error response: one sentence for the client without details of this machine, and a machine-readable code.
 
     Args:
-        param: the key of the request that caused it.
         retry_after: seconds after which the same request may succeed.
         close: whether the connection must be closed, because the rest of the request is not read.
     """
@@ -51,7 +49,6 @@ class ApiError(Exception):
         self.retry_after, self.close = retry_after, close
 
     def response(self) -> Response:
-        """The HTTP response."""
         kind = _ERROR_TYPES.get(self.status, "invalid_request_error")
         error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         headers = {}
@@ -86,7 +83,6 @@ class EmbeddingRequest(BaseModel):
 
     @property
     def texts(self) -> list[str]:
-        """The texts to embed."""
         texts: list[str] = self.input
         return texts
 
@@ -149,7 +145,6 @@ class EncodeResponse:
     Attributes:
         model: the version that computed them, such as `text-encoder/3`.
         vectors: a unit vector `[dim]`, float32, for each text in order.
-        tokens: number of tokens that the text tower read.
     """
 
     model: str
@@ -157,7 +152,6 @@ class EncodeResponse:
     tokens: int
 
     def response(self, encoding_format: str) -> Response:
-        """The HTTP response."""
         # Clients expect little-endian float32 on every machine.
         content = {
             "object": "list",
@@ -175,4 +169,4 @@ class EncodeResponse:
             "usage": {"prompt_tokens": self.tokens, "total_tokens": self.tokens},
         }
         body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
-        return Response(body, headers={MODEL_HEADER: self.model}, media_type="application/json")
+        return Response(body, headers={"x-cliptune-model": self.model}, media_type="application/json")

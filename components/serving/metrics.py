@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from components.serving.served import Served
 
@@ -37,11 +35,3 @@ class Metrics:
         """Set the served version."""
         self._model.clear()
         self._model.labels(served.id, served.sha256, served.image_tower_sha256).set(1)
-
-    def watch_queue(self, waiting: Callable[[], float]) -> None:
-        """Read the queue's length whenever the metrics are read."""
-        self.queue.set_function(waiting)
-
-    def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self.registry)

@@ -21,7 +21,6 @@ from components.tracking import explained, make_client, nothing_tracked
 
 _MOST_WORDS = 100_000
 """Words in a tokenizer's cache; tokenizing as many again takes a tenth of a second."""
-_PROBE = ["a dog", "two cats sleep on a red sofa beside the window"]
 
 
 class TextVector(NamedTuple):
@@ -39,7 +38,6 @@ class Served:
         id: its name in responses: `text-encoder/3`, or an encoder's name.
         names: its names in requests.
         embed_new: texts to unit vectors `[texts, dim]` and numbers of tokens `[texts]`.
-        cache: vectors of recent texts, None without a cache.
     """
 
     id: str
@@ -143,7 +141,7 @@ def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Serve
     encoder = under_test.encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")
-    vectors = encoder.embed_texts(_PROBE)
+    vectors = encoder.embed_texts(["a dog", "two cats sleep on a red sofa beside the window"])
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
         raise InputError(f"{name} does not give unit vectors: train it again")
     # Clients must not see the path of a folder on this machine.

@@ -22,8 +22,6 @@ from components.serving.served import Alias, load_first, load_version
 from components.serving.watch import Watch
 
 _LOG = logging.getLogger(__name__)
-_KEEP_ALIVE_S = 65
-"""Seconds that a connection may be idle: more than the 60 seconds for which proxies reuse theirs."""
 
 
 def serve(
@@ -33,14 +31,13 @@ def serve(
 
     Args:
         encoder: see `cliptune evaluate --encoder`; of an alias the current version is served.
-        place: a bound socket.
-        any_tower: whether a new version may have another image tower.
-        every: seconds between two checks of the alias.
 
     Raises:
         InputError: the encoder cannot be loaded.
     """
-    _log_to_stderr()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for library in ("mlflow", "alembic", "uvicorn", "httpx"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
     served = load_first(encoder, limits.cache)
     metrics.serves(served)
@@ -63,10 +60,10 @@ def serve(
 
 
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:
-    """The configuration of uvicorn."""
+    # Connections may be idle for longer than the 60 seconds for which proxies reuse theirs.
     return uvicorn.Config(
         app, http=timed(limits.headers_s), ws="none", lifespan="on", log_config=None, access_log=False,
-        server_header=False, proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_S,
+        server_header=False, proxy_headers=False, timeout_keep_alive=65,
         timeout_graceful_shutdown=int(limits.stop_s),
     )  # fmt: skip
 
@@ -126,9 +123,3 @@ def timed(seconds: float) -> type[H11Protocol]:
                 self._head = None
 
     return TimedProtocol
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for library in ("mlflow", "alembic", "uvicorn", "httpx"):
-        logging.getLogger(library).setLevel(logging.WARNING)

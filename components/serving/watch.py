@@ -13,8 +13,6 @@ from components.serving.served import Served
 from components.tracking import reason_of
 
 _LOG = logging.getLogger(__name__)
-_LONGEST_WAIT_S = 300.0
-"""Longest wait in seconds before loading a failed version again."""
 
 
 class Watch:
@@ -22,8 +20,6 @@ class Watch:
 
     Args:
         version: returns the version of the alias; raises if the registry is unavailable.
-        any_tower: whether versions with another image tower are served too.
-        every: seconds between two checks.
     """
 
     def __init__(
@@ -48,7 +44,6 @@ class Watch:
         self._again_at, self._failures = float("inf"), 0
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -83,7 +78,7 @@ class Watch:
         try:
             new = self._load(version)
         except Exception as error:
-            self._again_at = self._clock() + min(_LONGEST_WAIT_S, self._every * 2.0 ** min(self._failures, 20))
+            self._again_at = self._clock() + min(300.0, self._every * 2.0 ** min(self._failures, 20))
             self._metrics.failures.labels("failed").inc()
             why = f"version {version} cannot be loaded: {old.id} remains"
             self._report(why, error)

@@ -26,9 +26,6 @@ class RequiredFile:
         path: below the benchmark's folder.
         what: content, such as "23,937 cases".
         size: approximate size, such as "6 MB".
-        licence: of its content.
-        source: publisher, such as a repository's name.
-        optional: whether the benchmark works without it.
     """
 
     path: str
@@ -51,7 +48,6 @@ class Tested:
     Attributes:
         texts: sentences, including false ones; prompts made of class names are not included.
         files: picture files, whether or not they exist.
-        pictures: pictures of test sets that have no file per picture.
         names: folder name that the publisher of the pictures uses, if the benchmark's folder is named differently.
     """
 
@@ -66,7 +62,6 @@ class TestSetFiles:
     """The folder of one test set, and deviations from the published data.
 
     Attributes:
-        folder: the folder.
         allow_partial: accept fewer or other rows than published, and list them in `notes`.
         notes: deviations; a result with notes is not comparable with published figures.
     """
@@ -91,7 +86,6 @@ class TestSetFiles:
         self.notes.append(what)
 
     def read_json(self, path: str) -> Any:
-        """A JSON file."""
         try:
             return json.loads((self.folder / path).read_text("utf-8"))
         except FileNotFoundError:
@@ -151,10 +145,7 @@ class TestSet:
     """One published test set.
 
     Attributes:
-        name: of its benchmark.
         folder: below the data folder; several test sets may share one.
-        files: files that it reads.
-        read: reads texts and pictures.
     """
 
     __test__ = False

@@ -23,10 +23,7 @@ class LeakCounts(BaseModel):
 
     Attributes:
         benchmarks: the folder of the test sets; None if none was given.
-        checked: the test sets that were compared.
-        unread: test sets that cannot be read, and why.
         found: test set -> way (`name`, `content` or `text`) -> dropped pairs; one pair may count in several.
-        dropped: split -> pairs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

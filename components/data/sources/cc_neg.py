@@ -1,9 +1,7 @@
-"""CC-Neg as its authors publish it, without training on the images of its benchmarks.
+"""CC-Neg as its authors publish it, in the folder of the benchmark `cc_neg`.
 
-`prepare.folder` is the folder of the benchmark `cc_neg`: `cc_neg.parquet` with all rows in the published order, and the
-images. CoN-CLIP tests on the last 40,000 rows, SemCLIP on a random tenth of `ccneg_paraphrased.csv`. Test images of
-either are not used for training or validation; SemCLIP's only if its file is in the folder. Test pairs are drawn from
-CoN-CLIP's 40,000.
+CoN-CLIP tests on the last 40,000 rows, SemCLIP on a random tenth of `ccneg_paraphrased.csv`. Test images of either are
+not used for training or validation; SemCLIP's only if its file is there. Test pairs are drawn from CoN-CLIP's.
 """
 
 from __future__ import annotations

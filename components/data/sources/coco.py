@@ -117,7 +117,6 @@ def find(folder: Path) -> str | None:
 
 
 def _json_object(file: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
     try:
         content = json.loads(file.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -128,7 +127,6 @@ def _json_object(file: Path) -> dict[str, Any]:
 
 
 def _json_list(file: Path, content: dict[str, Any], key: str) -> list[Any]:
-    """The list `key` of a file's object."""
     values = content.get(key)
     if not isinstance(values, list):
         raise InputError(f"{file} has no list '{key}': download it again")
@@ -136,7 +134,6 @@ def _json_list(file: Path, content: dict[str, Any], key: str) -> list[Any]:
 
 
 def _first_fault(error: ValidationError) -> str:
-    """The first fault of a record: its key and the message."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -1,12 +1,8 @@
 """Image embeddings with captions and without pictures, as clip-retrieval's inference writes them.
 
 `prepare.folder` holds `img_emb/img_emb_<n>.npy` with `metadata/metadata_<n>.parquet`, or any `<name>.npy` with its
-`<name>.parquet`, row by row; or Parquet files with a column of vectors, `embedding`. Column `caption` has the texts.
-The split of a row is that of the column `split`, or a word in the file's name. Rows of zeros or without a caption are
-left out and counted.
-
-`base` must be the model that computed the embeddings: its image tower is not used, and stage `embed` rejects embeddings
-of another length.
+`<name>.parquet`, row by row; or Parquet files with a column of vectors, `embedding`. Rows of zeros or without a caption
+are left out and counted. `base` must be the model that computed the embeddings.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -60,21 +55,13 @@ class EmbeddingFile:
         return rows, dim
 
     def metadata(self) -> pq.FileMetaData:
-        """Metadata of the Parquet file.
-
-        Raises:
-            InputError: it is missing or damaged.
-        """
+        """Metadata of the Parquet file; raises `InputError` if it is missing or damaged."""
         try:
             return pq.read_metadata(self.captions)
         except FileNotFoundError:
             raise InputError(f"{self.captions} is missing: {_HOW}") from None
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
-
-    def vectors(self, first: int, count: int) -> npt.NDArray[np.floating]:
-        """`count` embeddings from row `first` on; raises as `read_embeddings`."""
-        return read_embeddings(self.embeddings, first, count)
 
     def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
         """The wanted columns of `count` rows of the Parquet file from row `first` on.
@@ -158,7 +145,7 @@ def _chunks(file: EmbeddingFile, named: str) -> Iterator[PictureChunk]:
 
 
 def _samples(file: EmbeddingFile, named: str, first: int, count: int) -> Iterator[Sample | Unusable]:
-    vectors = file.vectors(first, count)
+    vectors = read_embeddings(file.embeddings, first, count)
     usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
     table = file.columns(first, count, lambda column: column.name in (*_CAPTIONS, *_NAMES, _SPLIT))
     caption = caption_column(table.column_names)

@@ -1,11 +1,8 @@
-"""Flickr8k and Flickr30k as published: a file of captions, published splits, and a folder of images.
+"""Flickr8k (Hodosh et al. 2013) and Flickr30k as published: `Flickr8k.token.txt` with `Flickr_8k.*Images.txt`, or
+Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json`, and a folder of images.
 
-Flickr8k has `Flickr8k.token.txt` and `Flickr_8k.{train,dev,test}Images.txt` (Hodosh et al. 2013). Flickr30k is
-published without splits. For both, Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json` is enough.
-
-Flickr8k may come with `ExpertAnnotations.txt`, ratings of captions of its test images, read as in CLIPScore's released
-code. Three experts rated 5,822 captions, mostly of other images, from 1 (nothing in common) to 4 (fits). The 158
-captions of the image itself are dropped, as in SPICE and CLIPScore, and each rating counts by itself: 16,992 rows.
+Flickr8k may come with `ExpertAnnotations.txt`, three ratings from 1 to 4 of captions of its test images. As in SPICE
+and CLIPScore, captions of the image itself are dropped, and each rating counts by itself: 16,992 rows.
 """
 
 from __future__ import annotations
@@ -32,7 +29,6 @@ _KARPATHY = ("dataset_flickr8k.json", "dataset_flickr30k.json")
 _FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
 """Folders of the images in the archives and their mirrors; the first is spelled as published."""
 RATINGS = "ExpertAnnotations.txt"
-_SCORES = ("1", "2", "3", "4")
 _HOW = "put the published caption and split files there, see components/data/sources/flickr.py"
 
 
@@ -49,7 +45,8 @@ def read_listing(settings: Prepare) -> Listing:
     for name in _KARPATHY:
         if (folder / name).is_file():
             return read_karpathy(folder / name, images, settings)
-    split_of = {image: split for split, name in _SPLITS.items() for image in _names(folder / name)}
+    listed = {split: map(str.strip, _rows(folder / name)) for split, name in _SPLITS.items()}
+    split_of = {image: split for split, images_of in listed.items() for image in images_of if image}
     file = folder / _TOKENS
     lines, strays = [], set()
     for number, (image, _, caption) in enumerate(_captions(file), 1):
@@ -64,7 +61,6 @@ def read_listing(settings: Prepare) -> Listing:
 
 
 def _captions(file: Path) -> Iterator[tuple[str, str, str]]:
-    """Image, number and text of each caption, one per line."""
     for number, row in enumerate(_rows(file), 1):
         token, tab, caption = row.partition("\t")
         image, hash_sign, place = token.rpartition("#")
@@ -89,7 +85,6 @@ def caption_ratings(
     """Rows of the table `caption_ratings`.
 
     Args:
-        file: the published ratings.
         captions: key of a caption, `<image>#<n>`, -> its text.
         image_ids: file name of each test image -> its id.
     """
@@ -100,7 +95,7 @@ def caption_ratings(
     for number, line in enumerate(_rows(file), 1):
         image, _, rest = line.partition("\t")
         key, *scores = rest.split("\t")
-        if len(scores) != 3 or not set(scores) <= set(_SCORES):
+        if len(scores) != 3 or not set(scores) <= {"1", "2", "3", "4"}:
             raise InputError(
                 f"{file}: line {number} is not an image, a caption's key and three of 1 to 4: download it again"
             )
@@ -109,10 +104,6 @@ def caption_ratings(
         if image in image_ids and captions[key] not in own[image]:
             rows += [(image_ids[image], captions[key], float(score)) for score in scores]
     return rows
-
-
-def _names(file: Path) -> list[str]:
-    return [name.strip() for name in _rows(file) if name.strip()]
 
 
 def _rows(file: Path) -> list[str]:

@@ -1,9 +1,7 @@
-"""A Hugging Face dataset with an image and a caption column, as a local folder of Parquet files.
+"""A Hugging Face dataset with an image and a caption column, as Parquet files in a folder or its subfolder `data`.
 
-The files are in the folder or its subfolder `data`, as on the hub. The split of a row is that of the column `split`, or
-a word in the file's name, such as `validation-00000.parquet`. The image column holds bytes, or `{bytes, path}`; the
-caption column holds a text or a list of texts. A row without either is left out and counted. If a table only names
-images in other files, use source `folder`.
+The split of a row is that of the column `split`, or a word in the file's name, such as `validation-00000.parquet`. A
+row without image or caption is left out and counted. If a table only names images in other files, use source `folder`.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 _CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
 _SPLIT = "split"
-_ROWS = 64
-"""Rows read at a time: each holds an image."""
 _CHUNK = 1_000
 """Rows that are checked together, rounded up to whole row groups."""
 _HOW = "download the dataset's Parquet files into it, such as data/train-00000-of-00001.parquet"
@@ -76,7 +72,8 @@ def _samples(file: Path, named: str, groups: list[int], first: int) -> Iterator[
     try:
         with pq.ParquetFile(file) as stored:
             columns = _columns(file, stored.schema_arrow)
-            batches = stored.iter_batches(_ROWS, row_groups=groups, columns=columns)
+            # Few rows at a time: each holds an image.
+            batches = stored.iter_batches(64, row_groups=groups, columns=columns)
             for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), first):
                 try:
                     yield _sample(file, named, number, *(row[name] for name in columns))

@@ -1,8 +1,6 @@
-"""Pairs from the log of a search product: a query, the clicked image, and optionally a weight and a split.
+"""Pairs from the log of a search product: a query, the clicked image, and optionally a weight (or clicks) and a split.
 
-`prepare.folder` holds the images and `queries.tsv`, `.csv`, `.jsonl` or `.parquet`. The weight, such as a number of
-clicks, may also be called clicks; a line without it counts as one click. Lines of the same query and image make one
-pair with the sum of their weights; the order of lines does not matter.
+Lines of the same query and image make one pair with the sum of their weights; a line without weight counts as one.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ _FILES = RowFiles(
     texts="queries",
 )
 _HOW = "write one line per click, query<TAB>image, or one per query and image with a column weight"
-_HEAVIEST = 1e300
-"""Sums of such weights stay finite."""
 
 
 def read_listing(settings: Prepare) -> Listing:
@@ -63,7 +59,8 @@ def _weight(file: Path, place: str, value: Any) -> float:
         weight = float("nan" if isinstance(value, bool) else value)
     except (TypeError, ValueError, OverflowError):
         weight = float("nan")
-    if not 0 < weight <= _HEAVIEST:
+    # Sums of such weights stay finite.
+    if not 0 < weight <= 1e300:
         raise InputError(f"{file}: {place} has weight '{str(value)[:40]}': write a number above 0, or nothing for 1")
     return weight
 

@@ -1,14 +1,8 @@
 """SemCLIP's rows of CC-Neg, in the folder of benchmark `cc_neg_semclip`, and the reader of both of SemCLIP's files.
 
-A row has an image, a caption, its paraphrase and its negation.
-
-The released code (src/dataset.py) shuffles the rows by seed 42; the last tenth tests, the tenth before it validates. It
-splits rows, not images: most test rows of SugarCrepe++ show an image that also trains. Therefore
-`prepare.exclude_test_by: images`, the default, keeps all rows of a test image out of training. `rows` is the released
-split; the test and validation pairs, which the pipeline scores, are then those whose image does not train.
-
-The files have no description. Assumption: a row's three texts are about its image, in the columns that the released
-code reads.
+The released code (src/dataset.py) splits rows, not images: most test rows of SugarCrepe++ show an image that also
+trains. `prepare.exclude_test_by: images`, the default, keeps all rows of a test image out of training. `rows` is the
+released split without the test and validation rows whose image trains.
 """
 
 from __future__ import annotations
@@ -33,13 +27,8 @@ class SemclipFile:
     """One of the two files.
 
     Attributes:
-        csv: its name in `prepare.folder`.
-        rows: published number of rows.
         tested: number of test rows, by the paper's count if the released rule gives another.
-        images: folder of the images in `prepare.folder`.
         known_as: folder of the images at their publisher, by which the leak guard identifies their names.
-        read: reads all rows in order; raises for damaged files.
-        image: name of a row's image file.
     """
 
     csv: str
@@ -51,17 +40,12 @@ class SemclipFile:
     image: Callable[[Mapping[str, Any]], str]
 
 
-def source_of(file: Callable[[], SemclipFile], csv: str) -> Source:
-    """The source of one file.
-
-    Args:
-        file: called only when needed, as it imports torch.
-        csv: its name.
-    """
+def source_of(file: SemclipFile) -> Source:
+    """The source of one file."""
     return Source(
-        pairs=lambda settings: _pairs(settings, file()),
+        pairs=lambda settings: _pairs(settings, file),
         evaluation=pairs_as_queries,
-        file=csv,
+        file=file.csv,
         how="get it from the authors of SemCLIP",
     )
 
@@ -128,11 +112,8 @@ def _splits(rows: Sequence[dict[str, Any]], file: SemclipFile, keep_out: str) ->
     return {split: full[split] for split in ("test", "val", "train")}
 
 
-FILE = "ccneg_paraphrased.csv"
-
-
-def _file() -> SemclipFile:
-    return SemclipFile(
+SOURCE = source_of(
+    SemclipFile(
         csv=cc_neg.CSV,
         rows=cc_neg.ROWS,
         tested=cc_neg.HELD_OUT,
@@ -141,6 +122,4 @@ def _file() -> SemclipFile:
         read=lambda folder: cc_neg.semclip_rows(TestSetFiles(folder))[0],
         image=cc_neg.semclip_picture_name,
     )
-
-
-SOURCE = source_of(_file, FILE)
+)

@@ -11,11 +11,8 @@ from components.data.sources.semclip_cc_neg import SemclipFile, source_of
 from components.test_sets.files import TestSetFiles
 from components.test_sets.readers import sugar_crepe
 
-FILE = "sugarcrepe_pp_paraphrased.csv"
-
-
-def _file() -> SemclipFile:
-    return SemclipFile(
+SOURCE = source_of(
+    SemclipFile(
         csv=sugar_crepe.CSV,
         rows=sugar_crepe.ROWS,
         tested=sugar_crepe.ROWS // 10,
@@ -24,6 +21,4 @@ def _file() -> SemclipFile:
         read=lambda folder: sugar_crepe.semclip_rows(TestSetFiles(folder))[0],
         image=lambda row: str(row["filename"]),
     )
-
-
-SOURCE = source_of(_file, FILE)
+)

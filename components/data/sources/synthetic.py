@@ -74,7 +74,6 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
 
 
 def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
-    """A row of `NEGATION_QUERIES` per scene, in rotation over all cues and tiers."""
     rows: list[tuple[str, ...]] = []
     for position, (image, scene) in enumerate(scenes):
         cue = CUES[position % len(CUES)]

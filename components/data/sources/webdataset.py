@@ -12,7 +12,7 @@ from pathlib import Path
 
 from more_itertools import longest_common_prefix
 
-from components.core.pictures.shards.listing import ShardFiles, ShardList, find_shards, is_remote
+from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
 from components.core.pictures.shards.reader import Fault, RawSample, ShardReader, sound
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
@@ -33,7 +33,7 @@ def read_splits(settings: Prepare) -> Splits:
     Raises:
         InputError: there are no shards, or none to train on.
     """
-    given = _given(settings)
+    given = find_shards(settings.shards or shards_in(image_folder(settings)), ShardFiles())
     stamps = _stamps(given.urls)
     splits: dict[str, list[PictureChunk]] = {}
     # Folders that contain all shards, such as the data set's own, do not show the split of one shard.
@@ -46,10 +46,6 @@ def read_splits(settings: Prepare) -> Splits:
     if TRAIN not in splits:
         raise InputError(f"{given.urls[0]} and all other shards are of a test or validation split: {_HOW}")
     return splits
-
-
-def _given(settings: Prepare) -> ShardList:
-    return find_shards(settings.shards or shards_in(image_folder(settings)), ShardFiles())
 
 
 def _stamps(urls: Sequence[str]) -> dict[str, str]:
@@ -76,8 +72,6 @@ def read_shard(url: str, size: int | None, split: str = "", *, strict: bool = Tr
     """The samples of a shard.
 
     Args:
-        url: its path or URL.
-        size: its number of samples, if known.
         split: of samples that do not name their own.
         strict: whether a sample without caption, or of an unknown split, is unusable.
     """

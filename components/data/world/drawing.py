@@ -16,7 +16,6 @@ from components.data.world.description.scenes import Scene, Thing
 
 CANVAS = 64
 _PIXELS = {"small": 18, "large": 31}
-_GROUP_PIXELS = 24
 _GROUP_CELLS = ((0, 0), (32, 32), (32, 0), (0, 32))
 _CORNERS = {
     "center": (0.5, 0.5),
@@ -62,9 +61,7 @@ def _layout(scene: Scene, rng: random.Random) -> list[tuple[Thing, int, int, int
         ]
     if scene.kind == "group":
         shown = {"two": 2, "three": 3, "four": 4}[scene.count]
-        return [
-            (scene.first, _GROUP_PIXELS, x + rng.randint(0, 8), y + rng.randint(0, 8)) for x, y in _GROUP_CELLS[:shown]
-        ]
+        return [(scene.first, 24, x + rng.randint(0, 8), y + rng.randint(0, 8)) for x, y in _GROUP_CELLS[:shown]]
     assert scene.second is not None
     near, far = scene.first, scene.second
     if scene.relation in ("right", "below"):

@@ -1,8 +1,7 @@
 """Pictures that an encoder embeds: those of a folder, or of webdataset shards on disk or in S3.
 
-A folder is read with all its subfolders: pictures that a file such as `captions.tsv` lists, as in stage `prepare`, and
-all other files with an ending of pictures. Texts and further columns of the file become those of the index. Shards are
-read in place and never unpacked. Pictures that cannot be decoded are left out.
+A folder is read with all its subfolders. Texts and further columns of a file such as `captions.tsv` become those of the
+index. Pictures that cannot be decoded are left out.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from more_itertools import chunked
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ImageEncoder
 from components.core.compute.metrics import Features, Indices
-from components.core.pictures.shards.listing import ShardFiles, ShardList, find_shards, is_remote
+from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
 from components.core.system.errors import InputError
 from components.core.tables.ahead import mapped
 from components.data.checked_pictures import check_picture
@@ -105,14 +105,10 @@ def _open_shards(given: str, encoder: EncoderUnderTest | None) -> Opened:
     total = shards.samples() if len(shards.sizes) == len(shards.urls) else None
 
     def blocks() -> Iterator[ImageBlock]:
-        return _blocks(given, _read_shards(shards), embedding, {})
+        samples = (read_shard(url, shards.sizes.get(url), strict=False) for url in shards.urls)
+        return _blocks(given, chain.from_iterable(samples), embedding, {})
 
     return Opened(tower, embedding.name, dim_of(embedding), total, blocks)
-
-
-def _read_shards(shards: ShardList) -> Iterator[Sample | Unusable]:
-    for url in shards.urls:
-        yield from read_shard(url, shards.sizes.get(url), strict=False)
 
 
 SHARDS = ImageSource(_are_shards, _open_shards)
@@ -159,8 +155,6 @@ def _rows(samples: list[Sample], texts: Mapping[str, list[str | None]]) -> pa.Ta
 
 @dataclass(frozen=True)
 class _Tower:
-    """An image tower and its device."""
-
     encoder: ImageEncoder
     device: str
     name: str

@@ -17,7 +17,6 @@ class ImageBlock:
     """Some images of a source.
 
     Attributes:
-        where: their origin, for messages.
         rows: the known columns of `components.index.rows.OWN`, and further ones.
         vectors: unit vectors `[n, dim]` of rows given by their numbers in the block `[n]`. Raises `InputError` if one
             cannot be computed; called once, without the images that the index has already.
@@ -36,8 +35,6 @@ class Opened:
 
     Attributes:
         encoder: name of an encoder with the image tower.
-        total: number of images, or None if it is not known before reading.
-        blocks: reads them.
     """
 
     image_tower_sha256: str

@@ -1,8 +1,6 @@
 """Vectors that were computed before: by stage `embed` of this project, of another index, or by other tools.
 
-Vectors of other tools are read as by source `embeddings` of the pairs, such as clip-retrieval's `img_emb/*.npy` with
-`metadata/*.parquet`. They have no hash of their tower: `--encoder` names the encoder that computed them. Their pictures
-are not read; the columns of the metadata, such as an address, become further columns.
+Vectors of other tools, such as clip-retrieval's, have no hash of their tower: `--encoder` names their encoder.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import pyarrow.compute as pc
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features, Indices
-from components.core.pictures.embedding_files import COLUMNS
+from components.core.pictures.embedding_files import COLUMNS, read_embeddings
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.record_files import read_record
@@ -64,7 +62,7 @@ def _embedding_blocks(files: list[EmbeddingFile], dim: int) -> Iterator[ImageBlo
 
 
 def _embedding_block(file: EmbeddingFile, first: int, count: int, dim: int) -> ImageBlock:
-    given = np.ascontiguousarray(file.vectors(first, count))
+    given = np.ascontiguousarray(read_embeddings(file.embeddings, first, count))
     if given.shape[1] != dim:
         raise InputError(f"{file.embeddings} has rows of different width: write it again")
     norms = np.linalg.norm(given.astype(np.float32), axis=1)
@@ -96,7 +94,6 @@ EMBEDDINGS = ImageSource(lambda given: bool(_embedding_files(given)), _open_embe
 
 
 def _open_index(given: str, encoder: EncoderUnderTest | None) -> Opened:
-    """Another index, of any kind of search."""
     folder = Path(given)
     facts = read_facts(folder)
     vectors, rows = Vectors.open(folder, facts), Rows.open(folder, facts)

@@ -29,7 +29,6 @@ from components.test_sets.image_sets.image_set import (
 from components.test_sets.pictures import LazyPicture, picture_file, picture_pixels
 
 CIFAR_PIXELS, _STL10_SIDE = 3 * 32 * 32, 96
-_STL10_RECORD = 3 * _STL10_SIDE * _STL10_SIDE
 _CIFAR: dict[str, tuple[str, int, dict[str, Sequence[str]]]] = {
     "cifar-10-batches-bin": (
         "batches.meta.txt",
@@ -40,12 +39,8 @@ _CIFAR: dict[str, tuple[str, int, dict[str, Sequence[str]]]] = {
 }
 """Folder -> file of class names, bytes of a label, files of each split."""
 _PICKLES = {"cifar-10-batches-py": "cifar-10-binary.tar.gz", "cifar-100-python": "cifar-100-binary.tar.gz"}
-_FLOWERS = {"test": "tstid", "train": "trnid"}
 _IDX = {"test": "t10k", "train": "train"}
 _IDX_FOLDERS = ("", "MNIST/raw/", "raw/")
-_IDX_UNSIGNED_BYTES = 8
-_IDX_LARGEST = 1 << 28
-"""Maximum number of unpacked bytes."""
 _SVHN_ZERO, _SVHN_DIMENSIONS = 10, 4
 
 
@@ -104,7 +99,7 @@ def _flowers102(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: s
 
     `trnid` has 1,020 images, `valid` 1,020 and `tstid` 6,149: train, val and test, as in torchvision.
     """
-    numbers, labels = flowers102_split(path, _FLOWERS[split])
+    numbers, labels = flowers102_split(path, {"test": "tstid", "train": "trnid"}[split])
     if labels.min() < 0 or labels.max() >= facts.classes:
         raise InputError(f"{path / 'imagelabels.mat'} has classes other than 1 to {facts.classes}: fetch it again")
     return ImageSet([picture_file(path / "jpg" / f"image_{number:05}.jpg") for number in numbers], labels)
@@ -146,12 +141,13 @@ def _idx_array(folder: Path, name: str, dimensions: int) -> npt.NDArray[Any]:
     opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rb") as file:
-            content = file.read(_IDX_LARGEST)
+            content = file.read(1 << 28)
     except (OSError, EOFError) as error:
         raise InputError(f"{path} cannot be unpacked ({error}): fetch it again") from None
     start = 4 + 4 * dimensions
     shape = tuple(int(size) for size in np.frombuffer(content[4:start].ljust(4 * dimensions, b"\0"), dtype=">u4"))
-    if content[:4] != bytes((0, 0, _IDX_UNSIGNED_BYTES, dimensions)) or len(content) - start != math.prod(shape):
+    # 8 stands for unsigned bytes.
+    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) - start != math.prod(shape):
         raise InputError(f"{path} is not an idx file of {dimensions} dimensions: fetch it again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
@@ -162,7 +158,7 @@ def _stl10(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: str) -
         raise InputError(f"{path / split}_y.bin is missing: unpack the archive again")
     content = np.fromfile(path / f"{split}_X.bin", dtype=np.uint8)
     labels = np.fromfile(path / f"{split}_y.bin", dtype=np.uint8).astype(np.int64) - 1
-    if len(content) != _STL10_RECORD * len(labels):
+    if len(content) != 3 * _STL10_SIDE * _STL10_SIDE * len(labels):
         raise InputError(f"{path / split}_X.bin and {split}_y.bin are not of the same images: unpack the archive again")
     if len(labels) and not 0 <= labels.min() <= labels.max() < facts.classes:
         raise InputError(f"{path / split}_y.bin has classes other than 1 to {facts.classes}: unpack the archive again")

@@ -1,9 +1,7 @@
 """Image sets as difference-based classification reads them, and texts about two classes of AwA2.
 
-The texts follow the rules of PC-CLIP's paper or those of its released code. The two differ in the attributes that they
-exclude as not visual and in the matrix row of a class (github.com/dsam99/pc_clip, data/dataset.py): the code takes
-numbers that count from 1 for numbers that count from 0, and it looks up the row of an alphabetical label, although
-rows follow `classes.txt`.
+The texts follow the rules of PC-CLIP's paper or those of its released code (github.com/dsam99/pc_clip,
+data/dataset.py), which differ in the attributes that are not visual and in the matrix row of a class.
 """
 
 from __future__ import annotations
@@ -42,11 +40,8 @@ class Awa2:
     """Animals with Attributes 2 (Xian et al. 2018): classes, attributes and test images.
 
     Attributes:
-        classes: all class names, in the order of `classes.txt` and of the matrix.
         test_classes: the names of the test classes in alphabetical order; the test images' labels count these.
-        predicates: names of the attributes.
         matrix: which class has which attribute, `[classes, predicates]`.
-        files: the test images, class after class.
         labels: of each test image `[files]`.
     """
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
 _COUNT, _CLASS = "nshards.txt", "cls"
-_LONGEST = 9
 
 
 def _find_folders(folder: Path, facts: ImageSetFacts, split: str) -> Path | None:
@@ -55,9 +54,7 @@ def _read_folders(_files: TestSetFiles, path: Path, facts: ImageSetFacts, _split
 def _class_folders(path: Path, facts: ImageSetFacts) -> list[str]:
     """The folders below `path` in the order of the classes.
 
-    One folder too many or too few would silently shift every later label, so there must be exactly as many as the set
-    has classes and, if their names are known, exactly those. ImageNet-V2's folders are numbers and are sorted as
-    numbers: in alphabetical order 10 would precede 2.
+    One folder too many or too few would silently shift every later label. ImageNet-V2's folders are sorted as numbers.
     """
     names = sorted(one.name for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "__")))
     if not names:
@@ -82,11 +79,7 @@ def _find_shards(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None
 
 
 def _read_shards(files: TestSetFiles, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
-    """Shards as CLIP_benchmark publishes them (clip_benchmark/webdataset_builder.py).
-
-    `test/0.tar` and so on, each sample an image (`s0000000.webp`, `.png` or `.jpg`) and its class number
-    (`s0000000.cls`); `test/nshards.txt` holds the number of shards. `classnames.txt` and
-    `zeroshot_classification_templates.txt` are next to the splits.
+    """Shards as CLIP_benchmark publishes them (webdataset_builder.py): images, and class numbers in `.cls`.
 
     The strict reader checks each shard once; later, pictures are read directly from their offsets.
     """
@@ -132,7 +125,7 @@ def _checked(sample: RawSample, classes: int) -> tuple[str, int, str]:
     if not isinstance(label, bytes):
         return "", 0, "no class" if label is None else str(label)
     text = label.strip()
-    if not text.isdigit() or len(text) > _LONGEST or int(text) >= classes:
+    if not text.isdigit() or len(text) > 9 or int(text) >= classes:
         return "", 0, f"class is not 0 to {classes - 1}"
     return endings[0], int(text), ""
 

@@ -22,7 +22,6 @@ IMAGENET = "imagenet"
 PUBLISHED = "published"
 """Marks class names that only a file next to the images provides."""
 
-_FOLDER = "assets"
 _IMAGENET_CLASSES = 1000
 
 
@@ -55,14 +54,14 @@ class ImageSetFacts(BaseModel):
 @cache
 def image_sets() -> dict[str, ImageSetFacts]:
     """All image sets by name, in the order of the file."""
-    rows = yaml.safe_load(resources.files(__package__).joinpath(f"{_FOLDER}/image_sets.yaml").read_text("utf-8"))
+    rows = yaml.safe_load(resources.files(__package__).joinpath("assets/image_sets.yaml").read_text("utf-8"))
     return {name: ImageSetFacts(name=name, **row) for name, row in rows.items()}
 
 
 @cache
 def template_lists() -> dict[str, tuple[str, ...]]:
     """Prompt templates by name, `{c}` for the class; ImageNet's 80 come from open_clip."""
-    rows = yaml.safe_load(resources.files(__package__).joinpath(f"{_FOLDER}/templates.yaml").read_text("utf-8"))
+    rows = yaml.safe_load(resources.files(__package__).joinpath("assets/templates.yaml").read_text("utf-8"))
     return {name: tuple(row) for name, row in rows.items()}
 
 
@@ -109,9 +108,7 @@ class ImageSet:
     """Labelled pictures.
 
     Attributes:
-        pictures: in the order of the layout.
         labels: class of each `[images]`, counted from 0.
-        class_names: from the files; None if they have none.
         templates: published with the images, `{c}` for the class; None if there are none.
         torchvision_names: exactly as in torchvision, such as `apple_pie`, because the papers' released code puts them
             into prompts; None if the files do not have them.
@@ -138,7 +135,6 @@ class Layout:
 
     Attributes:
         description: expected files, for the message if none is found; `{split}` stands for the split.
-        find: finds the path of a split.
         read: reads the split at that path; raises `InputError` if a file is missing or damaged.
     """
 

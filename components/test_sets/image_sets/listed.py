@@ -26,26 +26,14 @@ from components.test_sets.image_sets.image_set import (
 from components.test_sets.pictures import picture_file
 
 _UNSAFE = re.compile(r"^/|(^|/)\.\.(/|$)|\0")
-_CARS = {"test": "cars_test_annos_withlabels.mat", "train": "devkit/cars_train_annos.mat"}
-_CUB = {"test": "0", "train": "1"}
-_DTD = {"test": ("test1.txt",), "train": ("train1.txt", "val1.txt")}
-_AIRCRAFT = {"test": "images_variant_test.txt", "train": "images_variant_trainval.txt"}
 _GTSRB = {"test": ("GT-final_test.csv",), "train": ("GTSRB/Training", "GTSRB/Final_Training/Images")}
-_PETS = {"test": "test.txt", "train": "trainval.txt"}
 _SUN = {"test": "Testing_01.txt", "train": "Training_01.txt"}
 _LETTER = 2
 """Characters of "a/" before the name of a class of SUN397."""
 
 
 def listed(source: Path, folder: Path, rows: Iterable[tuple[str, str]], classes: Sequence[str]) -> ImageSet:
-    """The images of `rows`, paths below `folder` with a class each; underscores in class names become spaces.
-
-    Args:
-        source: the list, for messages.
-        folder: where the images are.
-        rows: path and class.
-        classes: as the rows call them, in their order.
-    """
+    """The images of `rows`, paths below `folder` with a class each; underscores in class names become spaces."""
     numbers = {name: number for number, name in enumerate(classes)}
     pictures, labels = [], []
     for path, name in rows:
@@ -68,7 +56,7 @@ def _find_cars(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
 
 def _cars(_files: TestSetFiles, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     """Records of `annotations` have `fname` and `class`, counted from 1; `class_names` is the list."""
-    source = path / _CARS[split]
+    source = path / {"test": "cars_test_annos_withlabels.mat", "train": "devkit/cars_train_annos.mat"}[split]
     (names,) = mat_arrays(path / "devkit" / "cars_meta.mat", "class_names")
     (records,) = mat_arrays(source, "annotations")
     names = [str(name) for name in np.atleast_1d(names)]
@@ -89,7 +77,7 @@ def _cub(_files: TestSetFiles, path: Path, _facts: ImageSetFacts, split: str) ->
         if found.keys() != images.keys():
             raise InputError(f"{path / name}.txt names other images than images.txt: fetch the set again")
     names = {number: name.partition(".")[2] for number, name in classes.items()}
-    chosen = [number for number in images if splits[number] == _CUB[split]]
+    chosen = [number for number in images if splits[number] == {"test": "0", "train": "1"}[split]]
     rows = [(images[number], names.get(labels[number], "")) for number in chosen]
     return listed(path / "images.txt", path / "images", rows, list(names.values()))
 
@@ -99,7 +87,7 @@ def _dtd(_files: TestSetFiles, path: Path, _facts: ImageSetFacts, split: str) ->
 
     The first of the ten splits; training is its `train1` and `val1` together, as in CLIP's paper (appendix A.1).
     """
-    sources = [path / "labels" / name for name in _DTD[split]]
+    sources = [path / "labels" / name for name in {"test": ("test1.txt",), "train": ("train1.txt", "val1.txt")}[split]]
     rows = [(image, image.partition("/")[0]) for source in sources for image in lines(source)]
     return listed(sources[0], path / "images", rows, sorted({name for _, name in rows}))
 
@@ -111,7 +99,7 @@ def _find_aircraft(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | N
 
 def _aircraft(_files: TestSetFiles, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     """Rows of image and variant; training is `trainval`, as in CLIP's paper (appendix A.1)."""
-    source = path / _AIRCRAFT[split]
+    source = path / {"test": "images_variant_test.txt", "train": "images_variant_trainval.txt"}[split]
     rows = [(f"{image}.jpg", name) for image, name in table(source, 2)]
     return listed(source, path / "images", rows, lines(path / "variants.txt"))
 
@@ -145,7 +133,7 @@ def _pets(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: str) ->
 
     A class is named after its pictures, in title case: `yorkshire_terrier_1` is of "Yorkshire Terrier".
     """
-    source = path / "annotations" / _PETS[split]
+    source = path / "annotations" / {"test": "test.txt", "train": "trainval.txt"}[split]
     rows = [(row[0], whole_number(source, row[1])) for row in table(source, 4)]
     names: dict[int, str] = {}
     for image, number in rows:

@@ -113,9 +113,6 @@ def released_names(
     """Class names as the papers' released code has them, in the order of the classes.
 
     Args:
-        folder: for the message.
-        facts: of the set.
-        found: the set with class names.
         renamed: set -> name -> the code's name.
     """
     known: Sequence[str] | None = next(
@@ -131,17 +128,13 @@ def released_names(
     return [renamed.get(facts.name, {}).get(name, name) for name in known]
 
 
-_TRAINED_ON = 0.9
-"""Share of a set without a split that PC-CLIP's code sets aside for training."""
-
-
 def pc_clip_images(files: TestSetFiles, facts: ImageSetFacts, split: str = "test") -> ImageSet:
     """The published split, or of a set with `whole` the code's own nine tenths for `train` and tenth for `test`."""
     if facts.whole is None:
         return read_image_set(files, facts, split)
     whole = read_image_set(files, facts, "whole")
     count = len(whole.labels)
-    order, cut = drawn(count, count, 0), int(count * _TRAINED_ON)
+    order, cut = drawn(count, count, 0), int(count * 0.9)
     return whole.of_rows(order[:cut] if split == "train" else order[cut:])
 
 
@@ -156,7 +149,6 @@ class ClassDifferences:
     Attributes:
         texts: how a thing of class `described` looks different from one of class `other`.
         described: class numbers `[texts]`.
-        other: class numbers `[texts]`.
     """
 
     texts: Sequence[str]
@@ -195,7 +187,6 @@ def class_differences(path: Path, *names: Sequence[str]) -> ClassDifferences | N
     """Differences between classes of the set; rows about other classes are skipped, None if no row remains.
 
     Args:
-        path: a table of class differences.
         names: of all classes in their order; several lists if classes have several names.
     """
     table = CLASS_DIFFERENCES.read(path)

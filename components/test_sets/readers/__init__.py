@@ -17,9 +17,7 @@ class LoadedTestSet:
     """The content of one test set.
 
     Attributes:
-        name: of its benchmark.
-        tested: its texts and pictures; None if its files cannot be read.
-        fault: the reason, if they cannot.
+        fault: why its files cannot be read; `tested` is then None.
     """
 
     name: str

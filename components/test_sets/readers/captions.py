@@ -1,8 +1,6 @@
 """Karpathy's test splits of COCO and Flickr30k, and COCO's val2017: images with all of their captions.
 
-Two formats of Karpathy's splits are read: CLIP_benchmark's own files, and Karpathy's `dataset_*.json`. Captions are
-neither lower-cased nor cut to five an image, as others do. Deviating rows are counted and may be skipped here; the
-source that trains (`components.data.karpathy`) refuses the same files if a single row deviates.
+Captions are neither lower-cased nor cut to five an image, as others do.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ class CaptionedImages:
 
     Attributes:
         images: file names, sorted, so that every format gives the same gallery.
-        captions: all captions, those of one image together and in the file's order.
         owners: row of each caption's image `[captions]`.
     """
 
@@ -40,12 +37,8 @@ class CaptionedSplit:
     """One test split.
 
     Attributes:
-        name: of its benchmark.
         images, captions: published counts.
-        folder: below the data folder.
-        pictures: folder of the images.
         readers: annotation file -> its reader; the first existing file is read.
-        files: for messages.
     """
 
     name: str

@@ -1,12 +1,8 @@
 """CC-Neg: images of CC3M with a caption and its negation, in the files of CoN-CLIP and of SemCLIP.
 
 CoN-CLIP's `ccneg_preprocessed.pt` is a pickle, which is never opened here:
-`python -m components.benchmarks.published.cc_neg` makes `cc_neg.parquet` of it, rows in the same order, columns
-image_path, caption and negated. The last 40,000 rows test.
-
-SemCLIP's `ccneg_paraphrased.csv` has the columns image_number, caption, negation and paraphrased. A random tenth tests,
-see `released_splits`. The paper counts 22,825 test rows of 228,246; the code's rule gives 22,824, so a file that fits
-either number counts as published.
+`python -m components.benchmarks.published.cc_neg` makes `cc_neg.parquet` of it, rows in the same order.
+SemCLIP's paper counts 22,825 test rows of 228,246; its code's rule gives 22,824, so both numbers count as published.
 """
 
 from __future__ import annotations

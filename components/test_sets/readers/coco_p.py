@@ -1,8 +1,6 @@
-"""COCO-P and COCO-PE: queries about COCO images with a paraphrase each (Cheng et al. 2024, section 3).
+"""COCO-P and COCO-PE: 4,155 queries about COCO images with a paraphrase each (Cheng et al. 2024, section 3).
 
-4,155 pairs by GPT-3 that annotators judged to have the same meaning (score 5 of 5). The galleries are COCO's 5,000
-validation images and, for COCO-PE, the 123,403 unlabeled ones as well. The paper does not name the release, but only
-that of 2017 has unlabeled images of that number. The authors' file of pairs is not public, see `read_query_pairs`.
+The galleries are COCO's 5,000 validation images of 2017 and, for COCO-PE, the 123,403 unlabeled ones as well.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ class QueryPairs:
     """Queries with their paraphrases, row by row.
 
     Attributes:
-        queries, paraphrases: texts `[pairs]`.
         images: file names of the images that the queries describe `[pairs]`.
     """
 

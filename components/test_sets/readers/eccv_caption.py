@@ -21,7 +21,6 @@ FILES = (
     RequiredFile(FILE, "COCO's validation captions with their ids", "20 MB", "CC BY 4.0", "cocodataset.org"),
     RequiredFile(PICTURES, "COCO val2014; its 5,000 test images are enough", "6 GB", "Flickr terms", "cocodataset.org"),
 )
-_PACKAGE = "eccv-caption"
 _PACKAGE_FILES = {"text_to_image": "caption_to_image", "image_to_text": "image_to_caption"}
 """Retrieval direction -> its part of the names of the package's files."""
 
@@ -34,8 +33,6 @@ class PublishedMatches:
     """The content of the package, by COCO's ids.
 
     Attributes:
-        captions: the gallery's captions, in the package's order.
-        images: the gallery's images, sorted.
         about: the image that each caption was written for.
         eccv, cxc: direction -> its matches.
     """
@@ -50,7 +47,7 @@ class PublishedMatches:
 @cache
 def published_matches() -> PublishedMatches:
     """The package's matches."""
-    folder = Path(str(distribution(_PACKAGE).locate_file("eccv_caption"))) / "data"
+    folder = Path(str(distribution("eccv-caption").locate_file("eccv_caption"))) / "data"
 
     def matches(name: str, direction: str) -> Matches:
         raw = json.loads((folder / f"{name}_{_PACKAGE_FILES[direction]}.json").read_text("utf-8"))

@@ -30,11 +30,6 @@ def _tested_pc_clip(files: TestSetFiles, facts: ImageSetFacts) -> Tested:
     return Tested(pictures=pc_clip_images(files, facts).pictures)
 
 
-def _tested_awa2(files: TestSetFiles) -> Tested:
-    """The images of the test classes."""
-    return Tested(files=read_awa2(files).files)
-
-
 TEST_SETS = (
     *(
         TestSet(
@@ -49,5 +44,5 @@ TEST_SETS = (
         )
         for facts in image_sets().values() if facts.whole
     ),
-    TestSet(AWA2, AWA2_FOLDER, AWA2_FILES, _tested_awa2),
+    TestSet(AWA2, AWA2_FOLDER, AWA2_FILES, lambda files: Tested(files=read_awa2(files).files)),
 )  # fmt: skip

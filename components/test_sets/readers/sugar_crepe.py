@@ -1,8 +1,6 @@
 """SugarCrepe and SugarCrepe++: COCO images with captions and fluent false captions.
 
-SugarCrepe (github.com/RAIVNLab/sugar-crepe) has seven files, each an object whose keys are row numbers with gaps.
-SugarCrepe++ (github.com/Sri-Harsha/scpp) has five, with two true captions. SemCLIP publishes its own file of
-SugarCrepe++, `sugarcrepe_pp_paraphrased.csv`, of whose 4,757 rows the released shuffle of seed 42 tests 475.
+SemCLIP publishes its own file of SugarCrepe++, of whose 4,757 rows the released shuffle of seed 42 tests 475.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations
+
+from more_itertools import powerset
 
 from components.data.world.description.evaluation_text import evaluation_text, plain_query
 from components.data.world.description.lexicon import TIERS, Tier, load_lexicon
@@ -42,7 +43,7 @@ def likeness_rows(scenes: Sequence[Scene], rng: random.Random) -> list[tuple[str
     rows: list[tuple[str, str, float, str]] = []
     for position, scene in enumerate(scenes):
         by_degree = defaultdict(list)
-        for parts in _some_of(PARTS[scene.kind]):
+        for parts in powerset(PARTS[scene.kind]):
             other = changed(scene, parts, rng)
             by_degree[shared_facts(scene, other)].append(other)
         degree = rng.choice(sorted(by_degree))
@@ -95,10 +96,6 @@ def changed(scene: Scene, parts: Collection[str], rng: random.Random) -> Scene:
     )
 
 
-def _some_of(parts: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    return chain.from_iterable(combinations(parts, count) for count in range(len(parts) + 1))
-
-
 def _sentence(scene: Scene, paraphrased: Tier | None, rng: random.Random) -> tuple[str, Tier]:
     """A sentence with the tier of its hardest word."""
     if paraphrased is None:
@@ -108,7 +105,6 @@ def _sentence(scene: Scene, paraphrased: Tier | None, rng: random.Random) -> tup
 
 
 FRAMES = ("Anyone can make out {what} here.", "Plain to see is {what}.")
-_SHORT = "{an_a}"
 _UNITS = {
     "object": ("second", "{an_a} and {an_b}"),
     "relation": ("relation", "{an_a} {relation} {an_b}"),
@@ -129,7 +125,7 @@ def half_truth_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> 
             if part in PARTS[scene.kind]:
                 side = scene.mirrored() if rng.random() < 0.5 else scene
                 frame = rng.choice(FRAMES)
-                statements = ((side, _SHORT), (changed(side, [part], rng), unit), (side, unit))
+                statements = ((side, "{an_a}"), (changed(side, [part], rng), unit), (side, unit))
                 texts = [fill(frame.replace("{what}", what), slots(about, common_word)) for about, what in statements]
                 rows.append((image, *texts, kind))
     return rows

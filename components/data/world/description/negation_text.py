@@ -1,7 +1,6 @@
 """Sentences for evaluation only: a plain query, and the same made false by "no", "not" or "without".
 
-As in CC-Neg (Singh et al. 2024) the negation is minimal: it denies an object that the scene shows, or replaces it by
-another. Both sentences use common words only, so only the cue differs.
+As in CC-Neg (Singh et al. 2024) the negation is minimal. All words are common ones, so only the cue differs.
 """
 
 from __future__ import annotations

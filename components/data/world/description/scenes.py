@@ -43,7 +43,6 @@ class Scene:
     count: str = ""
 
     def to_json(self) -> str:
-        """The facts as one line of JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
@@ -67,7 +66,6 @@ class Scene:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Common names of the objects shown."""
         return (self.first.name,) if self.second is None else (self.first.name, self.second.name)
 
 
