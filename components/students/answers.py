@@ -111,17 +111,15 @@ def passing(
         return good
     for known in (True, False):
         rows = [
-            row for row, found in enumerate(answered) if found.text is not None and _is_known(found, facts) == known
+            row
+            for row, found in enumerate(answered)
+            if found.text is not None and ({found.source.id, found.source.other_id} - {None} <= facts.keys()) == known
         ]
         fitting = probes if known else replace(probes, facts=None)
         checked = _check(table, [answered[row] for row in rows], settings, fitting, facts) if rows else []
         for row, passes in zip(rows, checked, strict=True):
             good[row] = passes
     return good
-
-
-def _is_known(found: AnsweredRow, facts: Mapping[str, str]) -> bool:
-    return found.source.id in facts and (found.source.other_id is None or found.source.other_id in facts)
 
 
 def _table_of(task: PromptTask) -> Synthesised | None:
