@@ -48,9 +48,7 @@ def ask_tasks(
 ) -> Iterator[tuple[str, list[AnsweredRow]]]:
     """Yield each task with its answers, one per row of inputs, in the questions' order.
 
-    Args:
-        captions: number of captions, or pairs of them, per task.
-        pairs: a `PAIRS` table to read instead of the tasks' inputs.
+    `captions` is the number of captions, or pairs of them, per task; a `PAIRS` table replaces the tasks' inputs.
 
     Raises:
         InputError: params.yaml lacks a task, or a task asks about the answers to one that is not among `tasks`.

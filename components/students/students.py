@@ -2,7 +2,6 @@
 
 ParaCLIP (section 2.1) instruction-tuned a local LLM on a stronger model's paraphrases and had it write the rest.
 
-python -m components.students.students --profile student --output components/captions/assets
 torchrun --nproc-per-node 8 -m components.students.students --student paraclip
 """
 

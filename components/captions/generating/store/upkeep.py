@@ -42,11 +42,7 @@ class FailureCount:
 
 @dataclass(frozen=True)
 class StoreStats:
-    """Counts of a store.
-
-    Attributes:
-        imports: number of merged exports whose rows are all in the store.
-    """
+    """Counts of a store; `imports` is the number of merged exports whose rows are all in the store."""
 
     store: str
     rows: int
