@@ -1,7 +1,4 @@
-"""Stage `synthesize`: have a language model answer one task's question about every row, each question once.
-
-python -m components.captions.synthesize --task paraphrase_1
-"""
+"""Stage `synthesize`: have a language model answer one task's question about every row, each question once."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ def run(
 ) -> SynthesisCounts:
     """Write `<table>/<task>.parquet` with one row per question, and return the counts.
 
-    Args:
-        shard: answer and store only this shard's questions, and write no table; a later run without a shard writes it.
+    With a `shard` only its questions are answered and stored; a later run without a shard writes the table.
 
     Raises:
         InputError: the task, model, store or input table is wrong, the engine cannot work, or more questions failed
@@ -67,11 +63,7 @@ def run(
 
 
 def run_tracked(settings: Settings, name: str, *, fresh: bool = False) -> None:
-    """`run` as an MLflow run, with the counts as metrics.
-
-    Raises:
-        InputError: see `run`; the MLflow run ends as failed.
-    """
+    """`run` as an MLflow run, with the counts as metrics; an error ends it as failed."""
     task = settings.synthesize.tasks[name]
     params = task.model_dump(mode="json") | {"model": settings.synthesize.model_of(task)}
     with tracked_run("synthesize", name, settings, params, {}) as tracked:

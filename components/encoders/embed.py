@@ -2,8 +2,6 @@
 
 Pairs are embedded in parts. Finished parts are in `embed.state`, which all ranks share, so a killed stage resumes.
 
-python -m components.encoders.embed
-python -m components.encoders.embed --shard 0/4
 torchrun --nproc-per-node 8 -m components.encoders.embed
 """
 

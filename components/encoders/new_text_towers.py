@@ -31,10 +31,7 @@ def with_language_tower(
 ) -> Encoder:
     """The base encoder with a language model as text tower; all other parts of the text side and logit scale are new.
 
-    Args:
-        language_model: a Hugging Face folder or name; None for all-MiniLM-L6-v2 from its package.
-
-    The other arguments are those of `LanguageTower`.
+    `language_model` is a Hugging Face folder or name; None is all-MiniLM-L6-v2 from its package.
 
     Raises:
         InputError: language model or tokenizer is missing, or the two do not fit each other.

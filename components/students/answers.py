@@ -47,9 +47,7 @@ def ask_tasks(
 ) -> Iterator[tuple[str, list[AnsweredRow]]]:
     """Yield each task with its answers, one per row of inputs, in the questions' order.
 
-    Args:
-        captions: number of captions, or pairs of them, per task.
-        pairs: a `PAIRS` table to read instead of the tasks' inputs.
+    `captions` is the number of captions, or pairs of them, per task; a `PAIRS` table replaces the tasks' inputs.
 
     Raises:
         InputError: params.yaml lacks a task, or a task asks about the answers to one that is not among `tasks`.
@@ -110,17 +108,15 @@ def passing(
         return good
     for known in (True, False):
         rows = [
-            row for row, found in enumerate(answered) if found.text is not None and _is_known(found, facts) == known
+            row
+            for row, found in enumerate(answered)
+            if found.text is not None and ({found.source.id, found.source.other_id} - {None} <= facts.keys()) == known
         ]
         fitting = probes if known else replace(probes, facts=None)
         checked = _check(table, [answered[row] for row in rows], settings, fitting, facts) if rows else []
         for row, passes in zip(rows, checked, strict=True):
             good[row] = passes
     return good
-
-
-def _is_known(found: AnsweredRow, facts: Mapping[str, str]) -> bool:
-    return found.source.id in facts and (found.source.other_id is None or found.source.other_id in facts)
 
 
 def _table_of(task: PromptTask) -> Synthesised | None:

@@ -24,8 +24,6 @@ _UNCHANGING = {
     "acceptance", "captions", "checkpoint_every", "merge", "micro_batch", "per_task", "processes", "tasks", "teacher",
 }  # fmt: skip
 """Settings that do not change the adapter, or do so by the lessons alone."""
-_CODE = ("loop.py", "train.py")
-"""The files of this folder that compute the adapter."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class StudentJob:
 @cache
 def code_hash() -> str:
     """Hash of the files that compute an adapter."""
-    return content_hash(*(path_hash(Path(__file__).parent / name) for name in _CODE))
+    return content_hash(*(path_hash(Path(__file__).parent / name) for name in ("loop.py", "train.py")))
 
 
 def state_of(name: str) -> Path:
@@ -108,11 +106,7 @@ def lessons_path(name: str) -> Path:
 
 
 def find_student(settings: Settings, name: str) -> Student:
-    """The settings that params.yaml has under `students.<name>`.
-
-    Raises:
-        InputError: there is no such block.
-    """
+    """The settings that params.yaml has under `students.<name>`; raises `InputError` if there is no such block."""
     if name not in settings.students:
         known = ", ".join(settings.students) or "none"
         raise InputError(f"params.yaml has no block students.{name}: add one, or choose one of {known}")

@@ -245,7 +245,6 @@ _ANSWER_COLUMNS = {
     "change_unit": "unit_foil",
 }
 """The columns of answers that are not named after their task."""
-_INPUT_COLUMNS = {"query": "paraphrase_1"}
 _SAME_ANSWERS = {"difference_cub": "difference"}
 """Tasks that share the answers of another task."""
 
@@ -309,7 +308,7 @@ def _lessons(path: Path, line: int, row: Row, name: str) -> Iterator[Lesson]:
 
 
 def _lesson(path: Path, line: int, row: Row, task: PromptTask, column: str) -> Lesson:
-    inputs = {name: row.get(_INPUT_COLUMNS.get(name, name)) or "" for name in task.inputs}
+    inputs = {name: row.get("paraphrase_1" if name == "query" else name) or "" for name in task.inputs}
     lacking = [name for name, text in {**inputs, "answer": row[column]}.items() if not text]
     if lacking:
         raise InputError(f"{path}, line {line}: task '{task.name}' has no '{lacking[0]}': fill the column in")

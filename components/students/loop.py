@@ -39,11 +39,7 @@ Report = Callable[[dict[str, float], int], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a student is trained; it changes results only by rounding.
-
-    Attributes:
-        autocast: element type of mixed precision; None for float32.
-    """
+    """Where a student is trained; it changes results only by rounding. Without `autocast` it computes in float32."""
 
     world: World = field(default_factory=World)
     device: str = "cpu"

@@ -2,8 +2,6 @@
 
 ParaCLIP (section 2.1) instruction-tuned a local LLM on a stronger model's paraphrases and had it write the rest.
 
-python -m components.students.students
-python -m components.students.students --profile student --output components/captions/assets
 torchrun --nproc-per-node 8 -m components.students.students --student paraclip
 """
 
@@ -71,7 +69,7 @@ def _train(
     settings: Settings, names: Sequence[str], output: Path, options: Sequence[str], *, lessons_only: bool
 ) -> None:
     """Train students here or, those with several processes, under torchrun; `options` are this command's."""
-    from components.core.compute.distributed import launched_by_torchrun
+    from components.core.compute.distributed import become_torchrun, launched_by_torchrun
     from components.students.job import find_job, find_student, lessons_path, state_of
     from components.students.lessons import ask_teacher
 
@@ -89,20 +87,14 @@ def _train(
     together = {name: job for name, job in jobs.items() if job.student.processes > 1 and not job.is_done()}
     run(settings, [name for name in jobs if name not in together], output)
     if together:
-        _start_ranks(list(together), {job.student.processes for job in together.values()}, options)
-
-
-def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[str]) -> None:
-    """Replace this process with torchrun, so that stopping this process stops torchrun and its ranks."""
-    from components.core.compute.distributed import become_torchrun
-
-    if len(processes) > 1:
-        raise InputError(
-            f"params.yaml: students {', '.join(names)} have different `processes`: give all the same number, or "
-            "train them one by one with --student"
-        )
-    chosen = [part for name in names for part in ("--student", name)]
-    become_torchrun(processes.pop(), ["-m", __spec__.name, *chosen, *options])
+        processes = {job.student.processes for job in together.values()}
+        if len(processes) > 1:
+            raise InputError(
+                f"params.yaml: students {', '.join(together)} have different `processes`: give all the same number, or "
+                "train them one by one with --student"
+            )
+        chosen = [part for name in together for part in ("--student", name)]
+        become_torchrun(processes.pop(), ["-m", __spec__.name, *chosen, *options])
 
 
 if __name__ == "__main__":

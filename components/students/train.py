@@ -22,7 +22,6 @@ from components.students.loop import EncodedLesson, Place, add_adapter, check_sc
 from components.students.save_model import save_model
 from components.tracking import TrackedRun, tracked_run
 
-_ANSWERS_AT_ONCE = 64
 BEFORE, AFTER = "before", "after"
 
 
@@ -98,7 +97,7 @@ def _acceptance(
 
     examination = prepare_examination(settings, job.student, job.lessons, held_out, state_of(job.name))
     alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
-    engine = LocalEngine(EmbeddedOptions(batch_size=_ANSWERS_AT_ONCE), alike)
+    engine = LocalEngine(EmbeddedOptions(batch_size=64), alike)
     with model.disable_adapter():
         before = examination.rates(engine)
     after = examination.rates(engine)

@@ -29,11 +29,7 @@ Row = dict[str, object]
 
 @dataclass
 class SynthesisCounts:
-    """Results of a run, by number of questions.
-
-    Attributes:
-        skipped: rows of inputs that the task does not accept.
-    """
+    """Results of a run by number of questions; `skipped` are rows of inputs that the task does not accept."""
 
     replayed: int = 0
     generated: int = 0

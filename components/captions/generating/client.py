@@ -33,9 +33,6 @@ NO_KEY = "none"
 PAUSE_S = 1.0
 """Between two rounds of attempts."""
 
-_CANARY = "Say yes."
-_LONGEST_REASON = 120
-_CONNECT_WITHIN_S = 10.0
 _LEAVE_WITHIN_S = 10.0
 _TRANSIENT = {408, 409, 425, 429}
 """Besides 5xx, the statuses after which the same request may succeed."""
@@ -100,9 +97,7 @@ class ServerOptions(Block):
 class ServerFault(Exception):
     """Why all attempts of a round failed, in a few words without secrets; another round may succeed.
 
-    Attributes:
-        overload: the server works but has too many requests.
-        single: the round was one attempt; the openai client does not repeat it.
+    `overload`: the server works but has too many requests; `single`: the openai client made only one attempt.
     """
 
     def __init__(self, reason: str, *, overload: bool = False, single: bool = False) -> None:
@@ -111,11 +106,7 @@ class ServerFault(Exception):
 
 
 class AccessDenied(ServerFault):
-    """A status that may apply to every request.
-
-    Attributes:
-        advice: the URL, the model and the name of the key's environment variable, never the key.
-    """
+    """A status that may apply to every request; `advice` names the variable of the key, never the key."""
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(reason, single=True)
@@ -224,7 +215,7 @@ class LlmClient:
     async def _answers_canary(self, request: Request) -> bool:
         """Whether the server works: it answers a question of the same kind as `request`."""
         role = COMPLETION if request.completion is not None else "user"
-        canary = Request(request.task, ((role, _CANARY),), request.model, Sampling(0.0, 1.0, 1), 0)
+        canary = Request(request.task, ((role, "Say yes."),), request.model, Sampling(0.0, 1.0, 1), 0)
         with suppress(RowRefused):
             try:
                 await self._round(canary, 1)
@@ -267,7 +258,7 @@ def _open_client(options: ServerOptions, key: str | None) -> AsyncOpenAI:
     from httpx2 import Limits
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
-    timeout = Timeout(options.timeout_s, connect=min(options.timeout_s, _CONNECT_WITHIN_S))
+    timeout = Timeout(options.timeout_s, connect=min(options.timeout_s, 10.0))
     # No proxy leads to a server on this machine.
     proxied = not options.url.startswith(("http://127.0.0.1:", "http://localhost:"))
     limits = Limits(max_connections=None, max_keepalive_connections=None)
@@ -298,7 +289,7 @@ def _message_in(body: object, key: str) -> str:
     if key != NO_KEY:
         text = text.replace(key, "***")
     line = "".join(letter if letter.isprintable() else " " for letter in text)
-    return f": {re.split(r'(?<=[.!?]) ', line.strip(), maxsplit=1)[0][:_LONGEST_REASON]}"
+    return f": {re.split(r'(?<=[.!?]) ', line.strip(), maxsplit=1)[0][:120]}"
 
 
 def _said_in(content: object) -> Said:

@@ -23,8 +23,7 @@ from components.core.tables.work_shard import Shard
 class Questions:
     """The questions of one task of params.yaml.
 
-    Attributes:
-        skipped: number of rows that the task does not accept, by reason; complete once the questions were read.
+    `skipped` counts the rows that the task does not accept, by reason, and is complete once the questions were read.
     """
 
     task: PromptTask

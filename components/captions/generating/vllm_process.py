@@ -61,11 +61,7 @@ class VllmProcess:
         )
 
     def wait_until_up(self, within_s: float) -> None:
-        """Return when the model is loaded.
-
-        Raises:
-            InputError: vLLM died, or has taken too long.
-        """
+        """Return when the model is loaded; raises `InputError` if vLLM died, or has taken too long."""
         import httpx2
 
         started, health = time.monotonic(), self.url.removesuffix("v1") + "health"
@@ -98,8 +94,7 @@ def serve(
 ) -> Iterator[VllmProcess]:
     """Run vLLM's server for the length of the block, and no longer than this process lives.
 
-    Args:
-        environment: variables to add where this process does not have them.
+    The variables of `environment` are added where this process does not have them.
 
     Raises:
         InputError: the environment is missing, or the model cannot be loaded.

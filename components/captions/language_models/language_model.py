@@ -54,9 +54,8 @@ def revision_of(adapter: Path | None, base: str | None = None) -> str:
 def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> LanguageModel:
     """Load the model; an adapter is merged into the weights, so that it costs nothing per token.
 
-    Args:
-        dtype: type of the weights; an adapter is merged in float32 before the conversion.
-        base: a Hugging Face folder or name with weights in safetensors; SmolLM2 from its package when None.
+    An adapter is merged in float32 before the conversion to `dtype`. `base` is a Hugging Face folder or name with
+    weights in safetensors; None is SmolLM2 from its package.
 
     Raises:
         InputError: the base or the adapter is missing, or cannot be loaded.

@@ -19,14 +19,11 @@ _SLOW = 4 << 30
 
 @dataclass(frozen=True)
 class Weights:
-    """A causal language model that transformers and vLLM can load.
-
-    Attributes:
-        revision: hash of the folder's weights and chat template, or commit or tag of the name.
-    """
+    """A causal language model that transformers and vLLM can load."""
 
     source: str
     revision: str
+    """Hash of the folder's weights and chat template, or commit or tag of the name."""
     folder: bool
 
     @property

@@ -17,8 +17,6 @@ from torch import Tensor
 from components.core.system.errors import InputError
 from components.core.system.processes import end_with_parent
 
-_TIMEOUT = timedelta(minutes=10)
-
 
 @dataclass(frozen=True)
 class World:
@@ -131,7 +129,7 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
     # torchrun starts every rank in its own session, so no signal reaches the ranks when torchrun is killed.
     torchrun = os.getppid()
     end_with_parent(lambda: os.getppid() == torchrun)
-    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=10))
     try:
         yield World(dist.get_rank(), dist.get_world_size()), device
     finally:

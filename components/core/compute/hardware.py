@@ -41,9 +41,6 @@ def pick_device(wanted: str) -> str:
     return wanted
 
 
-_AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
 def bf16_is_native(device: str) -> bool:
     """Whether `device` multiplies bfloat16 matrices in hardware: a processor does with AVX512-BF16 or AMX."""
     if device.startswith("cuda"):
@@ -69,7 +66,7 @@ def pick_precision(wanted: str, device: str) -> str:
 
 def pick_autocast(precision: str, device: str) -> torch.dtype | None:
     """Element type of mixed precision, None for float32; see `pick_precision`."""
-    return _AUTOCAST[pick_precision(precision, device)]
+    return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[pick_precision(precision, device)]
 
 
 def peak_flops(device: str) -> float | None:

@@ -35,11 +35,7 @@ def finite(*arrays: npt.NDArray[Any] | float) -> None:
 
 
 def shared(pictures: Indices) -> bool:
-    """Whether several queries share a picture.
-
-    Args:
-        pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`.
-    """
+    """Whether queries share a picture: each is about the picture of a number `[queries]`, or of two `[queries, 2]`."""
     return len(np.unique(pictures)) < pictures.size
 
 
@@ -108,8 +104,7 @@ def rank_correlation(queries: Features, others: Features, gallery: Features) -> 
 def row_correlations(first: Reals, second: Reals) -> Reals:
     """Pearson's correlation of each row of `first` with the same row of `second`, both `[rows, columns]`.
 
-    Returns:
-        `[rows]`; 0 where a row is constant.
+    The result, `[rows]`, is 0 where a row is constant.
 
     Raises:
         ValueError: a number is NaN or infinite.

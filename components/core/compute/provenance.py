@@ -15,7 +15,6 @@ from components.core.tables.files import content_hash, file_hash
 LOCK = Path("dvc.lock")
 DIRTY = "-dirty"
 """Suffix of a commit whose checkout had changes."""
-_CODE = "components"
 _ROOT = Path(__file__).parents[3]
 
 
@@ -27,7 +26,7 @@ def git_commit() -> str:
     # dvc.lock changes in every run and is recorded next to the commit, so its changes are ignored.
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
     # An untracked file may be a new method or benchmark, which changes results.
-    untracked = _git("ls-files", "--others", "--exclude-standard", "--", _CODE)
+    untracked = _git("ls-files", "--others", "--exclude-standard", "--", "components")
     return commit + DIRTY if changed or untracked else commit
 
 

@@ -56,13 +56,13 @@ def open_picture(encoded: bytes | Path) -> Iterator[Image.Image]:
 def rgb(image: Image.Image) -> Image.Image:
     """`image` in RGB with 8 bits per channel; 12 and 16 bits of grey are scaled, whereas Pillow clips them at 255.
 
-    Raises:
-        ValueError: see `check_mode`.
+    Raises as `check_mode`.
     """
     check_mode(image)
     if image.mode.startswith("I;16"):
-        white = 2 ** _bits(image) - 1
-        image = Image.fromarray(np.rint(np.asarray(image) * (255.0 / white)).astype(np.uint8))
+        # Pillow reads 12 bits of a TIFF into 16 without scaling.
+        bits = image.tag_v2.get(BITSPERSAMPLE, (16,))[0] if isinstance(image, TiffImageFile) else 16
+        image = Image.fromarray(np.rint(np.asarray(image) * (255.0 / (2**bits - 1))).astype(np.uint8))
     return image.convert("RGB")
 
 
@@ -91,8 +91,3 @@ def check_narrow(image: Image.Image) -> None:
     """Raise `TooLargeError` if an opened image is narrower than `MOST_NARROW` allows."""
     if max(image.size) > MOST_NARROW * min(image.size):
         raise TooLargeError(f"{image.width}x{image.height} pixels are too long and narrow")
-
-
-def _bits(image: Image.Image) -> int:
-    # Pillow reads 12 bits of a TIFF into 16 without scaling.
-    return image.tag_v2.get(BITSPERSAMPLE, (16,))[0] if isinstance(image, TiffImageFile) else 16

@@ -108,11 +108,7 @@ class S3:
             return bytes(response["Body"].read())
 
     def exists(self, url: str) -> bool:
-        """Whether the object exists.
-
-        Raises:
-            InputError: access is denied, or the store cannot be reached.
-        """
+        """Whether the object exists; raises `InputError` if access is denied, or the store cannot be reached."""
         return bool(self._head(url))
 
     def holds(self, path: Path, url: str) -> bool:
@@ -315,11 +311,7 @@ def _remove_half_uploads(client: Any, bucket: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of `s3://bucket/key`.
-
-    Raises:
-        InputError: it is not such a URL.
-    """
+    """Bucket and key of `s3://bucket/key`; raises `InputError` if it is not such a URL."""
     bucket, _, key = url.removeprefix("s3://").partition("/")
     if not url.startswith("s3://") or not bucket:
         raise InputError(f"'{url}' is not an S3 URL: write s3://bucket/key")
@@ -339,11 +331,7 @@ def object_url(url: str) -> tuple[str, str]:
 
 
 def upload_pairs(source: Path, url: str) -> list[tuple[Path, str]]:
-    """A file, or the sorted files below a folder, each with its object's URL.
-
-    Raises:
-        InputError: there are none.
-    """
+    """A file, or the sorted files below a folder, each with its object's URL; raises `InputError` if there are none."""
     if source.is_file():
         return [(source, url + source.name if url.endswith("/") else url)]
     files = sorted(path for path in source.rglob("*") if path.is_file())
@@ -353,11 +341,7 @@ def upload_pairs(source: Path, url: str) -> list[tuple[Path, str]]:
 
 
 def path_inside(folder: Path, name: str, url: str) -> Path:
-    """The file for an object's name below `url`.
-
-    Raises:
-        InputError: the file would lie outside the folder.
-    """
+    """The file for an object's name below `url`; raises `InputError` if the file would lie outside the folder."""
     path = PurePosixPath(name)
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
         raise InputError(f"{url} names '{name}', which is outside the folder: do not trust this source")

@@ -19,7 +19,6 @@ PICTURE = ("image_id", "image", "file", "position", "size")
 IMAGE_COLUMNS = ("image", "img", "jpg", "png", "picture")
 """Names of the column of images in Parquet files, in order of precedence."""
 _FIX = "put it back, or run `dvc repro -f prepare`"
-_MOST_OPEN = 8
 
 
 def image_column(schema: pa.Schema) -> str | None:
@@ -47,11 +46,7 @@ def place_of(row: dict[str, Any]) -> str:
 
 
 class Pictures:
-    """Reads pictures. The last files stay open, so that pictures in the order of their file are read in one go.
-
-    >>> with Pictures() as pictures:  # doctest: +SKIP
-    ...     encoded = pictures.of(PAIRS.read(Path("data/pairs/test.parquet")))
-    """
+    """Reads pictures. The last files stay open, so that pictures in the order of their file are read in one go."""
 
     def __init__(self) -> None:
         self._files = ShardFiles()
@@ -104,7 +99,7 @@ class Pictures:
         if file not in self._open:
             is_table = file.endswith(".parquet")
             self._open[file] = _ParquetPictures(file) if is_table else Path(file).open("rb")  # noqa: SIM115
-            if len(self._open) > _MOST_OPEN:
+            if len(self._open) > 8:
                 self._open.popitem(last=False)[1].close()
         return self._open[file]
 

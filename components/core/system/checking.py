@@ -1,8 +1,4 @@
-"""Checks params.yaml as a whole: every name exists, and every method accepts its keys.
-
-Stages, `cliptune plan` and `cliptune doctor` begin with it, because a fault in the settings of the last stage would
-otherwise appear only after hours of work.
-"""
+"""Checks params.yaml as a whole: every name exists, and every method accepts its keys."""
 
 from __future__ import annotations
 

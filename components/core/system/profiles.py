@@ -33,11 +33,7 @@ def profile_names(folder: Path = PROFILES) -> list[str]:
 
 
 def profile_text(name: str, folder: Path = PROFILES) -> str:
-    """A profile's file.
-
-    Raises:
-        InputError: the profile does not exist.
-    """
+    """A profile's file; raises `InputError` if the profile does not exist."""
     return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
 
 
@@ -117,11 +113,7 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path = P
 
 
 def settings_with(name: str, more: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of params.yaml with profile `name` laid over it, and `more` over that; nothing is written.
-
-    Raises:
-        InputError: as `overlaid`.
-    """
+    """The settings of params.yaml with profile `name` laid over it, and `more` over that; raises as `overlaid`."""
     return Settings.model_validate(safe_load(overlaid(name, more=more)))
 
 

@@ -63,11 +63,7 @@ class Graph:
 
 
 def read_graph() -> Graph:
-    """The stages of dvc.yaml, in one call of DVC.
-
-    Raises:
-        CommandError: DVC cannot read the pipeline.
-    """
+    """The stages of dvc.yaml, in one call of DVC; raises `CommandError` if DVC cannot read the pipeline."""
     text = _dvc("dag", "--dot")
     needs: dict[str, set[str]] = {stage: set() for stage in _NODE.findall(text)}
     for upstream, stage in _EDGE.findall(text):

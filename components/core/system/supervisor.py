@@ -19,8 +19,6 @@ import time
 import psutil
 
 _POLL_S = 0.2
-_SUBREAPER = 36
-"""`PR_SET_CHILD_SUBREAPER` of Linux's prctl."""
 
 
 def supervise(parent: int, grace: float, command: list[str]) -> int:
@@ -28,25 +26,19 @@ def supervise(parent: int, grace: float, command: list[str]) -> int:
 
     Then every process that the command started ends, including those in sessions of their own (torchrun's ranks) and
     those that the command left behind: SIGTERM first, SIGKILL after `grace` seconds.
-
-    Returns:
-        Its exit code, or 128 plus the number of the signal that ended it.
+    Returns its exit code, or 128 plus the number of the signal that ended it.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
-    _adopt_orphans()
+    if sys.platform == "linux":
+        # PR_SET_CHILD_SUBREAPER: a descendant whose parent dies becomes a child of this process and remains visible.
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     process = subprocess.Popen(command)
     while process.poll() is None and os.getppid() == parent and not stop.wait(_POLL_S):
         pass
     _end_process_tree(process, grace)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent dies, so that all of them remain visible."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
 def _end_process_tree(process: subprocess.Popen[bytes], grace: float) -> None:

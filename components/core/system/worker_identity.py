@@ -13,9 +13,6 @@ import psutil
 
 from components.core.tables.files import content_hash
 
-_CLOCK_STEP_S = 2.0
-"""Tolerance between two readings of the age of a process; the boot time is in whole seconds."""
-
 
 def new_worker() -> str:
     """Host, process id, start of the process in seconds after boot, and a random part."""
@@ -32,8 +29,8 @@ def is_gone(worker: str) -> bool:
         process = psutil.Process(int(pid))
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
-        # A process of the same number that started at another time is another process.
-        return abs(_started(process) - float(started)) > _CLOCK_STEP_S
+        # A process of the same number that started at another time is another process. Boot times are whole seconds.
+        return abs(_started(process) - float(started)) > 2.0
     except psutil.NoSuchProcess:
         return True
     except psutil.AccessDenied:

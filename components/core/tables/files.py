@@ -52,54 +52,44 @@ def atomic_file(path: Path) -> Iterator[Path]:
     Raises:
         OSError: the disk is full (see `full_disk`), or the path is not writable.
     """
-    with _naming(path), _atomic_file(path) as temporary:
-        yield temporary
-
-
-@contextmanager
-def _atomic_file(path: Path) -> Iterator[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _own_path(path)
-    temporary.touch(exist_ok=False)
-    mode = temporary.stat().st_mode
-    try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        # Some libraries ignore the umask, and make files that only their owner can read.
-        temporary.chmod(mode)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _own_path(path)
+        temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode
+        try:
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            # Some libraries ignore the umask, and make files that only their owner can read.
+            temporary.chmod(mode)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`, which replaces `path` if the block succeeds; raises as `atomic_file`."""
-    with _naming(path), _atomic_folder(path) as temporary:
-        yield temporary
-
-
-@contextmanager
-def _atomic_folder(path: Path) -> Iterator[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _own_path(path)
-    temporary.mkdir()
-    mode = temporary.stat().st_mode & 0o666
-    aside = temporary.with_name(f"{temporary.name}.old")
-    try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file() and not file.is_symlink():
-                file.chmod(file.stat().st_mode | mode)
-        # Removing takes time; a process killed meanwhile would leave half of the old folder and no new one.
-        if not _exchanged(temporary, path):
-            if path.exists():
-                os.replace(path, aside)
-            os.replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(aside, ignore_errors=True)
+    with _naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _own_path(path)
+        temporary.mkdir()
+        mode = temporary.stat().st_mode & 0o666
+        aside = temporary.with_name(f"{temporary.name}.old")
+        try:
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file() and not file.is_symlink():
+                    file.chmod(file.stat().st_mode | mode)
+            # Removing takes time; a process killed meanwhile would leave half of the old folder and no new one.
+            if not _exchanged(temporary, path):
+                if path.exists():
+                    os.replace(path, aside)
+                os.replace(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _exchanged(first: Path, second: Path) -> bool:

@@ -138,11 +138,11 @@ PEOPLE_PARAPHRASES = Table(
 
 def _answers(name: str, answer: str, *, judged: bool = False) -> Table:
     columns = (("id", _TEXT), ("sample", _INT), ("caption", _TEXT), (answer, _TEXT))
-    return Table(name, _schema(*columns, optional=(_SIMILARITY, *_JUDGEMENT) if judged else (_SIMILARITY,)))
+    judgement = (("verdict", _TEXT), ("written_by", _TEXT)) if judged else ()
+    return Table(name, _schema(*columns, optional=(_SIMILARITY, *judgement)))
 
 
 _SIMILARITY = ("similarity", _REAL)
-_JUDGEMENT = (("verdict", _TEXT), ("written_by", _TEXT))
 
 REWRITES = _answers("rewrites", "rewrite")
 """A caption and its rewrite; similarities, here and below, are MiniLM cosines to the caption."""
@@ -255,12 +255,10 @@ used, and `lost` such are meant.
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))
 """Images that `prepare` skipped, each with its reason."""
 
-_IDS = ("id", "other_id")
-
 
 def quarantine_of(table: Table) -> Table:
     """The table of rejected rows of `table`, with all reasons, separated by `;`."""
-    source = next(field.name for field in table.schema if field.type == _TEXT and field.name not in _IDS)
+    source = next(field.name for field in table.schema if field.type == _TEXT and field.name not in ("id", "other_id"))
     required = [table.schema.field(name) for name in ("id", "sample", source)]
     texts = [field for field in table.schema if field.type == _TEXT and field not in required]
     optional = tuple((field.name, field.type) for field in texts)

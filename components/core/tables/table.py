@@ -77,11 +77,7 @@ class Table:
         return table
 
     def blocks(self, path: Path, columns: Iterable[str] | None = None, rows: int = 10_000) -> Iterator[pa.Table]:
-        """Read and check a table, `rows` rows at a time; memory holds one block.
-
-        Raises:
-            InputError: as for `read`, after the rows before the fault.
-        """
+        """Read and check `rows` rows of a table at a time; raises as `read`, after the rows before the fault."""
         wanted = list(columns) if columns is not None else self.schema.names
         first = 0
         # Without a buffer, the whole column of a row group is read at once.
@@ -96,9 +92,7 @@ class Table:
         """Rows by their ascending numbers; memory holds these and `block` rows.
 
         Arrow's own `take` fails with "offset overflow" if a column, such as 20,000 photographs, has 2 GiB.
-
-        Raises:
-            InputError: as for `read`.
+        Raises as `read`.
         """
         wanted, columns, first, parts = np.fromiter(rows, np.int64), list(columns), 0, []
         for part in self.blocks(path, columns, block):
@@ -108,11 +102,7 @@ class Table:
         return pa.concat_tables(parts) if parts else self.schema.empty_table().select(columns)
 
     def count(self, path: Path) -> int:
-        """The number of rows of a file of this table.
-
-        Raises:
-            InputError: the file is missing or damaged.
-        """
+        """The number of rows of a file of this table; raises `InputError` if the file is missing or damaged."""
         with self._reading(path, []):
             return int(pq.read_metadata(path).num_rows)
 
@@ -129,9 +119,6 @@ class Table:
                 table = table.append_column(field, pa.nulls(table.num_rows, field.type))
         return table.select(wanted)
 
-    def _optional(self, name: str) -> bool:
-        return name in self.schema.names and self.schema.field(name).nullable
-
     @contextmanager
     def _reading(self, path: Path, wanted: list[str]) -> Iterator[None]:
         """Refuse a file without the columns `wanted`, and turn errors of the block into an `InputError`."""
@@ -139,13 +126,15 @@ class Table:
             raise InputError(f"{path} is missing: run `dvc repro` to make it")
         try:
             there = pq.read_schema(path).names
-            missing = [name for name in wanted if name not in there and not self._optional(name)]
+            present = {*there, *(field.name for field in self.schema if field.nullable)}
+            missing = [name for name in wanted if name not in present]
             if missing:
                 raise InputError(f"{path} lacks the column '{missing[0]}' of a '{self.name}' table: run `dvc repro`")
             yield
         except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0][:120]
             raise InputError(
-                f"{path} cannot be read as a '{self.name}' table ({_brief(error)}): delete it and run `dvc repro`"
+                f"{path} cannot be read as a '{self.name}' table ({reason}): delete it and run `dvc repro`"
             ) from error
 
     def check(self, table: pa.Table, path: Path, first: int = 0) -> None:
@@ -168,7 +157,3 @@ class Table:
             row = pa.compute.index(pa.compute.fill_null(bad, True), True).as_py()
             if row >= 0:
                 raise InputError(f"{path}: row {first + row} has no '{field.name}': fix or remove the row")
-
-
-def _brief(error: Exception) -> str:
-    return str(error).splitlines()[0][:120]

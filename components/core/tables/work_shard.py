@@ -16,11 +16,7 @@ class Shard:
 
     @staticmethod
     def parse(text: str) -> Shard:
-        """Read `1/4`, the second of four shards.
-
-        Raises:
-            InputError: the text is not a shard.
-        """
+        """Read `1/4`, the second of four shards; raises `InputError` if the text is not a shard."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
             raise InputError(f"--shard {text} is not a shard: give for example 0/4, the first of four")

@@ -70,12 +70,8 @@ def squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
     return np.asarray(rgb(image).resize((size, size), Image.Resampling.BILINEAR))
 
 
-_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and deviation of ImageNet's pixels, per channel."""
-
-
 def as_imagenet(pixels: Tensor) -> Tensor:
     """uint8 pixels to float32 with ImageNet's mean and deviation."""
-    shares = pixels.float() / 255.0
-    mean, deviation = (shares.new_tensor(three).view(3, 1, 1) for three in _IMAGENET)
+    shares, statistics = pixels.float() / 255.0, ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    mean, deviation = (shares.new_tensor(three).view(3, 1, 1) for three in statistics)
     return (shares - mean) / deviation

@@ -155,10 +155,8 @@ def trained(strategy: Strategy, alignment_layers: int) -> tuple[str, ...]:
 class LanguageTower(nn.Module):
     """A language model, the mean over each text's own tokens, and a projection of two layers.
 
-    Frozen layers store no activations: neither their weights nor those below need a gradient.
-
-    Args:
-        language: the model, with its alignment layers as its topmost where the strategy has any.
+    Frozen layers store no activations: neither their weights nor those below need a gradient. The topmost layers
+    of `language` are its alignment layers where the strategy has any.
 
     Raises:
         InputError: adapters do not fit into the residuals of its layers.

@@ -40,10 +40,6 @@ class Sidecar(BaseModel):
 
 
 def read_sidecar(folder: Path) -> Sidecar:
-    """Read `encoder.json` of an encoder folder.
-
-    Raises:
-        InputError: the file is missing or not a sidecar.
-    """
+    """Read `encoder.json` of an encoder folder; raises `InputError` if the file is missing or not a sidecar."""
     missing = f"{folder} holds no encoder, run `dvc repro` to make it"
     return read_record(Sidecar, folder / SIDECAR, missing, "run `dvc repro` to make it again")

@@ -102,8 +102,7 @@ class Packing:
     def of(ends: Tensor, multiple: int = 1) -> Packing:
         """The packing of texts with end tokens at the positions `ends` `[texts]`.
 
-        Args:
-            multiple: the number of tokens becomes a multiple of it by unused padding, if there is enough.
+        The number of tokens becomes a multiple of `multiple` by unused padding, if there is enough.
         """
         lengths = ends + 1
         length = int(lengths.max())

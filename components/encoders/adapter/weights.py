@@ -17,8 +17,6 @@ from torch import Tensor
 from components.core.system.errors import InputError
 
 _PICKLED = (".pt", ".pth", ".bin", ".ckpt")
-_NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
-"""Entries of OpenAI's files that are not weights."""
 
 
 def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
@@ -54,11 +52,7 @@ def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name.
-
-    Raises:
-        InputError: the file is missing or broken.
-    """
+    """The tensors of a safetensors file by name; raises `InputError` if the file is missing or broken."""
     _must_exist(path)
     try:
         return load_file(path)
@@ -99,7 +93,9 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
     tensors = {str(name).removeprefix("module."): value for name, value in named if torch.is_tensor(value)}
     if not tensors:
         raise InputError(f"{path} holds no weights: name a file with a state dict")
-    return {name: value for name, value in tensors.items() if name not in _NO_WEIGHTS}
+    # Entries of OpenAI's files that are not weights.
+    settings = ("input_resolution", "context_length", "vocab_size")
+    return {name: value for name, value in tensors.items() if name not in settings}
 
 
 def _fitted(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:

@@ -61,8 +61,7 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
 def engine_of(settings: Synthesize, task: str) -> Engine:
     """The engine that answers a task; the one of `synthesize.default_llm` for a name that is not a task.
 
-    Raises:
-        InputError: as `make_engine`.
+    Raises as `make_engine`.
     """
     block = settings.tasks.get(task)
     return make_engine(settings, settings.model_of(block) if block else settings.default_llm)

@@ -156,11 +156,7 @@ def _text(value: Any) -> str:
 
 
 def _copies(arguments: dict[str, Any]) -> int:
-    """Number of copies of the model on the visible GPUs; 0 on a machine without GPUs.
-
-    Raises:
-        InputError: there are too few GPUs for one copy.
-    """
+    """Number of copies of the model on the visible GPUs; 0 on a machine without GPUs."""
     import torch
 
     count = torch.cuda.device_count()

@@ -14,8 +14,6 @@ from components.captions.generating.store.schema import FAILURES, GENERATIONS, i
 from components.captions.generating.store.upkeep import Choice, Pruned, StoreStats, prune, read_stats
 from components.captions.prompting.request import Reply
 
-_LOOK_UP_SIZE = 2_000
-
 
 class GenerationStore:
     """Answers and failures in a SQL database, SQLite by default, PostgreSQL by URL, shared by any number of workers.
@@ -104,7 +102,7 @@ class GenerationStore:
 
     def _pairs(self, key: ColumnElement[str], value: ColumnElement[str], keys: Iterable[str]) -> dict[str, str]:
         pairs: dict[str, str] = {}
-        for block in chunked(keys, _LOOK_UP_SIZE):
+        for block in chunked(keys, 2_000):
             query = select(key, value).where(key.in_(block))
             pairs.update(self._database.read(lambda connection, query=query: connection.execute(query).tuples().all()))  # type: ignore[misc]
         return pairs

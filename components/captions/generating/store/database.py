@@ -133,7 +133,11 @@ class Database:
                 return operation(connection)
 
         with self.explaining("failed", RESUME):
-            return retrying(RETRY_S, self._is_transient, self._warning)(attempt)
+            return retrying(
+                RETRY_S,
+                self._is_transient,
+                lambda error: f"generation store {self.shown} is unavailable ({self._reason(error)}): trying again",
+            )(attempt)
 
     def _is_transient(self, error: BaseException) -> bool:
         """Whether another attempt may succeed; never on SQLite, whose driver has waited for the lock already."""
@@ -144,9 +148,6 @@ class Database:
         state = getattr(error.orig, "sqlstate", None)
         is_lost = error.connection_invalidated or (state is None and isinstance(error.orig, psycopg.OperationalError))
         return is_lost or state in _PG_TRANSIENT
-
-    def _warning(self, error: BaseException) -> str:
-        return f"generation store {self.shown} is unavailable ({self._reason(error)}): trying again"
 
     def _reason(self, error: BaseException) -> str:
         """First line of the driver's message, without passwords."""
@@ -182,7 +183,11 @@ def _sqlite_engine(url: URL, must_exist: bool) -> Engine:
     path.parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url.set(drivername="sqlite"), hide_parameters=True, connect_args={"timeout": _LOCK_WAIT_S})
     event.listen(engine, "connect", _set_pragmas)
-    event.listen(engine, "begin", _begin)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
     return engine
 
 
@@ -196,7 +201,3 @@ def _set_pragmas(connection: Any, _record: object) -> None:
 
 def _is_locked(error: BaseException) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-
-
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

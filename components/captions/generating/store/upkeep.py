@@ -15,7 +15,6 @@ from components.captions.generating.store.schema import FAILURES, GENERATIONS, I
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 
-_MOST_REASONS = 100
 _AT_ONCE = 50_000
 """Rows that one transaction may delete: other workers wait meanwhile."""
 
@@ -43,11 +42,7 @@ class FailureCount:
 
 @dataclass(frozen=True)
 class StoreStats:
-    """Counts of a store.
-
-    Attributes:
-        imports: number of merged exports whose rows are all in the store.
-    """
+    """Counts of a store; `imports` is the number of merged exports whose rows are all in the store."""
 
     store: str
     rows: int
@@ -156,7 +151,7 @@ _FAILURES = (
     select(FAILURES.c.task, FAILURES.c.reason, func.count().label("rows"), func.sum(FAILURES.c.attempts))
     .group_by(FAILURES.c.task, FAILURES.c.reason)
     .order_by(desc("rows"), FAILURES.c.task, FAILURES.c.reason)
-    .limit(_MOST_REASONS)
+    .limit(100)
 )
 _SQLITE_SIZE = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
 _POSTGRESQL_SIZE = (

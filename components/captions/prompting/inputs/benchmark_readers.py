@@ -1,7 +1,6 @@
 """Readers of benchmark tables: names of classes, classes two at a time, and queries.
 
-The input is a table that stage `prepare` writes for the synthetic dataset, a `.tsv` file or a folder of such files.
-`cliptune evaluate` writes them for the published benchmarks, one row of texts per line.
+The input is a table of stage `prepare`, or `.tsv` files of `cliptune evaluate` with one row of texts per line.
 """
 
 from __future__ import annotations

@@ -26,8 +26,6 @@ Accepts = Callable[[Inputs], str | None]
 A reason quotes none of their words, so that equal reasons can be counted.
 """
 
-_PUNCTUATION = ".,;:!?'\"()[]\u2026"
-
 SHOWN = "pictures"
 """Name of an input that is present, with any text, where the question shows the pictures of its captions."""
 
@@ -62,7 +60,7 @@ def caption_words(fewest: int, most: int) -> Accepts:
     """Accepts captions of so many words; single punctuation, as in Flickr8k's "a dog .", is not a word."""
 
     def accepts(inputs: Inputs) -> str | None:
-        words = sum(bool(word.strip(_PUNCTUATION)) for word in inputs["caption"].split())
+        words = sum(bool(word.strip(".,;:!?'\"()[]\u2026")) for word in inputs["caption"].split())
         if words > most:
             return f"caption has more than {most} words"
         return f"caption has fewer than {fewest} words" if words < fewest else None

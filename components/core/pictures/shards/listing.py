@@ -36,11 +36,7 @@ class ShardFiles:
         return S3(hurry=self._hurry)
 
     def open(self, url: str) -> BinaryIO:
-        """A stream of a file's bytes.
-
-        Raises:
-            InputError: it is missing or cannot be read.
-        """
+        """A stream of a file's bytes; raises `InputError` if it is missing or cannot be read."""
         if is_remote(url):
             return self._s3.open(url)
         try:
@@ -94,11 +90,7 @@ class ShardList:
     sizes: dict[str, int]
 
     def samples(self) -> int:
-        """The number of samples of all shards.
-
-        Raises:
-            InputError: the size of a shard is unknown.
-        """
+        """The number of samples of all shards; raises `InputError` if the size of a shard is unknown."""
         unknown = [url for url in self.urls if url not in self.sizes]
         if unknown:
             raise InputError(f"no {SIZES} next to {unknown[0]} has its number of samples: set samples_per_epoch")
@@ -122,7 +114,9 @@ def find_shards(given: str | Sequence[str], files: ShardFiles) -> ShardList:
     for url in [*(url for url in urls if not is_remote(url)), *remote[:1], *remote[-1:]]:
         if not files.exists(url):
             raise InputError(f"shard {url} is missing: put it there or correct the pattern")
-    return ShardList(urls, _sizes(urls, files))
+    folders = {url.removesuffix(url.rpartition("/")[2]) for url in urls}
+    known = {folder + name: size for folder in folders for name, size in _read_sizes(folder + SIZES, files).items()}
+    return ShardList(urls, {url: known[url] for url in urls if url in known})
 
 
 def _expand(pattern: str, files: ShardFiles) -> list[str]:
@@ -145,12 +139,6 @@ def _expand(pattern: str, files: ShardFiles) -> list[str]:
     if not tars:
         raise InputError(f"shards '{pattern}': no such folder, or no .tar in it: correct the path")
     return tars
-
-
-def _sizes(urls: list[str], files: ShardFiles) -> dict[str, int]:
-    folders = {url.removesuffix(url.rpartition("/")[2]) for url in urls}
-    known = {folder + name: size for folder in folders for name, size in _read_sizes(folder + SIZES, files).items()}
-    return {url: known[url] for url in urls if url in known}
 
 
 def _read_sizes(url: str, files: ShardFiles) -> dict[str, int]:

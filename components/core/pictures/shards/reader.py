@@ -146,11 +146,7 @@ class RawSample:
 
 
 def sound(member: bytes | Fault) -> bytes:
-    """The content of a member.
-
-    Raises:
-        Fault: it has none.
-    """
+    """The content of a member; raises `Fault` if it has none."""
     if isinstance(member, Fault):
         raise member
     return member
