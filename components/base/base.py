@@ -1,7 +1,4 @@
-"""Stage `base`: the starting encoder, shipped, trained here, fetched by open_clip or timm, or read from a file.
-
-python -m components.base.base
-"""
+"""Stage `base`: the starting encoder, shipped, trained here, fetched by open_clip or timm, or read from a file."""
 
 from __future__ import annotations
 

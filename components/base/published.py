@@ -1,7 +1,4 @@
-"""Encoders with published weights: open_clip's by name or file, and timm's for the image tower.
-
-Weights must fit the model's name, its activation and the pixels of CLIP.
-"""
+"""Encoders with published weights: open_clip's by name or file, and timm's for the image tower."""
 
 from __future__ import annotations
 
@@ -87,11 +84,6 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
     """Refuse weights that would silently compute other features here than in their training.
 
     Weights whose published figures were measured with the other activation only cause a warning.
-
-    Args:
-        name: an open_clip model.
-        tag: of its weights.
-        quick_gelu: whether the model's configuration has QuickGELU.
 
     Raises:
         InputError: open_clip has no such weights, or they were trained with another activation or on images with

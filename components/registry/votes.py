@@ -67,10 +67,6 @@ class Wins(BaseModel):
 class Votes:
     """The votes in a store.
 
-    Args:
-        url: as `synthesize.store` in params.yaml.
-        must_exist: raise if the file does not exist.
-
     Raises:
         InputError: the store cannot be reached.
     """

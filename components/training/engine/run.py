@@ -58,10 +58,8 @@ class Run:
     """One training run.
 
     Attributes:
-        title: for the progress bar and errors.
         model: an encoder's model; has `logit_scale`.
         trained: its trained parameters by name, and those of `extra`.
-        extra, losses, perturb: as in `Objective`.
         report: called by the leading rank every `log_every` steps and after the last one.
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.
@@ -124,7 +122,6 @@ class State:
     """Step, position in the data, and everything else that the next step depends on.
 
     Args:
-        trained: the trained parameters; frozen ones come from the base.
         batch_size: of the global batch.
         source: facts of the data source that must be unchanged when the run is resumed.
     """

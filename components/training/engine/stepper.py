@@ -39,12 +39,7 @@ _MOST_SKIPPED = 40
 
 
 class NonFiniteError(InputError):
-    """A loss or gradient is not finite; the weights are those of the last good step.
-
-    Attributes:
-        step: the number of the failed step.
-        ids: names of this rank's rows in its batches.
-    """
+    """A loss or gradient is not finite; the weights are those of the last good step."""
 
     def __init__(self, message: str, step: int, ids: list[str]) -> None:
         super().__init__(message)

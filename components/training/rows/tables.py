@@ -63,10 +63,6 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
 def with_image_ids(rows: pd.DataFrame, ids: TextColumn, image_ids: TextColumn) -> pd.DataFrame:
     """`rows` with the column `image_id`, and `other_image_id` if they are about two pairs.
 
-    Args:
-        ids: of pairs.
-        image_ids: of their images.
-
     Raises:
         InputError: a row's pair is not one of them.
     """
@@ -116,7 +112,6 @@ class QueryLog:
         if not has_weights(pairs):
             return None
         table = PAIRS.read(pairs, ["id", "image_id", "caption", "weight"]).to_pandas()
-        # Case and spaces do not distinguish queries.
         queries, _ = pd.factorize(table["caption"].map(lambda query: " ".join(query.casefold().split())))
         images, _ = pd.factorize(table["image_id"])
         clicked = csr_array((np.ones(len(table), np.bool_), (images, queries)))
