@@ -107,11 +107,7 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
 
 
 def check_file_pixels(name: str, file: Path) -> None:
-    """Refuse a file of a model whose published weights all expect other pixels; warn if some of them do.
-
-    Raises:
-        InputError: all of them do.
-    """
+    """Refuse (InputError) a file of a model whose published weights all expect other pixels; warn if some do."""
     from open_clip import list_pretrained_tags_by_model
 
     tags = list_pretrained_tags_by_model(name)

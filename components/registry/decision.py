@@ -114,11 +114,7 @@ def save(decision: Decision, folder: Path = RECORDS) -> Path:
 
 
 def read(path: Path) -> Decision:
-    """Read a record.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Read a record; raises InputError if it is missing or damaged."""
     return read_record(Decision, path, "run `cliptune promote`", "delete it")
 
 

@@ -309,11 +309,7 @@ class ErrorCount:
         self.samples += 1
 
     def lost(self, sample: RawSample, fault: Fault) -> None:
-        """A sample, or a shard with several, could not be used.
-
-        Raises:
-            InputError: too large a share is lost.
-        """
+        """Count a sample, or a shard with several, as lost; raises InputError if too large a share is."""
         reason = str(fault)
         if self.reasons[reason] < _LOGGED:
             _log.warning("shard %s: sample %s is left out: %s", sample.shard, ascii(sample.key), reason)
