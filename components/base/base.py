@@ -89,7 +89,7 @@ def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
 
 
 def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:
-    """Train the shipped base with `base.scratch` in the folder `work` and write it to `assets`; raises as `run`."""
+    """Train the shipped base (`base.scratch`) in `work` and write it to `assets`; raises as `run`, `write_shipped`."""
     base = settings.base.model_copy(update={"source": "scratch"})
     run(settings.model_copy(update={"base": base}), work)
     write_shipped(Encoder.load(work), settings, folders.PAIRS / "train.parquet", assets)

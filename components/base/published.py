@@ -45,11 +45,7 @@ def encoder_by_name(model: str, weights: str) -> Encoder:
 
 
 def open_clip_encoder(model: str, tag: str) -> Encoder:
-    """An encoder that open_clip publishes.
-
-    Raises:
-        InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
-    """
+    """An encoder that open_clip publishes; raises InputError as `encoder_by_name`."""
     from open_clip import create_model
 
     config = model_config(model)

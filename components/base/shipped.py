@@ -86,7 +86,6 @@ def shipped_encoder(settings: Settings, train_pairs: Path, assets: Path = ASSETS
     name = plain_name(settings.base.model)
     weights = assets / name / WEIGHTS
     encoder = Encoder.create("base", name, model_config(settings.base.model), "clip")
-    # Copies into the model's float32 parameters.
     load_weights(encoder.model, weights)
     if file_hash(weights) != record.weights_sha256:
         raise InputError(f"{weights} is not the file that {RECORD} describes: restore it with git")

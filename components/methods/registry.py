@@ -62,10 +62,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
 
 
 def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check the keys of each entry, and that its `train_data` covers the tables that its method needs.
-
-    Returns:
-        The entries whose method ignores the weights of pairs.
+    """Check each entry and that its `train_data` has its method's tables; returns entries that ignore pairs' weights.
 
     Raises:
         InputError: a method is unknown, has another key or value, or needs a column that no table has or a table that

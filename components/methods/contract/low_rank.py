@@ -48,6 +48,7 @@ def add_low_rank(
     """Add a trained difference to the matrices among `trained`, and freeze the rest of the text side.
 
     Args:
+        trained: the parameters that would be trained without LoRA, by name.
         new: patterns of the names of randomly initialised parameters, which are trained in full.
         seed: of the differences, which are the same on every rank and device.
 

@@ -35,7 +35,6 @@ class Step:
 
     Attributes:
         losses: by name, the mean over ranks.
-        pace: since the last report.
         lost: unusable samples of all ranks since the run started or resumed.
     """
 

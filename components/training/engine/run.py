@@ -122,6 +122,7 @@ class State:
     """Step, position in the data, and everything else that the next step depends on.
 
     Args:
+        trained: the trained parameters; frozen ones come from the base.
         batch_size: of the global batch.
         source: facts of the data source that must be unchanged when the run is resumed.
     """
