@@ -1,7 +1,4 @@
-"""Stage `base`: the starting encoder, shipped, trained here, fetched by open_clip or timm, or read from a file.
-
-python -m components.base.base
-"""
+"""Stage `base`: the starting encoder, shipped, trained here, fetched by open_clip or timm, or read from a file."""
 
 from __future__ import annotations
 
@@ -92,11 +89,7 @@ def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
 
 
 def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:
-    """Train the shipped base with `base.scratch`, in the folder `work`, and write it to `assets`.
-
-    Raises:
-        InputError: as `run` and `write_shipped`.
-    """
+    """Train the shipped base (`base.scratch`) in `work` and write it to `assets`; raises as `run`, `write_shipped`."""
     base = settings.base.model_copy(update={"source": "scratch"})
     run(settings.model_copy(update={"base": base}), work)
     write_shipped(Encoder.load(work), settings, folders.PAIRS / "train.parquet", assets)

@@ -90,9 +90,7 @@ def contrast(
     """Train all of `model`; returns the checkpoints, for the caller to clear once the encoder is saved.
 
     Args:
-        model: has `encode_image`, a text side and a `logit_scale`.
         depends_on: inputs of the weights besides the settings; only checkpoints with the same inputs are resumed.
-        rates: as in `Run`.
         naming: a second loss, whose tensors are trained and not kept.
     """
     base, train = settings.base, settings.train
@@ -150,10 +148,6 @@ class Naming(nn.Module):
     """Cross-entropies of a classifier of an image's objects, and of one of the objects' places for both towers.
 
     Images and captions share the places' directions, so that the towers agree on them.
-
-    Args:
-        dim: of the features.
-        weight: of the losses.
     """
 
     def __init__(self, dim: int, weight: float) -> None:

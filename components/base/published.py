@@ -1,7 +1,4 @@
-"""Encoders with published weights: open_clip's by name or file, and timm's for the image tower.
-
-Weights must fit the model's name, its activation and the pixels of CLIP.
-"""
+"""Encoders with published weights: open_clip's by name or file, and timm's for the image tower."""
 
 from __future__ import annotations
 
@@ -48,11 +45,7 @@ def encoder_by_name(model: str, weights: str) -> Encoder:
 
 
 def open_clip_encoder(model: str, tag: str) -> Encoder:
-    """An encoder that open_clip publishes.
-
-    Raises:
-        InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
-    """
+    """An encoder that open_clip publishes; raises InputError as `encoder_by_name`."""
     from open_clip import create_model
 
     config = model_config(model)
@@ -88,11 +81,6 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
 
     Weights whose published figures were measured with the other activation only cause a warning.
 
-    Args:
-        name: an open_clip model.
-        tag: of its weights.
-        quick_gelu: whether the model's configuration has QuickGELU.
-
     Raises:
         InputError: open_clip has no such weights, or they were trained with another activation or on images with
             another preparation.
@@ -115,11 +103,7 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
 
 
 def check_file_pixels(name: str, file: Path) -> None:
-    """Refuse a file of a model whose published weights all expect other pixels; warn if some of them do.
-
-    Raises:
-        InputError: all of them do.
-    """
+    """Refuse (InputError) a file of a model whose published weights all expect other pixels; warn if some do."""
     from open_clip import list_pretrained_tags_by_model
 
     tags = list_pretrained_tags_by_model(name)

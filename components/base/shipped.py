@@ -70,21 +70,13 @@ def recipe_of(settings: Settings, train_pairs: Path) -> Recipe:
 
 
 def read_shipped(model: str, assets: Path = ASSETS) -> ShippedBase:
-    """The record of the shipped base of a model.
-
-    Raises:
-        InputError: no base of that model is shipped, or its record is damaged.
-    """
+    """The record of the shipped base of a model; raises InputError if there is none or it is damaged."""
     fix = "set base.source to scratch to train one, or restore the file with git"
     return read_record(ShippedBase, assets / plain_name(model) / RECORD, fix)
 
 
 def shipped_encoder(settings: Settings, train_pairs: Path, assets: Path = ASSETS) -> Encoder:
-    """The shipped base with float32 weights.
-
-    Raises:
-        InputError: no base of this model is shipped, it has another recipe, or its weights are damaged.
-    """
+    """The shipped base in float32; raises InputError if there is none, it is damaged or its recipe differs."""
     record = read_shipped(settings.base.model, assets)
     wanted, recipe = recipe_of(settings, train_pairs).model_dump(), record.recipe.model_dump()
     if different := [name for name in wanted if wanted[name] != recipe[name]]:
@@ -94,7 +86,6 @@ def shipped_encoder(settings: Settings, train_pairs: Path, assets: Path = ASSETS
     name = plain_name(settings.base.model)
     weights = assets / name / WEIGHTS
     encoder = Encoder.create("base", name, model_config(settings.base.model), "clip")
-    # Copies into the model's float32 parameters.
     load_weights(encoder.model, weights)
     if file_hash(weights) != record.weights_sha256:
         raise InputError(f"{weights} is not the file that {RECORD} describes: restore it with git")

@@ -21,9 +21,6 @@ class LaclipFtSettings(Optimisation):
 
     Learning rate, batch size, epochs and warm-up are those of NegCLIP's and CoN-CLIP's fine-tuning, because a peak of
     3e-3 would destroy a trained encoder. LaCLIP has four rewrites; here any text columns are possible.
-
-    Attributes:
-        rewrites: the columns that are drawn besides the original caption.
     """
 
     lr: Positive = 1e-6

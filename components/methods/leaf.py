@@ -58,11 +58,7 @@ _AT_ONCE = 2048
 
 
 def misspelt(text: str, place: int, character: str) -> str:
-    """`text` with one character inserted at an even place, or replaced at an odd one.
-
-    Args:
-        place: from 0 to `2 * len(text)`.
-    """
+    """`text` with a character inserted at an even place or replaced at an odd one; places are 0 to 2 * len(text)."""
     start, replaced = divmod(place, 2)
     return text[:start] + character + text[start + replaced :]
 
@@ -74,11 +70,7 @@ def edited(text: str, place: int, character: str) -> str:
 
 
 class Search:
-    """Finds the typing error that moves each caption of a batch furthest from its features before training.
-
-    Args:
-        encoder: at the start of training; its text tower is copied, and the trained one is attacked.
-    """
+    """Finds the typing error that moves each caption of a batch furthest from its features before training."""
 
     def __init__(self, encoder: Encoder, hyper: LeafSettings) -> None:
         from torch import nn

@@ -32,8 +32,6 @@ class ReadClipSettings(Optimisation):
 
     Attributes:
         paraphrase: the column that is aligned with the caption, and that the language model generates.
-        reconstruction_weight: of the language model's loss.
-        alignment_weight: of the paraphrases' loss.
         language_model: a Hugging Face folder or name of a causal language model; None for the SmolLM2-135M of
             this package.
         reconstruction_mean: over all `tokens` of the batch, as in the authors' decoder, or over its `texts`.
@@ -62,7 +60,6 @@ class FrozenDecoder:
 
     Args:
         tokenizer: of the encoder; its token ids become texts for the language model's own tokenizer.
-        language_model: folder of a causal language model.
         of_tokens: whether losses are means over tokens instead of texts.
     """
 
@@ -80,12 +77,11 @@ class FrozenDecoder:
         self.model: Any = model.eval().requires_grad_(False)
 
     def loss(self, first: Tensor, tokens: Tokens, ranks: int = 1) -> Tensor:
-        """Mean cross-entropy of the texts' tokens and end tokens; a scalar.
+        """Mean cross-entropy of the texts' tokens and end tokens; a scalar whose mean over `ranks` is the batch's.
 
         Args:
             first: embeddings of the first tokens, `[batch, width]`.
             tokens: of the target texts, in the encoder's ids, `[batch, context]`.
-            ranks: number of ranks that share the batch; the mean of their results is the loss of the batch.
         """
         import torch
         import torch.distributed as dist

@@ -46,9 +46,6 @@ class Entry:
 def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
     """The entry called `name`; its key `method` names the method's file, by default the entry itself.
 
-    Args:
-        entries: the block `methods` of params.yaml.
-
     Raises:
         InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
     """
@@ -65,14 +62,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
 
 
 def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check the keys of each entry, and that its `train_data` covers the tables that its method needs.
-
-    Args:
-        entries: the block `methods` of params.yaml.
-        tables: the file of each table that training can read.
-
-    Returns:
-        The entries whose method ignores the weights of pairs.
+    """Check each entry and that its `train_data` has its method's tables; returns entries that ignore pairs' weights.
 
     Raises:
         InputError: a method is unknown, has another key or value, or needs a column that no table has or a table that

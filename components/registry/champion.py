@@ -124,11 +124,7 @@ def make_champion(client: MlflowClient, decision: Decision, settings: Settings, 
 
 
 def finish_killed(client: MlflowClient, settings: Settings, folders: PromotionFolders) -> Decision | None:
-    """Finish a promotion or rollback that was killed; returns its decision, None if there was none.
-
-    Raises:
-        InputError: another process is finishing it.
-    """
+    """Finish a killed promotion or rollback; returns its decision or None; InputError if another process does."""
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     if champion is None or UNFINISHED not in champion.tags:
         return None

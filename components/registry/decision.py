@@ -31,12 +31,10 @@ class Decision(BaseModel):
     """The decision about a candidate.
 
     Attributes:
-        encoder: the candidate's name.
         against: the champion's version, or `base`.
         passed_over: other candidates that were refused or have no results, each with the reason.
         behind: candidates with a lower primary metric, which were not judged.
         version: the registry version with the candidate's weights; empty if there is none.
-        previous_version: the champion before the decision.
     """
 
     # Records of earlier versions have one more field.
@@ -116,11 +114,7 @@ def save(decision: Decision, folder: Path = RECORDS) -> Path:
 
 
 def read(path: Path) -> Decision:
-    """Read a record.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Read a record; raises InputError if it is missing or damaged."""
     return read_record(Decision, path, "run `cliptune promote`", "delete it")
 
 

@@ -25,7 +25,6 @@ def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp3
 
     Args:
         name: see `cliptune evaluate --encoder`.
-        models: the folder of this project's encoders.
         precision: number format of its towers, `fp32` or `bf16`.
 
     Raises:

@@ -74,11 +74,7 @@ _MARGINS: dict[str, tuple[Callable[[Result, Result], float], str]] = {
 
 
 def metric(report: Report, name: str, key: str) -> Result:
-    """The result `name`; `key` is the setting that requires it.
-
-    Raises:
-        InputError: the encoder was not scored on it.
-    """
+    """The result `name`, which the setting `key` requires; raises InputError if the encoder was not scored on it."""
     if name not in report.metrics:
         raise InputError(
             f"params.yaml: {key} requires '{name}', which the results of '{report.encoder}' lack: "

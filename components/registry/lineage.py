@@ -90,10 +90,8 @@ def _matches(text: str, version: Any) -> bool:
 def record_lock(encoder: Path, facts: Mapping[str, str]) -> tuple[str, str] | None:
     """Store dvc.lock as an artifact of the run that trained `encoder`, and tag the run with `facts`.
 
-    The first lock file after the training is kept: later ones describe other stages.
-
-    Returns:
-        The ids of the MLflow run and its experiment, None if there is no such run.
+    The first lock file after the training is kept: later ones describe other stages. Returns the ids of the MLflow run
+    and its experiment, None if there is no such run.
     """
     run_id = training_run(encoder)
     if not run_id or not LOCK.is_file():

@@ -156,11 +156,7 @@ def _served_code(folder: Path) -> Path:
 
 
 def artifact(client: MlflowClient, version: Any, name: str, folder: Path) -> Path:
-    """Download an artifact of a version (`encoder` or `metrics.json`) into `folder`.
-
-    Raises:
-        InputError: the version lacks it.
-    """
+    """Download an artifact of a version (`encoder` or `metrics.json`) into `folder`; InputError if there is none."""
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 

@@ -240,11 +240,7 @@ def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: Promo
 
 
 def _check_champion(client: MlflowClient, decision: Decision) -> None:
-    """Check that the champion is still the version that the candidate was judged against.
-
-    Raises:
-        BusyError: another version is champion now.
-    """
+    """Raise BusyError if another version is champion now than the candidate was judged against."""
     champion = versions.find_alias(client, decision.model, versions.CHAMPION)
     now = "" if champion is None else str(champion.version)
     if now != decision.previous_version:

@@ -65,15 +65,7 @@ class Wins(BaseModel):
 
 
 class Votes:
-    """The votes in a store.
-
-    Args:
-        url: as `synthesize.store` in params.yaml.
-        must_exist: raise if the file does not exist.
-
-    Raises:
-        InputError: the store cannot be reached.
-    """
+    """The votes in a store; raises InputError if it cannot be reached."""
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
         self._database = Database(url, must_exist=must_exist)

@@ -27,11 +27,7 @@ _SERVER_ERROR = 500
 
 
 def check_webhook(settings: Promote) -> None:
-    """Check before a promotion that a message can be signed.
-
-    Raises:
-        InputError: there is an address without a secret, or the secret is not base64.
-    """
+    """Raise InputError if messages cannot be signed: an address without a secret, or a secret that is not base64."""
     if settings.webhook is not None:
         _signer()
 

@@ -42,11 +42,7 @@ def nothing_tracked() -> bool:
 
 
 def make_client() -> MlflowClient:
-    """A client of the tracking store, which is created if it is missing.
-
-    Raises:
-        InputError: the server or database is unavailable.
-    """
+    """A client of the tracking store, which is created if missing; raises InputError if it is unavailable."""
     from mlflow import MlflowClient
 
     # It prints the traceback of each database error that it also raises.

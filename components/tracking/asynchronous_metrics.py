@@ -36,11 +36,7 @@ class AsynchronousMetrics:
         self._sender: threading.Thread | None = None
 
     def put(self, metrics: Sequence[Any]) -> None:
-        """Queue MLflow metrics and return at once.
-
-        Raises:
-            MlflowException: the server refused earlier metrics.
-        """
+        """Queue MLflow metrics and return at once; raises MlflowException if the server refused earlier ones."""
         self._raise_refusal()
         with self._changed:
             self._waiting += metrics

@@ -28,8 +28,6 @@ class Curves:
 
     Attributes:
         found: encoder -> metric -> (step, value), in order of steps.
-        missing: encoder -> the reason why it has no curves.
-        runs: encoder -> the id of the run that trained it.
     """
 
     found: dict[str, dict[str, Points]] = field(default_factory=dict)
@@ -95,10 +93,8 @@ def log_comparison(
     """Log a finished comparison as a run of the world's experiment with the stage `compare`.
 
     Args:
-        inputs: name -> compared file or folder.
         tables: name -> column -> values; MLflow's view of tables puts those of several runs side by side.
         figures: name -> plot, each logged as a self-contained page.
-        runs: encoder -> the run that trained it, for tags.
 
     Returns:
         The run's id; None if MLflow failed, which is printed in one line, because the report on disk is complete.

@@ -77,11 +77,7 @@ def call_with_retries(call: Callable[[], object], within_s: float) -> None:
 
 @contextmanager
 def fail_fast(within_s: float | None = None) -> Iterator[None]:
-    """Let MLflow's client retry once instead of for minutes, unless the user has set its retries.
-
-    Args:
-        within_s: also the value of `wait_s` in the block, unless the user has set it.
-    """
+    """Let MLflow's client retry once instead of for minutes, and `wait_s` be `within_s`; the user's settings win."""
     given = {_RETRIES: "1"} | ({} if within_s is None else {WAIT: str(within_s)})
     with environment({name: value for name, value in given.items() if name not in os.environ}):
         yield

@@ -100,11 +100,7 @@ def _send(client: MlflowClient, run_id: str, content: dict[str, Any]) -> None:
 
 
 def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Any]) -> None:
-    """Log any number of MLflow metrics into a run.
-
-    Raises:
-        MlflowException: the server refused, or is unavailable.
-    """
+    """Log any number of MLflow metrics into a run; raises MlflowException if the server refuses or is unavailable."""
     for batch in chunked(metrics, BATCH):
         client.log_batch(run_id, metrics=batch)
 

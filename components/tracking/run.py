@@ -176,7 +176,6 @@ def tracked_run(
     """An MLflow run around a block: FINISHED if it succeeds, FAILED if it raises, KILLED on SIGTERM or Ctrl-C.
 
     Args:
-        name: the run's name: the encoder or method.
         settings: `dataset.name` is the experiment.
         inputs: name -> file or folder; their hashes become tags.
 

@@ -49,7 +49,6 @@ class HeldOut:
     """Captions of held-out images as queries.
 
     Attributes:
-        captions: one text per image.
         paraphrases: one paraphrase of each caption; None without a table of paraphrases.
         gallery: returns unit image features `[images, dim]`; the images of the queries come first, in their order.
     """
@@ -76,7 +75,6 @@ class Data:
     """Training batches and held-out rows of a run.
 
     Attributes:
-        inputs: input files by name.
         held_out: queries for early retrieval metrics; None with too few rows.
         held_rows: held-out rows with the method's columns, for the validation loss; None with too few rows.
         streamed: hashes of the shards and of the test sets, by name; empty without shards.

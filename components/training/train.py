@@ -1,8 +1,4 @@
-"""Stage `train`: fine-tune the base encoder with one method.
-
-python -m components.training.train --method paraclip
-torchrun --nproc-per-node 8 -m components.training.train --method paraclip
-"""
+"""Stage `train`: fine-tune the base encoder with one method; under torchrun, on several GPUs."""
 
 from __future__ import annotations
 

@@ -120,13 +120,7 @@ def contrast(
 
 
 def info_nce(first: Feature, second: Feature, scale: Tensor) -> Tensor:
-    """Symmetric InfoNCE of matching rows, as CLIP defines it: the mean of both directions' cross-entropies, a scalar.
-
-    Args:
-        first: unit rows.
-        second: unit rows; row i matches row i of `first`.
-        scale: the logit scale, exponentiated; a scalar.
-    """
+    """Symmetric InfoNCE of matching unit rows, as CLIP defines it: the mean of both directions' cross-entropies."""
     return (contrast(first, second, scale=scale) + contrast(second, first, scale=scale)) / 2
 
 

@@ -48,7 +48,6 @@ def add_low_rank(
     """Add a trained difference to the matrices among `trained`, and freeze the rest of the text side.
 
     Args:
-        model: an encoder's model.
         trained: the parameters that would be trained without LoRA, by name.
         new: patterns of the names of randomly initialised parameters, which are trained in full.
         seed: of the differences, which are the same on every rank and device.

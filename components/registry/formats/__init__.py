@@ -22,21 +22,13 @@ def format_names() -> list[str]:
 
 
 def find_format(name: str) -> Format:
-    """The format in `formats/<name>.py`.
-
-    Raises:
-        InputError: there is no such file; the message lists the formats.
-    """
+    """The format in `formats/<name>.py`; raises InputError with a list of the formats if there is none."""
     export_format: Format = find(__name__, format_names(), name, "FORMAT", "--format")
     return export_format
 
 
 def check_export(name: str, format_name: str, output: str) -> None:
-    """Check the arguments of an export before an encoder is loaded.
-
-    Raises:
-        InputError: the format or the encoder is unknown, or `output` exists or cannot be written.
-    """
+    """Raise InputError, before loading, if format or encoder is unknown or `output` exists or cannot be written."""
     choose(format_names(), format_name, "--format")
     if not output.startswith(S3_URL):
         _check_output(Path(output))

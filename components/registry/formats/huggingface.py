@@ -49,11 +49,7 @@ _VISION = {
 
 
 def refuse(encoder: Encoder) -> None:
-    """Refuse an encoder that is not a `CLIPModel`.
-
-    Raises:
-        InputError: a tower is of another kind; the message names the setting.
-    """
+    """Raise InputError, which names the setting, if a tower is of another kind than in a `CLIPModel`."""
     name, config = encoder.sidecar.name, encoder.sidecar.architecture
     where = f"'{name}' cannot be a CLIPModel of transformers"
     fix = "use `--format open_clip`, or serve it with `cliptune serve`"
@@ -137,11 +133,7 @@ def _configuration(encoder: Encoder, start: int, end: int) -> dict[str, Any]:
 
 
 def _weights(encoder: Encoder) -> dict[str, Tensor]:
-    """The encoder's tensors with the names and shapes of `CLIPModel`.
-
-    Raises:
-        InputError: `CLIPModel` has no such tensor.
-    """
+    """The encoder's tensors with the names and shapes of `CLIPModel`; raises InputError if that lacks one."""
     state = dict(encoder.model.state_dict())
     converted = {
         "logit_scale": state.pop("logit_scale").reshape(()),

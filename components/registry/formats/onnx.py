@@ -44,11 +44,7 @@ _BATCH = 64
 
 
 def _refuse(encoder: Encoder) -> None:
-    """Refuse an encoder that cannot be exported.
-
-    Raises:
-        InputError: a package is missing, or the library `tokenizers` cannot read the tokenizer.
-    """
+    """Raise InputError if a package is missing, or the library `tokenizers` cannot read the tokenizer."""
     missing = [package for package in _PACKAGES if find_spec(package) is None]
     if missing:
         raise InputError(f"ONNX needs the package {missing[0]}: install cliptune[onnx]")

@@ -39,7 +39,6 @@ class Towers(nn.Module):
     """An encoder's towers.
 
     Args:
-        model: has `encode_image` and a text side for `text_features`.
         autocast: element type of mixed precision; None for float32.
         compiled: whether torch compiles the towers; it pays on a GPU for runs of more than a few minutes.
     """
@@ -139,13 +138,9 @@ class Objective:
     """The differentiated function.
 
     Attributes:
-        towers: the towers, plain or wrapped by DDP for several ranks.
         model: the encoder's model; the exponential of its `logit_scale` scales similarities.
-        extra: the method's own tensors.
         losses: named loss terms of a batch; their sum is differentiated.
         micro_batch: number of texts, and of images, per pass through the towers; None for all.
-        world: the ranks.
-        device: of the towers.
         perturb: changes the texts of a batch before the towers encode them; None for no change.
     """
 

@@ -35,7 +35,6 @@ class Step:
 
     Attributes:
         losses: by name, the mean over ranks.
-        pace: since the last report.
         lost: unusable samples of all ranks since the run started or resumed.
     """
 
@@ -49,11 +48,7 @@ class Step:
 
 
 class Meter:
-    """Counts rows, tokens and waiting time between two reports.
-
-    Args:
-        ranks: the number of ranks; the counts of this one are multiplied by it.
-    """
+    """Counts rows, tokens and waiting time of this rank between two reports, times the number of `ranks`."""
 
     def __init__(self, device: str, ranks: int = 1) -> None:
         self._device, self._ranks = device, ranks

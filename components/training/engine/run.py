@@ -58,10 +58,8 @@ class Run:
     """One training run.
 
     Attributes:
-        title: for the progress bar and errors.
         model: an encoder's model; has `logit_scale`.
         trained: its trained parameters by name, and those of `extra`.
-        extra, losses, perturb: as in `Objective`.
         report: called by the leading rank every `log_every` steps and after the last one.
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.

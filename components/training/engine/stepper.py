@@ -39,12 +39,7 @@ _MOST_SKIPPED = 40
 
 
 class NonFiniteError(InputError):
-    """A loss or gradient is not finite; the weights are those of the last good step.
-
-    Attributes:
-        step: the number of the failed step.
-        ids: names of this rank's rows in its batches.
-    """
+    """A loss or gradient is not finite; the weights are those of the last good step."""
 
     def __init__(self, message: str, step: int, ids: list[str]) -> None:
         super().__init__(message)
@@ -96,11 +91,7 @@ class Stepper:
         )
 
     def step(self, batches: list[Batch], meter: Meter) -> Done:
-        """One optimisation step on `accumulate` batches.
-
-        Raises:
-            NonFiniteError: a loss or gradient is not finite; the weights are unchanged, and a checkpoint is saved.
-        """
+        """One step on `accumulate` batches; NonFiniteError leaves the weights unchanged, with a checkpoint of them."""
         run, plan, world = self._run, self._run.optimisation, self._run.options.world
         lr = plan.lr * rate_factor(plan, self.state.step, self._per_epoch)
         for group in self._optimiser.param_groups:

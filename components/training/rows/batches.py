@@ -75,15 +75,12 @@ class BatchPlan:
     """How a source makes batches.
 
     Attributes:
-        columns: the columns that losses read.
         batch_size: of the global batch.
-        seed: of the order, of draws and of crops.
         draws: see `Method.column_mixture`.
         visits: see `Method.epoch_unit`.
         near: the number of nearest images that a neighbour is drawn from.
         weighted: whether rows have the weights of their pairs, if these have any.
         least_crop: the smallest share of an image's area that a random crop leaves; 1 does not crop.
-        world: the ranks that share each batch.
     """
 
     columns: frozenset[str]
@@ -113,9 +110,6 @@ class Crops:
     """Random resized crops, as in the training of CLIP, open_clip and NegCLIP; a function of seed, epoch and image.
 
     Theirs are parts of the original image, these of the prepared square, whose margins are already cut off.
-
-    Attributes:
-        least: the smallest share of an image's area that remains.
     """
 
     least: float
@@ -153,8 +147,6 @@ class Sampler:
 
     Attributes:
         groups: the group of each row, `[rows]`, see `groups_of`.
-        batch_size: of the global batch.
-        seed: of the order.
     """
 
     groups: Rows
@@ -243,18 +235,13 @@ class TableSource:
     """Implements `BatchSource` over rows in memory or memory-mapped.
 
     Attributes:
-        sampler: global batches of row numbers.
-        columns: the columns to deliver.
         names: the rows' names in messages, `[rows]`.
-        texts: by text column.
         images: the image of each row by image column, `[rows]`.
-        shown: features or pixels of the images.
         draws: see `Method.column_mixture`.
         neighbours: rows of the nearest other images, `[rows, count]`; None if no column needs one.
         others: the images that `neighbours` are rows of, if they are not rows of this source.
         log: facts of a query log about the rows; None without a query log.
         labels: as in `Batch`, `[rows, ...]`.
-        world: the ranks that share every global batch.
     """
 
     sampler: Sampler

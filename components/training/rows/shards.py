@@ -149,7 +149,6 @@ class ShardSource:
     Args:
         shards: where they are, and the members that text columns come from, see `SampleDecoder`.
         plan: its columns may be images, text columns of `shards` and made-up ones; other members are not read.
-        tokenizer: of the text tower.
         size: pixels on a side of the image tower's input.
         held_out: ids of images that are left out, see `components.core.tables.files.image_id`.
         published: contents of test sets; such samples count as lost.
@@ -298,11 +297,7 @@ def _listed(counted: Counter[str]) -> str:
 
 
 class ErrorCount:
-    """Lost samples by reason.
-
-    Args:
-        most: the share of lost samples above which the run stops.
-    """
+    """Lost samples by reason; above the share `most` of all samples the run stops."""
 
     def __init__(self, most: float) -> None:
         self.reasons: Counter[str] = Counter()
@@ -314,11 +309,7 @@ class ErrorCount:
         self.samples += 1
 
     def lost(self, sample: RawSample, fault: Fault) -> None:
-        """A sample, or a shard with several, could not be used.
-
-        Raises:
-            InputError: too large a share is lost.
-        """
+        """Count a sample, or a shard with several, as lost; raises InputError if too large a share is."""
         reason = str(fault)
         if self.reasons[reason] < _LOGGED:
             _log.warning("shard %s: sample %s is left out: %s", sample.shard, ascii(sample.key), reason)
@@ -334,13 +325,7 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class ShardOrder:
-    """The order of samples on a rank: shards are permuted, shared among ranks, read in turn and mixed in a buffer.
-
-    Attributes:
-        shards: paths or URLs of all shards.
-        read: returns a shard's samples.
-        buffer: encoded samples in memory that the next one is drawn from.
-    """
+    """The order of samples on a rank: shards are permuted, shared among ranks, read in turn, mixed in a `buffer`."""
 
     shards: list[str]
     read: Callable[[str], Iterator[RawSample]]

@@ -46,7 +46,6 @@ class TableImages:
 
     Attributes:
         ids: the pairs in the order of the table `pairs`, and of the features.
-        image_ids: the images of these pairs.
         pairs: table with the encoded images; read only if the image tower trains.
         size: of the image tower's input, in pixels.
         cached: features of a frozen image tower; None if the image tower trains.
@@ -72,10 +71,6 @@ def table_source(
     labels: Mapping[str, Rows] | None = None,
 ) -> TableSource:
     """A source over `rows`, which are joined and have the columns of `with_image_ids`.
-
-    Args:
-        cache: folder of token files.
-        labels: as in `TableSource`.
 
     Raises:
         InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.

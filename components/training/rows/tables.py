@@ -61,15 +61,7 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
 
 
 def with_image_ids(rows: pd.DataFrame, ids: TextColumn, image_ids: TextColumn) -> pd.DataFrame:
-    """`rows` with the column `image_id`, and `other_image_id` if they are about two pairs.
-
-    Args:
-        ids: of pairs.
-        image_ids: of their images.
-
-    Raises:
-        InputError: a row's pair is not one of them.
-    """
+    """`rows` with `image_id`, and `other_image_id` if they are about two pairs; InputError for an unknown pair."""
     named = {}
     for pair, image in IMAGE_IDS.items():
         if pair in rows:
@@ -116,7 +108,6 @@ class QueryLog:
         if not has_weights(pairs):
             return None
         table = PAIRS.read(pairs, ["id", "image_id", "caption", "weight"]).to_pandas()
-        # Case and spaces do not distinguish queries.
         queries, _ = pd.factorize(table["caption"].map(lambda query: " ".join(query.casefold().split())))
         images, _ = pd.factorize(table["image_id"])
         clicked = csr_array((np.ones(len(table), np.bool_), (images, queries)))
@@ -150,10 +141,6 @@ class QueryLog:
 
 
 def has_weights(pairs: Path) -> bool:
-    """Whether any pair of the table `pairs` has a weight, as in a query log.
-
-    Raises:
-        InputError: the table is missing or damaged.
-    """
+    """Whether any pair of the table `pairs` has a weight; raises InputError if the table is missing or damaged."""
     column = PAIRS.read(pairs, ["weight"])["weight"]
     return bool(column.null_count < len(column))
