@@ -55,7 +55,6 @@ def run_supervised(
     """Run `command` for a task of a flow run, and log its lines; none of its processes outlives the flow run.
 
     Args:
-        name: the command's name in messages.
         hours: its time limit; None for no limit.
         environment: variables added to those of this process.
 

@@ -29,7 +29,6 @@ def gpu_tokens(stage: str, ranks: int) -> Iterator[Mapping[str, str]]:
     Without that limit, which `make stack` sets if it finds GPUs, stages neither count nor wait.
 
     Args:
-        stage: the stage's name.
         ranks: GPUs that a `train@` stage uses; every other stage uses one.
 
     Yields:

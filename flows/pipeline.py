@@ -49,7 +49,6 @@ def bring_up_to_date(
     A stage that fails stops only the stages that need it. The next run resumes from there.
 
     Args:
-        hours: time limit of each stage.
         last: a stage to run after `targets`, without its other needs.
 
     Raises:

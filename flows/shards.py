@@ -114,7 +114,6 @@ def run_shard(name: str, command: Sequence[str], shard: str, home: str, host: st
     """Process one shard in a child process.
 
     Args:
-        name: the sharded prompt task or stage.
         command: the module that processes the shard, and its arguments besides `--shard`.
         shard: number and count, such as `0/4`.
         home, host, process: folder of the flow's checkout, its host and its process there.

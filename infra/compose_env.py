@@ -1,7 +1,4 @@
-"""Makes the passwords for infra/compose.yaml once and writes them to infra/.env, which only its owner can read.
-
-python -m infra.compose_env
-"""
+"""Makes the passwords for infra/compose.yaml once and writes them to infra/.env, which only its owner can read."""
 
 from __future__ import annotations
 

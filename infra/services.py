@@ -69,9 +69,7 @@ class Services:
         """Start a service; its output goes to `<logs>/<name>.log`.
 
         Args:
-            name: name of the log.
             command: command line, which every user of this machine can read: it must hold no secret.
-            environment: variables in addition to those of all services.
         """
         log = self.logs / f"{name}.log"
         process = subprocess.Popen(
@@ -131,10 +129,7 @@ class Services:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a service with all its descendants, those in sessions of their own (the worker's flow runs) first.
-
-    All get SIGTERM and time to end their children; processes that outlast the grace are killed.
-    """
+    """End a service and all its descendants, those in sessions of their own first, with SIGTERM, then SIGKILL."""
     try:
         family = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:

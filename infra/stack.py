@@ -1,8 +1,4 @@
-"""The local stack without containers: Prefect server and worker, MLflow, all on 127.0.0.1, until Ctrl-C.
-
-python -m infra.stack
-python -m infra.stack --prefect-port 4300 --mlflow-port 5100
-"""
+"""The local stack without containers: Prefect server and worker, MLflow, all on 127.0.0.1, until Ctrl-C."""
 
 from __future__ import annotations
 

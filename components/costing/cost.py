@@ -193,7 +193,6 @@ class Cost:
     """The cost of one stage.
 
     Attributes:
-        work: a description of the processed rows.
         seconds: None if no rate is known.
         disk, memory: bytes of output, and bytes of peak memory.
         questions, tokens_in, tokens_out: to a language model; the tokens of its answers are an upper bound.
@@ -214,12 +213,7 @@ class Cost:
 
 
 class Costing:
-    """Costs of a profile's stages.
-
-    Args:
-        rates: of the machine that will run them.
-        prices: of a million tokens of questions and of answers, for the models behind engine `server`.
-    """
+    """Costs of a profile's stages; `prices` are of a million tokens of questions and answers, for engine `server`."""
 
     def __init__(self, settings: Settings, rates: Rates, prices: tuple[float, float] | None = None) -> None:
         self._settings, self._rates, self._prices = settings, rates, prices

@@ -33,10 +33,7 @@ class Installation:
     """The input of all checks.
 
     Attributes:
-        environment: the environment's variables.
-        folder: the project's folder.
         loaded: params.yaml; None if it cannot be read.
-        fault: why it cannot be read.
     """
 
     environment: Mapping[str, str]

@@ -34,11 +34,7 @@ _DVC_KEYS = {
 
 
 def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
-    """The response to a GET, or to a POST of `body`.
-
-    Raises:
-        InputError: there is no response, or it refuses the credentials.
-    """
+    """The response to a GET, or to a POST of `body`; InputError if there is none or it refuses the credentials."""
     try:
         headers = {"Authorization": authorization} if authorization else {}
         with httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True) as client:

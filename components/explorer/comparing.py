@@ -38,7 +38,6 @@ class Hit(BaseModel):
     """A picture in a list of results.
 
     Attributes:
-        row: in the index.
         score: cosine of text and picture.
         both: whether the list of the other wording also has it.
         move: number of ranks above its rank in the first encoder's list; None if that list does not have it.
@@ -81,24 +80,14 @@ class Compared(BaseModel):
 
 @dataclass
 class Explorer:
-    """Encoders that search one index.
-
-    Args:
-        index: accepts all encoders.
-        encoders: the others are compared with the first.
-    """
+    """Encoders that search one index, which accepts all of them; the others are compared with the first."""
 
     index: ImageIndex
     encoders: Sequence[EncoderUnderTest]
     _known: dict[tuple[str, str], Features] = field(default_factory=dict, repr=False)
 
     def compare(self, query: str, paraphrase: str, k: int, among: Marks | None = None) -> Compared:
-        """The k best pictures of every encoder for both wordings.
-
-        Args:
-            paraphrase: another wording of the query; empty for none.
-            among: rows to search, see `filtered`.
-        """
+        """The k best pictures of every encoder for both wordings; an empty `paraphrase` is none."""
         texts = [query, paraphrase] if paraphrase else [query]
         sides, first = list[Side](), list[dict[int, int]]()
         for encoder in self.encoders:
@@ -242,7 +231,6 @@ class Changed(BaseModel):
     """The queries with the largest gains and losses among the project's test pictures, and the means.
 
     Attributes:
-        metric: its full name.
         gains: over all queries first, then by tier.
         opens: parameters of the comparison that shows a query with the same values in the project's index.
     """

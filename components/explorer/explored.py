@@ -65,14 +65,7 @@ class VoteAnswer(BaseModel):
 
 @dataclass
 class Explored:
-    """The state of an explorer.
-
-    Attributes:
-        explorer: compares encoders in an index.
-        settings: of the project.
-        store: URL of the SQL store of votes.
-        folders: of the project's evaluations.
-    """
+    """The state of an explorer; `store` is the URL of the SQL store of votes."""
 
     explorer: Explorer
     settings: Settings

@@ -23,13 +23,9 @@ from components.index.sources.source import ImageBlock, Opened
 
 
 def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
-    """The index of the pictures in `place`, in a folder of `cache` with one index per place.
+    """The index of the pictures in `place` (see `components.index.sources.source_of`), in its own folder of `cache`.
 
     Vectors of pictures in the previous index are not computed again.
-
-    Args:
-        place: as `components.index.sources.source_of` takes it.
-        encoder: embeds the pictures.
 
     Raises:
         InputError: `place` is not a source of pictures, or as `components.index.building.build`.

@@ -40,11 +40,7 @@ _K = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 
 
 def make_app(explored: Explored, hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")) -> FastAPI:
-    """The page and its data.
-
-    Args:
-        hosts: accepted host names; others may be pages whose name was redirected to this machine.
-    """
+    """The page and its data; `hosts` are accepted, others may be names redirected to this machine."""
     app = FastAPI(title="cliptune explore", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_guarded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))

@@ -1,7 +1,4 @@
-"""Stage `compare`: all encoders side by side as CSV, Markdown and a page.
-
-python -m components.report.compare
-"""
+"""Stage `compare`: all encoders side by side as CSV, Markdown and a page."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ if TYPE_CHECKING:
 def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> Comparison:
     """Write `comparison.csv`, `comparison.md` and `comparison.html`; returns the comparison.
 
-    Args:
-        track: also log the comparison to MLflow; a failure is only reported.
+    With `track` the comparison is also logged to MLflow; a failure of that is only reported.
 
     Raises:
         InputError: an encoder has no results, or results on other data.

@@ -120,9 +120,7 @@ def curve_names(curves: Curves) -> list[str]:
 def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
     """A line per metric and encoder; those of the first metric are visible, and the page can show others.
 
-    Args:
-        curves: curves of at least one encoder.
-        encoders: all encoders of the comparison, whose order sets the colours.
+    The order of `encoders`, all of the comparison, sets the colours.
     """
     figure, first = go.Figure(), curve_names(curves)[0]
     for number, encoder in enumerate(encoders):
@@ -242,15 +240,11 @@ class Chip:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure of the page.
+    """A figure of the page; `figure` is None if there is no data.
 
     Attributes:
         name: name of its element and its artifact.
-        title: its caption.
-        figure: None if there is no data.
         notes: sentences below the plot, or the reasons why there is none.
-        chips: encoders that can be shown and hidden.
-        choices: metrics to choose from.
     """
 
     name: str

@@ -22,12 +22,7 @@ _VALUE_WIDTH = 13
 
 
 def show(comparison: Comparison, settings: Settings, every: bool = False, groups: bool = False) -> None:
-    """Print the key metrics of the benchmarks in params.yaml, and the options that print the others.
-
-    Args:
-        every: print all metrics over all queries.
-        groups: also print the values by group of queries.
-    """
+    """Print the key metrics of the benchmarks in params.yaml, and the options that print the others."""
     overall, grouped = comparison.names(grouped=False), comparison.names(grouped=True)
     benchmarks = [find_benchmark(name) for name in settings.evaluate.benchmarks]
     key = key_metrics(benchmarks, list(comparison.cells))
@@ -41,7 +36,6 @@ def print_comparison(comparison: Comparison, primary: str, names: Sequence[str] 
     """Print all encoders side by side, or in rows if the terminal is too narrow.
 
     Args:
-        primary: the metric of the headline.
         names: the metrics to print; by default all over all queries.
     """
     shown = comparison.sections(comparison.names(grouped=False) if names is None else names)

@@ -1,7 +1,4 @@
-"""Stage `claims`: decides which claims of a file hold for the encoders of the study.
-
-python -m components.study.claims --claims papers
-"""
+"""Stage `claims`: decides which claims of a file hold for the encoders of the study."""
 
 from __future__ import annotations
 
@@ -32,9 +29,6 @@ def run(
     settings: Settings, name: str, seeds: Mapping[int, Folders], reports: Path = REPORTS, claims: Path = CLAIMS
 ) -> page.ClaimsPage:
     """Write `<name>.html` and `<name>.md`; returns their content.
-
-    Args:
-        seeds: seed -> folders of its results.
 
     Raises:
         InputError: the file of claims is wrong, or an encoder's results are missing.

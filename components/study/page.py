@@ -39,13 +39,8 @@ class ClaimsPage:
     """The content of page and Markdown.
 
     Attributes:
-        title: name of the file of claims.
         world: `dataset.name`.
-        seeds: training seeds of all encoders.
-        commit: of the code.
-        judged: the claims.
         comparison: means over the seeds.
-        families: need -> metric.
         needs: encoders, ranked by their scores on all needs.
         regressions: encoder -> metrics on which it is worse than the first one.
     """

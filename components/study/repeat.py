@@ -1,7 +1,4 @@
-"""Stage `repeat`: trains and scores one method on the base of another seed.
-
-python -m components.study.repeat --seed 1 --encoder paraclip
-"""
+"""Stage `repeat`: trains and scores one method on the base of another seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stage `repeat_mix`: scores one mix of the encoders of another seed.
-
-python -m components.study.repeat_mix --seed 1 --mix all_needs
-"""
+"""Stage `repeat_mix`: scores one mix of the encoders of another seed."""
 
 from __future__ import annotations
 

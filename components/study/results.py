@@ -25,7 +25,6 @@ class ClaimValue:
 
     Attributes:
         mean: over the seeds, with its 95% interval over seeds and queries.
-        each: the value of each seed.
         p: of the paired permutation test over queries, of each query's mean over the seeds; None for correlations,
             queries about two pictures, and comparisons with a number.
     """
@@ -41,7 +40,6 @@ class Results:
 
     Attributes:
         reports, scores: encoder -> those of each seed, with the same order of seeds for all encoders.
-        evaluate: settings of the intervals.
     """
 
     reports: Mapping[str, Sequence[Report]]
@@ -74,11 +72,7 @@ class Results:
         return self.difference(encoder, 0.0, metric)
 
     def improvement(self, encoder: str, other: str | float, metric: str, less: str = "") -> ClaimValue:
-        """The improvement of an encoder over another one, or over a number: positive is better.
-
-        Args:
-            less: a metric of the same queries that is first subtracted from `metric` on both sides.
-        """
+        """The improvement of an encoder over another or a number, positive if better, less `less` of both sides."""
         found = self.difference(encoder, other, metric, less)
         if self.higher_is_better(metric):
             return found
@@ -214,11 +208,7 @@ class AllNeeds:
 
 
 def rank_for_all_needs(results: Results, families: Mapping[str, str]) -> list[AllNeeds]:
-    """All encoders, the smallest largest shortfall first.
-
-    Args:
-        families: need -> metric; metrics without values are skipped.
-    """
+    """All encoders, the smallest largest shortfall first; families whose metric has no values are skipped."""
     measured = {need: metric for need, metric in families.items() if _measured(results, metric)}
     best = {need: _best(results, metric) for need, metric in measured.items()}
     ranked = [

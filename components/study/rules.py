@@ -28,9 +28,7 @@ class ClaimPart(Block):
     """One comparison of a claim: an encoder's metric against another encoder's, or against a number.
 
     Attributes:
-        metric: full name.
         less: another metric of the same queries, which is subtracted from `metric` on both sides.
-        encoder: the encoder whose value is compared.
         better_than: an encoder, or a number such as chance; the value must be better by more than `by`.
         not_worse_than: an encoder, or a number; the value may be worse by less than `by`.
         by: margin in the metric's unit; a share of 0.01 is a point.
@@ -91,7 +89,6 @@ class Claims(Block):
     Attributes:
         families: need of users -> its metric; one encoder for all needs is judged by them.
         metrics: columns of the table of all encoders.
-        claims: short name -> claim.
     """
 
     families: dict[str, str]

@@ -36,11 +36,7 @@ STORE = "sqlite:///state/search.db"
 
 @dataclass(frozen=True)
 class MixEvaluator:
-    """Scores encoders of one image tower on the validation split.
-
-    Attributes:
-        families: need -> metric, in the order shown.
-    """
+    """Scores encoders of one image tower on the validation split."""
 
     settings: Settings
     families: Mapping[str, str]
@@ -94,7 +90,6 @@ class MixSearchResult:
         mix: as an entry of `mixes`.
         scores: need -> value on the validation split.
         best: need -> the best value of the given encoders and the base, and the name of the encoder.
-        shortfall: the mix's largest.
         trials: number of mixes, including those of earlier runs of the same search.
     """
 

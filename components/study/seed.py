@@ -1,7 +1,4 @@
-"""Stage `seed`: trains, embeds and scores the base encoder with another seed.
-
-python -m components.study.seed --seed 1
-"""
+"""Stage `seed`: trains, embeds and scores the base encoder with another seed."""
 
 from __future__ import annotations
 

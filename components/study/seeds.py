@@ -18,10 +18,7 @@ def folders_of(seed: int) -> Folders:
 
 
 def seeded(settings: Settings, seed: int) -> Settings:
-    """The settings of a stage that trains and embeds for another seed; data and tables are unchanged.
-
-    Its MLflow runs are in the experiment `<world>-study`, separate from those that may be promoted.
-    """
+    """The settings of a stage for another seed; its MLflow runs are in `<world>-study`, apart from promotable ones."""
     train = settings.train.model_copy(
         update={"seed": seed, "checkpoint_dir": settings.train.checkpoint_dir / "study" / str(seed)}
     )

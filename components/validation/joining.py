@@ -1,7 +1,4 @@
-"""Joins the answers to a table's tasks: one row per pair and sample, without loss, out of core.
-
-The names in the SQL come from code, never from data.
-"""
+"""Joins answers to tasks, one row per pair and sample, out of core; the names in the SQL come from code, not data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stage `validate`: splits the synthesised texts of one table into rows for training and a quarantine.
-
-python -m components.validation.validate --table paraphrases
-"""
+"""Stage `validate`: splits the synthesised texts of one table into rows for training and a quarantine."""
 
 from __future__ import annotations
 
@@ -103,8 +100,7 @@ def run_tracked(
 ) -> None:
     """`run` as an MLflow run, with the counts as metrics, and the summary and the Data Docs as artifacts.
 
-    Raises:
-        InputError: see `run`; the MLflow run ends as failed.
+    If `run` raises InputError, the MLflow run ends as failed.
     """
     files = files or ValidationFiles()
     params = settings.validation.model_dump(mode="json", exclude={"tables"})
@@ -153,8 +149,7 @@ class _Checker:
     def run(self, joined: JoinedAnswers, accepted: Path, quarantine: Path, shard_rows: int) -> pd.DataFrame:
         """Write the rows that keep the rules to `accepted` and the others, with reasons, to `quarantine`, in order.
 
-        Returns:
-            A uniform sample of the rows, with the columns of the rules.
+        Returns a uniform sample of the rows, with the columns of the rules.
         """
         sampled, repeated, samples = sample_rows(joined.rows), joined.repeated(), []
         with (

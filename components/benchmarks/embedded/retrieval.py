@@ -1,7 +1,4 @@
-"""Text-to-image and image-to-text recall over the test images, once per register of text.
-
-Register `plain` gives `retrieval/...`, any other register `retrieval_<register>/...`.
-"""
+"""Recall of texts to images and back, per register: `retrieval/...` is `plain`, else `retrieval_<register>/...`."""
 
 from __future__ import annotations
 

@@ -88,7 +88,6 @@ def grouped(
     """Values over all queries, `<benchmark>/<metric>`, and by group, `<benchmark>/<kind>_<group>/<metric>`.
 
     Args:
-        benchmark: its name.
         columns: metric -> one value per query `[queries]`.
         pictures: the picture of each query, or its two.
         groups: kind of group -> the group of each query; groups come in the order in which they first occur.
@@ -121,13 +120,10 @@ class Benchmark(Generic[Given]):
     Attributes:
         name: first part of its metrics' names.
         version: protocol version; raised when a value could change for the same encoder and data.
-        needs: files that it reads below its folder.
-        metrics: every metric that it may report.
         score: scores the context's encoder; raises `InputError` if files are missing or not as published, or the
             encoder cannot be used.
         key_metrics: full names of the metrics of a short table; a depth stands for the nearest measured depth.
         protocol: the source of its rules, in a few words.
-        citation: the paper that introduced it.
         folder: below the data folder; benchmarks that read the same files share one.
         text_only: whether encoders without an image tower can be scored.
         options: `--benchmark-option <key>=<value>` that it accepts, with their meanings.

@@ -27,10 +27,6 @@ class FailureExplorer:
     Attributes:
         depth: ranks of the lists that are compared.
         top: ranks that are shown.
-        total: number of queries of the benchmark.
-        rows: rows of the listed queries.
-        data: encoders, queries and lists for the page's script.
-        pictures: gallery row -> thumbnail.
     """
 
     depth: int = 0
@@ -64,10 +60,7 @@ def build_explorer(retrieved: Retrieved, folders: Folders) -> FailureExplorer:
 
 
 def overlaps(lists: Sequence[Lists], depth: int) -> list[Reals]:
-    """AO@depth `[queries]` of all pairs of lists by which queries are chosen.
-
-    First each encoder's lists of query and paraphrase, then each encoder's and the reference's lists of the query.
-    """
+    """AO@depth `[queries]` of each encoder's query and paraphrase, then of each encoder's and the reference's lists."""
     own = [average_overlap(encoder.query, encoder.paraphrase, depth) for encoder in lists]
     return own + [average_overlap(encoder.query, lists[0].query, depth) for encoder in lists[1:]]
 

@@ -54,9 +54,7 @@ class Origin:
     Attributes:
         commit: commit of the code, empty outside a repository.
         dirty: whether tracked files differed from the commit.
-        packages: name -> version.
         data: file -> SHA-256.
-        protocols: benchmark -> protocol version.
         params: params.yaml without secrets.
     """
 
@@ -109,10 +107,7 @@ class PageContent:
     """The content of the page besides the comparison.
 
     Attributes:
-        report: results of any encoder, for the properties that all share.
         sidecars: sidecars of the encoders whose weights are still those that were scored.
-        explorer: queries whose results differ most.
-        runs: encoder -> the MLflow run that trained it.
     """
 
     report: Report

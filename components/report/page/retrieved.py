@@ -59,7 +59,6 @@ class Retrieved:
 
     Attributes:
         lists: empty if the evaluation kept no rankings.
-        queries: rows of the paraphrase queries.
         gold: row of each query's image `[queries]`.
     """
 
@@ -167,12 +166,7 @@ class EncoderShots:
 
 @dataclass(frozen=True)
 class GalleryQuery:
-    """A query of the gallery.
-
-    Attributes:
-        gain: the challenger's AO minus the reference's.
-        place: its rank among all queries, ordered by their gains.
-    """
+    """A query of the gallery; `place` is its rank by `gain`, the challenger's AO minus the reference's."""
 
     query: str
     paraphrase: str

@@ -32,12 +32,8 @@ class PairedResult:
     """A metric of two encoders on the same queries.
 
     Attributes:
-        metric: full name of the metric.
-        encoder, against: the two encoders.
-        value, other: their values.
         difference: `value` minus `other`, with its paired-bootstrap interval.
         p: two-sided p of the paired permutation test; None for correlations and for queries about two pictures.
-        higher_is_better: the metric's direction.
     """
 
     metric: str
@@ -79,7 +75,6 @@ def paired(
 
     Args:
         against: name as in tables (see `encoder_names`).
-        groups: also compare metrics by group of queries.
 
     Raises:
         InputError: `against` has no results, or two results have different data, options or protocol versions.
@@ -298,10 +293,8 @@ def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequ
     """Bars of `metrics` for each encoder, or for the mean of encoders with equal settings (SemCLIP's figures 2 to 10).
 
     Args:
-        metrics: full names.
         by: settings of the encoders' method; an encoder without any of them has its own bar, as have weights that
             share a name, because the folder has only the last of them.
-        models: folder of the encoders, whose sidecars have the settings.
 
     Raises:
         InputError: no encoder has a metric or a setting.

@@ -23,9 +23,6 @@ _HISTOGRAMS: tuple[tuple[str, str, npt.NDArray[np.float64]], ...] = (
 class TextHistograms:
     """Histograms of a table's texts, added shard by shard; memory holds only the counts.
 
-    Args:
-        title: name of the table.
-
     Attributes:
         counts: of lengths, distances and similarities, each `[before and after, bins]`.
     """

@@ -1,8 +1,6 @@
 """The report of a table's validation: counts and reasons, the terminal's table, MLflow metrics, Data Docs.
 
-Data Docs are a page per suite by Great Expectations, a page of rejected rows, and an index. The index and the rejected
-rows are self-contained; the pages of Great Expectations fetch styles, scripts and a logo from public servers, and stay
-readable without them.
+The pages of Great Expectations fetch styles, scripts and a logo from public servers, and stay readable without them.
 """
 
 from __future__ import annotations
@@ -121,14 +119,8 @@ class TableReport:
     """The results of one table.
 
     Attributes:
-        table: name of the table.
-        tally: counts of its rows.
-        shares: result of the suite over the shares.
         skipped: number of rows without a question, by task and reason.
         sample: a uniform sample of the rows, with the columns of the rules.
-        rules: rules of every row.
-        share_rules: rules of the shares.
-        histograms: of the texts.
     """
 
     table: str

@@ -20,15 +20,7 @@ from components.validation.rules.measuring.probes import Probes
 
 @dataclass(frozen=True)
 class View:
-    """The input of a check: the rows that have an answer.
-
-    Attributes:
-        texts: the answers.
-        sources: the source of each answer.
-        rows: all columns of these rows, see `join_answers`.
-        task: the prompt task of the answers.
-        probes: tokenizer, similarities, evaluation texts and facts.
-    """
+    """The input of a check: the rows that have an answer; `rows` has all their columns, see `join_answers`."""
 
     texts: list[str]
     sources: list[str]
@@ -42,9 +34,7 @@ class TextCheck:
     """One measure of an answer, and its limits.
 
     Attributes:
-        column: the column's name, before the answer's suffix.
         reason: the reason for the rejection of a failing row, after the answer's name.
-        measure: one value per row of the view.
         low: setting in `validate` with the smallest number allowed.
         high: setting with the largest number; without both, the column names a fault and must be null.
         switch: setting that turns the check on; off if it is null or false.
@@ -78,10 +68,7 @@ class TextCheck:
 
 @dataclass(frozen=True)
 class TableAnswer:
-    """One answer of a row: its column in the validated table, its task, and its checks.
-
-    `suffix` follows the names of the columns of its checks.
-    """
+    """One answer of a row; `suffix` follows the names of the columns of its checks."""
 
     column: str
     task: str
@@ -99,7 +86,6 @@ class Synthesised:
     """A table that training reads.
 
     Attributes:
-        table: its columns.
         answers: in the order of their questions; each is about the caption or an earlier answer.
         about: the subject of its first task; only captions are looked up in the pairs and have facts.
     """
@@ -173,7 +159,6 @@ class Rule:
     """One expectation on one derived column.
 
     Attributes:
-        column: the checked column.
         reason: the reason for the rejection of a failing row, or the setting that a share breaks.
         low: smallest number allowed.
         high: largest number allowed; without both, the column names a fault and must be null.

@@ -1,10 +1,7 @@
-"""Synthesised tables; their columns are in `core/tables/records.py`.
+"""Synthesised tables of the papers; their columns are in `core/tables/records.py`.
 
-Texts that are true of the picture: ParaCLIP's pairs, LaCLIP's rewrites, SemCLIP's judged paraphrases, and paraphrases
-of evaluation queries. Texts that are false of it or deny something: SemCLIP's judged negations, CC-Neg's captions with
-one "no", "not" or "without", NegCLIP's hard negatives, NegationCLIP's absences, and CS-CLIP's parts of captions with
-their foils. Without facts, an object counts as absent if the caption does not name it. PC-CLIP's texts: comparisons of
-two pictures, filtered as in its appendix B.2, their scores by a judge, and descriptions and differences of classes.
+Without facts, an object counts as absent if the caption does not name it. PC-CLIP's comparisons are filtered as in its
+appendix B.2.
 """
 
 from __future__ import annotations

@@ -70,7 +70,6 @@ class EncoderUnderTest:
 
     Attributes:
         name: the user's name for it, safe as a file name.
-        encoder: embeds texts and, if it has an image tower, images.
         sha256: hash of everything that determines its results.
         image_tower_sha256: hash of everything that determines its image features; None for a text encoder.
         image_size: side length of its image tower's input in pixels; 0 for a text encoder.

@@ -214,8 +214,6 @@ class PublishedContext(TestSetFiles, Context):
 
     Attributes:
         seed: of every random draw.
-        options: the user's options, such as a judge's name.
-        image_features: the cache of image features.
         left_out: groups of metrics without values, each with the reason.
         lists: rows of texts that are written next to the results, by content: inputs of prompt tasks, and which image
             belongs to which texts.

@@ -82,10 +82,7 @@ def most_confused(confusion: Indices, count: int, among: Collection[Pair] | None
 
 
 def confused_cells(confusion: Indices, count: int) -> list[Pair]:
-    """At most `count` largest cells off the diagonal, as (true class, prediction), without cells of zero.
-
-    Of equal ones the smaller classes come first.
-    """
+    """At most `count` largest cells over 0 off the diagonal, (true, predicted); ties: smaller classes first."""
     off = confusion * (1 - np.eye(len(confusion), dtype=np.int64))
     order = np.argsort(-off, axis=None, kind="stable")[:count]
     cells = [divmod(int(place), len(off)) for place in order]

@@ -18,10 +18,9 @@ _MAX_TOKENS = 128
 
 
 class SentenceVectors:
-    """Computes similarities, and keeps the vectors of recent texts: the answers of a table share their sources.
+    """Computes similarities, and keeps the vectors of the last `kept` texts: answers of a table share their sources.
 
-    Args:
-        kept: largest number of kept vectors; a vector takes 1.5 KB.
+    A vector takes 1.5 KB.
     """
 
     def __init__(self, kept: int = 50_000) -> None:

@@ -80,7 +80,6 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
     """The probes for the source: only the synthetic dataset has facts, evaluation frames and a last tier of words.
 
     Args:
-        evaluation: tables of this project's own benchmarks.
         leaks: keys of the published test sets, as written by stage `prepare`.
 
     Raises:
