@@ -1,4 +1,7 @@
-"""COCO-P and COCO-PE: does a paraphrase retrieve the query's images? (Cheng et al. 2024, section 3: AO@10, JS@10)"""
+"""COCO-P and COCO-PE: does a paraphrase retrieve the images that the query retrieves? (Cheng et al. 2024, section 3)
+
+The paper reports AO@10 and JS@10 on galleries of COCO's validation images and, for COCO-PE, the unlabeled ones as well.
+"""
 
 from __future__ import annotations
 
