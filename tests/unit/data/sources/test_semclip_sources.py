@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
     monkeypatch.setattr(cc_neg, "ROWS", ROWS)
     monkeypatch.setattr(cc_neg, "HELD_OUT", 0)
     monkeypatch.setattr(sugar_crepe, "ROWS", ROWS)
+    # The sources read these numbers when they are imported.
+    for name in ("semclip_cc_neg", "semclip_sugar_crepe_pp"):
+        monkeypatch.delitem(sys.modules, f"components.data.sources.{name}", raising=False)
     (tmp_path / "cc_neg" / cc_neg.IMAGES).mkdir(parents=True)
     (tmp_path / "sugar_crepe_pp" / "images").mkdir(parents=True)
     for number in range(ROWS):
