@@ -119,8 +119,8 @@ def test_settings_with_a_tag_that_runs_a_command(module: str, mark: Path, tmp_pa
     project = tmp_path / "project"
     project.mkdir()
     text = (REPO / "params.yaml").read_text("utf-8")
-    assert "  name: embedded" in text
-    hostile = text.replace("name: embedded", f"name: !!python/object/apply:os.system ['touch {mark}']", 1)
+    assert "  name: synthetic" in text
+    hostile = text.replace("name: synthetic", f"name: !!python/object/apply:os.system ['touch {mark}']", 1)
     (project / "params.yaml").write_text(hostile)
     ended = run_stage(project, module, *(["--method", "paraclip"] if module == TRAIN else []))
     _assert_refused(ended, "params.yaml", "python/object/apply:os.system", "line ")
