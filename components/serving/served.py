@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from cachetools import LRUCache
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.tokens import ClipTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
@@ -28,6 +29,34 @@ class TextVector(NamedTuple):
 
     vector: npt.NDArray[np.float32]
     tokens: int
+
+
+class CountingTokenizer:
+    """A tokenizer that stores the lengths of the last texts, so that they are not computed twice."""
+
+    def __init__(self, inner: Tokenizer) -> None:
+        self._inner = inner
+        self.identity, self.context_length = inner.identity, inner.context_length
+        self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def __call__(self, texts: Sequence[str]) -> Tokens:
+        return self._inner(texts)
+
+    def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
+        self.counts = self._inner.lengths(tokens)
+        return self.counts
+
+    def texts(self, tokens: Tokens) -> list[str]:
+        return self._inner.texts(tokens)
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files."""
+        self._inner.save(folder)
+
+    def forget(self) -> None:
+        """Empty the cache of words if clients sent too many different ones."""
+        if isinstance(self._inner, ClipTokenizer):
+            self._inner.forget(_MOST_WORDS)
 
 
 @dataclass(frozen=True)
@@ -157,13 +186,15 @@ def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Serve
     )
 
 
-def _embedder(encoder: Encoder) -> Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
-    tokenizer = encoder.tokenizer
+def _embedder(
+    encoder: Encoder,
+) -> Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
+    counting = CountingTokenizer(encoder.tokenizer)
+    encoder = replace(encoder, tokenizer=counting)
 
     def embed(texts: list[str]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        vectors, counts = encoder.embed_texts(texts), tokenizer.lengths(tokenizer(texts))
-        if isinstance(tokenizer, ClipTokenizer):
-            tokenizer.forget(_MOST_WORDS)
-        return vectors, counts
+        vectors = encoder.embed_texts(texts)
+        counting.forget()
+        return vectors, counting.counts
 
     return embed
