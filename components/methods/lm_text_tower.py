@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptedLmSettings(Optimisation):
+class LmTextTowerSettings(Optimisation):
     """Table B.1's values for ViT-B/32 on CC12M; the paper's best strategy is six alignment layers (table 1).
 
     Attributes:
@@ -53,21 +53,21 @@ class AdaptedLmSettings(Optimisation):
     language_model: str | None = None
 
 
-def _tower(base: Encoder, hyper: AdaptedLmSettings) -> Encoder:
+def _tower(base: Encoder, hyper: LmTextTowerSettings) -> Encoder:
     from components.encoders.new_text_towers import with_language_tower
 
     adapters = hyper.adapter_norm, hyper.adapter_placement
     return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, *adapters)
 
 
-def _files(hyper: AdaptedLmSettings) -> dict[str, Path]:
+def _files(hyper: LmTextTowerSettings) -> dict[str, Path]:
     """The default model comes with a package, whose version identifies it."""
     from components.encoders.adapter.language_tower import folder_of
 
     return {"language_model": folder_of(hyper.language_model)} if hyper.language_model else {}
 
 
-def _trains(hyper: AdaptedLmSettings) -> tuple[str, ...]:
+def _trains(hyper: LmTextTowerSettings) -> tuple[str, ...]:
     from components.encoders.adapter.language_tower import trained
 
     return trained(hyper.strategy, hyper.alignment_layers)
@@ -76,7 +76,7 @@ def _trains(hyper: AdaptedLmSettings) -> tuple[str, ...]:
 METHOD = Method(
     name="lm_text_tower",
     citation="Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024",
-    hyper=AdaptedLmSettings,
+    hyper=LmTextTowerSettings,
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=clip_loss(),
     weighted=lambda _hyper: True,
