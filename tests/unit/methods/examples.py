@@ -25,62 +25,53 @@ Rows = npt.NDArray[np.float64]
 SCALE = 7.0
 DIM = 6
 
-CASES: dict[str, dict[str, Any]] = {
-    "paraclip": {"method": "paraclip"},
-    "paraclip, every term": {"method": "paraclip", "terms": ["l1", "l1_prime", "l1_second", "l2", "l3"]},
-    "pc_clip": {"method": "pc_clip"},
-    "pc_clip, antisymmetric": {"method": "pc_clip", "antisymmetric": True},
-    "pc_clip, own scale": {"method": "pc_clip", "temperature": None},
-    "pc_clip, the paper's sum": {"method": "pc_clip", "protocol": "paper"},
-    "pc_clip, mse": {"method": "pc_clip", "loss": "mse", "protocol": "paper"},
-    "pc_clip, mse as released": {"method": "pc_clip", "loss": "mse"},
-    "caption_ft": {"method": "caption_ft"},
-    "caption_ft, rewrites": {"method": "caption_ft", "column": "rewrite", "temperature": 0.1},
-    "laclip_ft": {"method": "laclip_ft"},
-    "negclip": {"method": "negclip"},
-    "negclip, no hard images": {"method": "negclip", "hard_images": False},
-    "conclip": {"method": "conclip"},
-    "conclip, no distractors": {"method": "conclip", "distractors": False},
-    "negation_clip": {"method": "negation_clip"},
-    "cs_clip": {"method": "cs_clip"},
-    "leaf": {"method": "leaf"},
-    "read_clip": {"method": "read_clip"},
-    "semclip": {"method": "semclip", "paraphrase": "paraphrase_1"},
-    "semclip, published texts": {
-        "method": "semclip",
-        "paraphrase": "published_paraphrase",
-        "negation": "published_negation",
-    },
-    "semclip, contrastive only": {"method": "semclip", "paraphrase_weight": 0, "negation_weight": 0},
-    "semclip, three directions": {"method": "semclip", "n": 3, "learnable": True, "paraphrase": "paraphrase_2"},
-    "semclip, a bit": {"method": "semclip", "paraphrase": "paraphrase_1", "n": 1, "protocol": "soft_sign"},
+_CHANGES: dict[str, dict[str, Any]] = {
+    "paraclip": {},
+    "paraclip, every term": {"terms": ["l1", "l1_prime", "l1_second", "l2", "l3"]},
+    "pc_clip": {},
+    "pc_clip, antisymmetric": {"antisymmetric": True},
+    "pc_clip, own scale": {"temperature": None},
+    "pc_clip, the paper's sum": {"protocol": "paper"},
+    "pc_clip, mse": {"loss": "mse", "protocol": "paper"},
+    "pc_clip, mse as released": {"loss": "mse"},
+    "caption_ft": {},
+    "caption_ft, rewrites": {"column": "rewrite", "temperature": 0.1},
+    "laclip_ft": {},
+    "negclip": {},
+    "negclip, no hard images": {"hard_images": False},
+    "conclip": {},
+    "conclip, no distractors": {"distractors": False},
+    "negation_clip": {},
+    "cs_clip": {},
+    "leaf": {},
+    "read_clip": {},
+    "semclip": {"paraphrase": "paraphrase_1"},
+    "semclip, published texts": {"paraphrase": "published_paraphrase", "negation": "published_negation"},
+    "semclip, contrastive only": {"paraphrase_weight": 0, "negation_weight": 0},
+    "semclip, three directions": {"n": 3, "learnable": True, "paraphrase": "paraphrase_2"},
+    "semclip, a bit": {"paraphrase": "paraphrase_1", "n": 1, "protocol": "soft_sign"},
     "semclip, a plain projection": {
-        "method": "semclip",
-        "paraphrase": "paraphrase_1",
-        "n": 1,
-        "protocol": "soft_sign",
-        "normalised": False,
+        "paraphrase": "paraphrase_1", "n": 1, "protocol": "soft_sign", "normalised": False,
     },
-    "semclip, released": {"method": "semclip", "paraphrase": "paraphrase_1", "protocol": "released"},
-    "joint": {"method": "joint"},
+    "semclip, released": {"paraphrase": "paraphrase_1", "protocol": "released"},
+    "joint": {},
     "joint, others": {
-        "method": "joint",
         "parts": {
             "conclip": {"weight": 0.5},
             "laclip_ft": {},
             "semclip": {"paraphrase": "paraphrase_1", "protocol": "released"},
         },
     },
-}
-"""Variants of methods that hold whatever params.yaml says."""
+}  # fmt: skip
+CASES = {name: {"method": name.partition(",")[0]} | changes for name, changes in _CHANGES.items()}
+"""Variants of methods, whatever entries params.yaml has."""
 
 
 def configured(entry: Mapping[str, Any], name: str | None = None) -> tuple[Method, Any]:
     """Method and hyper-parameters of an entry as params.yaml has it."""
     method = find_method(entry["method"])
-    return method, method.settings(
-        {key: value for key, value in entry.items() if key not in ("method", "train_data")}, name
-    )
+    given = {key: value for key, value in entry.items() if key not in ("method", "train_data")}
+    return method, method.settings(given, name)
 
 
 def random_columns(names: Iterable[str], rows: int = 8) -> dict[str, Tensor]:
@@ -100,20 +91,13 @@ def as_features(
     weights: Tensor | None = None,
     alike: Tensor | None = None,
 ) -> Features:
-    """What the losses of the rank that holds `count` rows from `first` on see; all rows by default.
-
-    `weights` and `alike` are those of all rows.
-    """
+    """Features of the rank that holds `count` rows from `first` on; `weights` and `alike` are those of all rows."""
     rows = {}
     for name, values in columns.items():
         own = slice(first, first + (count if count is not None else len(values)))
-        rows[name] = Feature(
-            values,
-            first,
-            own.stop - first,
-            None if weights is None else weights[own],
-            None if alike is None or name.startswith("neighbour.") else alike[own],
-        )
+        facts = {"weights": weights, "alike": None if name.startswith("neighbour.") else alike}
+        held = {fact: None if matrix is None else matrix[own] for fact, matrix in facts.items()}
+        rows[name] = Feature(values, first, own.stop - first, **held)
     scale, own = torch.tensor(SCALE, dtype=torch.float64), extra if extra is not None else nn.Module()
     return Features(rows, scale, own, {name: _tokens(one.own) for name, one in rows.items() if "image" not in name})
 

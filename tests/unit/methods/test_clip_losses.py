@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,27 +13,9 @@ from components.methods.caption_ft import METHOD as CAPTION_FT
 from components.methods.laclip_ft import METHOD as LACLIP
 from components.methods.negation_clip import METHOD as NEGATION_CLIP
 from components.methods.paraclip import METHOD as PARACLIP
+from components.methods.registry import find_method
 from tests.conftest import TINY
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
-
-CAPTION_FT_COLUMNS = random_columns(("image", "caption", "rewrite"))
-
-
-@pytest.mark.parametrize("column", ["caption", "rewrite"])
-@pytest.mark.parametrize(("temperature", "scale"), [(1.0, 1.0), (0.1, 10.0), (None, SCALE)])
-def test_it_contrasts_images_with_its_column(column: str, temperature: float | None, scale: float) -> None:
-    image, text = unit(CAPTION_FT_COLUMNS["image"]), unit(CAPTION_FT_COLUMNS[column])
-    expected = (picking(image, text, scale=scale) + picking(text, image, scale=scale)) / 2
-    entry = {"method": "caption_ft", "column": column, "temperature": temperature}
-    assert losses_of(entry, CAPTION_FT_COLUMNS) == pytest.approx({"infonce": expected})
-    assert CAPTION_FT.columns(CAPTION_FT.settings({"column": column})) == {"image", column}
-
-
-@pytest.mark.parametrize("scope", ["blocks", "tower"])
-def test_caption_ft_scope(scope: str, tiny_encoder: Encoder) -> None:
-    trained = CAPTION_FT.freeze(tiny_encoder.model, CAPTION_FT.settings({"scope": scope}))
-    assert any(name.startswith("transformer.") for name in trained)
-    assert ("token_embedding.weight" in trained) == (scope == "tower")
 
 
 def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
@@ -48,7 +32,7 @@ def test_every_text_of_a_row_is_as_likely() -> None:
     }
 
 
-def test_the_last_layer_norm_is_frozen_and_all_else_of_the_text_side_trains() -> None:
+def test_only_the_last_layer_norm_of_the_text_side_is_frozen() -> None:
     torch.manual_seed(0)
     model = Encoder.create("base", "tiny", TINY, "test").model
     trained = set(NEGATION_CLIP.freeze(model, NEGATION_CLIP.settings({})))
@@ -79,16 +63,30 @@ def test_each_term_contrasts_its_columns(term: str, one: str, other: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("entry", "text"),
+    ("method", "text", "settings", "scale"),
     [
-        ({"method": "lm_text_tower"}, "caption"),
-        ({"method": "clip_scratch"}, "caption"),
-        ({"method": "laclip_ft"}, "drawn_caption"),
-        ({"method": "negation_clip"}, "absence"),
+        ("lm_text_tower", "caption", {}, SCALE),
+        ("clip_scratch", "caption", {}, SCALE),
+        ("laclip_ft", "drawn_caption", {}, SCALE),
+        ("negation_clip", "absence", {}, SCALE),
+        ("caption_ft", "caption", {"temperature": 1.0}, 1.0),
+        ("caption_ft", "rewrite", {"column": "rewrite", "temperature": 0.1}, 10.0),
+        ("caption_ft", "rewrite", {"column": "rewrite", "temperature": None}, SCALE),
     ],
 )
-def test_images_are_contrasted_with_one_text(entry: dict[str, str], text: str) -> None:
+def test_images_are_contrasted_with_one_text(method: str, text: str, settings: dict[str, Any], scale: float) -> None:
     columns = random_columns(("image", text))
     image, texts = unit(columns["image"]), unit(columns[text])
-    expected = (picking(image, texts) + picking(texts, image)) / 2
-    assert losses_of(entry, columns) == pytest.approx({"infonce": expected})
+    expected = (picking(image, texts, scale=scale) + picking(texts, image, scale=scale)) / 2
+    assert losses_of({"method": method} | settings, columns) == pytest.approx({"infonce": expected})
+    assert find_method(method).columns(find_method(method).settings(settings)) == {"image", text}
+
+
+@pytest.mark.parametrize("method", ["caption_ft", "pc_clip"])
+@pytest.mark.parametrize("scope", ["blocks", "tower"])
+def test_the_scope_decides_whether_the_token_embeddings_train(method: str, scope: str, tiny_encoder: Encoder) -> None:
+    hyper = find_method(method).settings({"scope": scope})
+    trained = find_method(method).freeze(tiny_encoder.model, hyper)
+    assert any(name.startswith("transformer.") for name in trained)
+    assert ("token_embedding.weight" in trained) == (scope == "tower")
+    assert "logit_scale" not in trained

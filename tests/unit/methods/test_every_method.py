@@ -1,4 +1,4 @@
-"""What every file of components/methods/ and every entry of params.yaml owes the loop."""
+"""The contract of every file of components/methods/ and every entry of params.yaml with the loop."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ _RANKED = {name: entry for name, entry in CASES.items() if name != "read_clip"}
 every_ranked_variant = pytest.mark.parametrize(
     "entry", [*ENTRIES.values(), *_RANKED.values()], ids=[*ENTRIES, *_RANKED]
 )
+
+WEIGHTS = torch.tensor([4.0, 0.5, 0.25, 1.0, 0.75, 0.5, 0.5, 0.5], dtype=torch.float64)
+ALIKE = torch.zeros(8, 8, dtype=torch.bool)
+ALIKE[[0, 1, 2, 6], [1, 0, 6, 2]] = True
 
 
 def _columns(entry: dict[str, Any]) -> dict[str, Tensor]:
@@ -69,19 +73,15 @@ def test_methods_that_ignore_weights_are_listed() -> None:
 
 
 @every_entry
-def test_settings_round_trip(name: str) -> None:
-    method, hyper = configured(ENTRIES[name], name)
-    assert method.settings(dataclasses.asdict(hyper)) == hyper
-    assert method.settings(dataclasses.asdict(method.settings({}))) == method.settings({})
-
-
-@every_entry
 def test_unknown_and_ill_typed_settings_are_named(name: str) -> None:
     method, _ = configured(ENTRIES[name])
-    with pytest.raises(InputError, match=rf"unknown key 'methods\.{name}\.epoch': did you mean 'epochs'"):
-        method.settings({"epoch": 3}, name)
-    with pytest.raises(InputError, match=rf"key 'methods\.{name}\.lr'"):
-        method.settings({"lr": "fast"}, name)
+    messages = {
+        "epoch": rf"unknown key 'methods\.{name}\.epoch': did you mean 'epochs'",
+        "lr": rf"key 'methods\.{name}\.lr'",
+    }
+    for key, message in messages.items():
+        with pytest.raises(InputError, match=message):
+            method.settings({key: "fast"}, name)
 
 
 PUBLISHED: dict[str, dict[str, Any]] = {
@@ -175,33 +175,24 @@ def test_rows_that_belong_together_matter(entry: dict[str, Any]) -> None:
 
 
 @every_ranked_variant
-def test_the_mean_over_two_ranks_is_the_loss_of_one_process(entry: dict[str, Any]) -> None:
-    columns = _columns(entry)
-    ranks = [_total(entry, columns, first, 4).item() for first in (0, 4)]
-    assert sum(ranks) / 2 == pytest.approx(_total(entry, columns).item(), abs=1e-6)
-    assert ranks[0] != pytest.approx(ranks[1], abs=1e-6)
-
-
-@every_ranked_variant
-def test_gradients_of_two_ranks_average_to_those_of_one_process(entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize("facts", [{}, {"weights": WEIGHTS, "alike": ALIKE}], ids=["plain", "logged"])
+def test_losses_and_gradients_of_two_ranks_average_to_those_of_one_process(
+    facts: dict[str, Tensor], entry: dict[str, Any]
+) -> None:
     columns = {name: rows.requires_grad_() for name, rows in _columns(entry).items()}
-    one = torch.autograd.grad(_total(entry, columns), list(columns.values()))
-    parts = [torch.autograd.grad(_total(entry, columns, first, 4), list(columns.values())) for first in (0, 4)]
-    for name, whole, lower, upper in zip(columns, one, *parts, strict=True):
-        assert torch.allclose(whole, (lower + upper) / 2, atol=1e-9), name
+    whole, *ranks = (_total(entry, columns, *rank, **facts) for rank in ((), (0, 4), (4, 4)))
+    assert sum(loss.item() for loss in ranks) / 2 == pytest.approx(whole.item(), abs=1e-6)
+    assert ranks[0].item() != pytest.approx(ranks[1].item(), abs=1e-6)
+    gradients = [torch.autograd.grad(loss, list(columns.values())) for loss in (whole, *ranks)]
+    for name, expected, lower, upper in zip(columns, *gradients, strict=True):
+        assert torch.allclose(expected, (lower + upper) / 2, atol=1e-9), name
 
 
-WEIGHTS = torch.tensor([4.0, 0.5, 0.25, 1.0, 0.75, 0.5, 0.5, 0.5], dtype=torch.float64)
-ALIKE = torch.zeros(8, 8, dtype=torch.bool)
-ALIKE[[0, 1, 2, 6], [1, 0, 6, 2]] = True
-
-
-def _is_weighted(entry: dict[str, Any]) -> bool:
-    method, hyper = configured(entry)
-    return method.weighted(hyper)
-
-
-WEIGHTED = {name: entry for name, entry in (ENTRIES | CASES).items() if _is_weighted(entry)}
+WEIGHTED = {
+    name: entry
+    for name, entry in (ENTRIES | CASES).items()
+    if find_method(entry["method"]).weighted(configured(entry)[1])
+}
 every_weighted = pytest.mark.parametrize("entry", WEIGHTED.values(), ids=list(WEIGHTED))
 
 
@@ -215,15 +206,8 @@ def test_a_weighted_loss_is_the_mean_of_its_rows_losses_times_their_weights(entr
     assert expected != pytest.approx(sum(rows) / 8, abs=1e-3)
 
 
-@every_ranked_variant
-def test_ranks_average_to_one_process_with_weights_and_rows_that_are_alike(entry: dict[str, Any]) -> None:
-    columns, facts = _columns(entry), {"weights": WEIGHTS, "alike": ALIKE}
-    ranks = [_total(entry, columns, first, 4, **facts).item() for first in (0, 4)]
-    assert sum(ranks) / 2 == pytest.approx(_total(entry, columns, **facts).item(), abs=1e-9)
-
-
 @every_variant
-def test_images_of_one_query_are_not_told_from_one_another(entry: dict[str, Any]) -> None:
+def test_images_of_one_query_are_not_negatives_of_each_other(entry: dict[str, Any]) -> None:
     """Fewer negatives cost less; PC-CLIP's differences of images are of no query, and LEAF has no negatives."""
     columns = _columns(entry)
     plain, less = _total(entry, columns).item(), _total(entry, columns, alike=ALIKE).item()
@@ -231,26 +215,18 @@ def test_images_of_one_query_are_not_told_from_one_another(entry: dict[str, Any]
 
 
 @every_entry
-def test_freezing_leaves_exactly_the_declared_parameters(name: str, tiny_encoder: Encoder) -> None:
+def test_freezing_leaves_exactly_the_declared_parameters_and_no_unused_logit_bias(name: str) -> None:
     method, hyper = configured(ENTRIES[name])
     if method.build_encoder is not type(method).build_encoder:
         pytest.skip("builds a tower of its own, see its own test")
-    trained = method.freeze(tiny_encoder.model, hyper)
+    model = Encoder.create("tiny", "tiny", TINY | {"init_logit_bias": -10.0}, "test").model
+    trained = method.freeze(model, hyper)
     assert trained
+    assert "logit_bias" not in trained
     assert ("logit_scale" in trained) == hyper.learn_logit_scale
     assert any(key.startswith("visual.") for key in trained) == (hyper.image_tower != "frozen")
-    for key, parameter in tiny_encoder.model.named_parameters():
+    for key, parameter in model.named_parameters():
         assert parameter.requires_grad == (key in trained), key
-
-
-@every_entry
-def test_a_logit_bias_that_no_loss_reads_is_not_trained(name: str) -> None:
-    method, hyper = configured(ENTRIES[name])
-    if method.build_encoder is not type(method).build_encoder:
-        pytest.skip("builds a tower of its own, see its own test")
-    encoder = Encoder.create("tiny", "tiny", TINY | {"init_logit_bias": -10.0}, "test")
-    assert "logit_bias" not in method.freeze(encoder.model, hyper)
-    assert not encoder.model.logit_bias.requires_grad
 
 
 def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:

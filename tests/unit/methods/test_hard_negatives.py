@@ -17,7 +17,7 @@ from tests.unit.methods.examples import SCALE, losses_of, picking, random_column
 NEGCLIP_COLUMNS = random_columns(NEGCLIP.columns(NEGCLIP.settings({})))
 
 
-def test_it_is_one_cross_entropy_over_doubled_images_and_quadrupled_texts() -> None:
+def test_negclip_is_one_cross_entropy_over_doubled_images_and_quadrupled_texts() -> None:
     own, near = (
         [unit(NEGCLIP_COLUMNS[f"{prefix}{column}"]) for column in ("image", "caption", "hard_negative")]
         for prefix in ("", "neighbour.")
@@ -30,7 +30,7 @@ def test_it_is_one_cross_entropy_over_doubled_images_and_quadrupled_texts() -> N
     )
 
 
-def test_without_hard_images() -> None:
+def test_negclip_without_hard_images() -> None:
     image, caption, negative = (unit(NEGCLIP_COLUMNS[column]) for column in ("image", "caption", "hard_negative"))
     assert losses_of({"method": "negclip", "hard_images": False}, NEGCLIP_COLUMNS) == pytest.approx(
         {"image_to_text": picking(image, caption, negative) / 2, "text_to_image": picking(caption, image) / 2}
@@ -44,7 +44,7 @@ CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE, CS_CLIP_UNIT, CS_CLIP_FOIL = (
 )
 
 
-def test_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
+def test_cs_clips_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
     logits = SCALE * np.concatenate(
         [CS_CLIP_IMAGE @ CS_CLIP_UNIT.T, (CS_CLIP_IMAGE * CS_CLIP_FOIL).sum(axis=1, keepdims=True)], axis=1
     )
@@ -63,7 +63,7 @@ CONCLIP_COLUMNS = random_columns(("image", "caption", "negated_term", "neighbour
 CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED, CONCLIP_DISTRACTOR = (unit(rows) for rows in CONCLIP_COLUMNS.values())
 
 
-def test_the_mean_of_three_terms() -> None:
+def test_conclip_is_the_mean_of_three_terms() -> None:
     assert losses_of({"method": "conclip"}, CONCLIP_COLUMNS) == pytest.approx(
         {
             "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 3,
@@ -73,7 +73,7 @@ def test_the_mean_of_three_terms() -> None:
     )
 
 
-def test_the_mean_of_two_terms_without_distractors() -> None:
+def test_conclip_without_distractors_is_the_mean_of_two_terms() -> None:
     assert losses_of({"method": "conclip", "distractors": False}, CONCLIP_COLUMNS) == pytest.approx(
         {
             "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 2,
@@ -84,7 +84,7 @@ def test_the_mean_of_two_terms_without_distractors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "looked_for"),
+    ("given", "neighbours"),
     [
         ({}, Neighbours(3, None)),
         ({"protocol": "released"}, Neighbours(1, None)),
@@ -92,14 +92,15 @@ def test_the_mean_of_two_terms_without_distractors() -> None:
         ({"distractor_data": "coco/data"}, Neighbours(3, Path("coco/data"))),
     ],
 )
-def test_which_images_distract(given: dict[str, Any], looked_for: Neighbours) -> None:
+def test_distractors_are_the_nearest_images_of_this_or_another_table(
+    given: dict[str, Any], neighbours: Neighbours
+) -> None:
     hyper = CONCLIP.settings(given)
-    assert CONCLIP.neighbours(hyper) == looked_for
-    read = {"distractors": Path("coco/data/embeddings")} if looked_for.data else {}
-    assert CONCLIP.files(hyper) == read
+    assert CONCLIP.neighbours(hyper) == neighbours
+    assert CONCLIP.files(hyper) == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})
 
 
 @pytest.mark.parametrize("given", [{"protocol": "released"}, {"distractor_data": "coco/data"}])
-def test_without_distractors_none_are_looked_for(given: dict[str, Any]) -> None:
+def test_settings_of_distractors_without_distractors_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="conclip has distractors: false: drop protocol and distractor_data"):
         CONCLIP.settings({"distractors": False, **given})

@@ -34,13 +34,18 @@ def test_it_is_the_weighted_sum_of_its_parts() -> None:
 
 def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
     hyper = METHOD.settings({"parts": {**PARTS, "laclip_ft": {"rewrites": ["rewrite"]}}})
-    parts = [configured({"method": "laclip_ft", "rewrites": ["rewrite"]})]
-    parts += [
-        configured({"method": name, **{k: v for k, v in part.items() if k != "weight"}}) for name, part in PARTS.items()
-    ]
-    assert METHOD.columns(hyper) == frozenset().union(*(method.columns(own) for method, own in parts))
+    negated = {"image", "caption", "paraphrase_1", "semclip_paraphrase", "negation", "other_image", "difference"}
+    assert METHOD.columns(hyper) == negated | {"drawn_caption"}
     assert METHOD.rows(hyper) == {"caption", "paraphrase_1", "paraphrase_2"}
     assert METHOD.column_mixture(hyper) == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "visits"),
+    [(["pc_clip"], "pairs"), (["pc_clip", "semclip"], "pairs"), (["pc_clip", "paraclip"], "images")],
+)
+def test_an_epoch_visits_images_once_if_one_part_does(parts: list[str], visits: str) -> None:
+    assert METHOD.epoch_unit(METHOD.settings({"parts": {part: {} for part in parts}})) == visits
 
 
 def test_parts_keep_their_own_tensors() -> None:
@@ -48,35 +53,22 @@ def test_parts_keep_their_own_tensors() -> None:
     assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
 
 
-def test_defaults_teach_paraphrase_negation_and_difference() -> None:
+def test_defaults_train_paraphrase_negation_and_difference_and_warnings_are_those_of_the_parts() -> None:
     hyper = METHOD.settings({})
     assert set(losses_of({"method": "joint"}, random_columns(METHOD.columns(hyper)))) == {
         "paraclip/l1_second", "paraclip/l2", "paraclip/l3",
         "semclip/paraphrase", "semclip/negation", "pc_clip/infonce",
     }  # fmt: skip
     assert METHOD.warnings(hyper) == []
+    (warning,) = METHOD.warnings(METHOD.settings({"parts": {"semclip": {"n": 1}}}))
+    assert "n: 1" in warning
 
 
-def test_images_are_visited_once_as_soon_as_one_part_needs_that() -> None:
-    parts: list[tuple[dict[str, Any], str]] = [
-        ({"pc_clip": {}}, "pairs"),
-        ({"pc_clip": {}, "semclip": {}}, "pairs"),
-        ({"pc_clip": {}, "paraclip": {}}, "images"),
-    ]
-    for given, expected in parts:
-        assert METHOD.epoch_unit(METHOD.settings({"parts": given})) == expected
-
-
-def test_what_any_part_trains_is_trained(tiny_encoder: Encoder) -> None:
+def test_parameters_of_any_part_are_trained(tiny_encoder: Encoder) -> None:
     assert METHOD.trainable(METHOD.settings({"parts": {"pc_clip": {}}})) == (TEXT_BLOCKS,)
     hyper = METHOD.settings({"parts": {"pc_clip": {}, "paraclip": {}}})
     assert set(METHOD.trainable(hyper)) == {TEXT_BLOCKS, TEXT_TOWER}
     assert "token_embedding.weight" in METHOD.freeze(tiny_encoder.model, hyper)
-
-
-def test_warnings_of_parts_are_passed_on() -> None:
-    (warning,) = METHOD.warnings(METHOD.settings({"parts": {"semclip": {"n": 1}}}))
-    assert "n: 1" in warning
 
 
 @pytest.mark.parametrize(
@@ -85,14 +77,11 @@ def test_warnings_of_parts_are_passed_on() -> None:
         ({"semclip": {"x": 1}}, r"unknown key 'methods\.mine\.parts\.semclip\.x'"),
         ({"semclip": {"normalise": 1}}, r"'methods\.mine\.parts\.semclip\.normalise': did you mean 'normalised'"),
         ({"semclip": {"n": 0}}, r"key 'methods\.mine\.parts\.semclip\.n': Input should be greater than 0"),
-        ({"semclip": {"weight": 0}}, r"key 'methods\.mine\.parts\.semclip\.weight': Input should be greater than 0"),
         ({"semclip": 3}, r"key 'methods\.mine\.parts\.semclip': Input should be a valid dictionary"),
         ({"semclip": {"lr": 1e-3}}, r"key 'methods\.mine\.parts\.semclip\.lr' is common to all parts: move it to"),
         ({"semclap": {}}, r"key 'methods\.mine\.parts': method 'semclap' is unknown: did you mean 'semclip'"),
-        (
-            {"lm_text_tower": {}, "clip_scratch": {}},
-            r"key 'methods\.mine\.parts\.clip_scratch': 'lm_text_tower' builds the text tower already",
-        ),
+        ({"lm_text_tower": {}, "clip_scratch": {}}, r"\.clip_scratch': 'lm_text_tower' builds the text tower already"),
+        ({"leaf": {}}, r"key 'methods\.mine\.parts\.leaf': it perturbs the shared captions"),
         ({}, r"key 'methods\.mine\.parts' is empty"),
     ],
 )
@@ -103,11 +92,14 @@ def test_wrong_parts_are_named(parts: Any, message: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["frozen", "finetuned"])
 def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Encoder, strategy: str) -> None:
-    alone, own = configured({"method": "lm_text_tower", "strategy": strategy, "image_tower": "frozen"})
+    method, own = configured({"method": "lm_text_tower", "strategy": strategy, "image_tower": "frozen"})
     given = {"parts": {"lm_text_tower": {"strategy": strategy}, **PARTS}, "image_tower": "frozen"}
     hyper = METHOD.settings(given)
-    assert METHOD.fresh_params(hyper) == alone.fresh_params(own)
+    assert METHOD.fresh_params(hyper) == method.fresh_params(own)
     assert {"caption", "image"} < METHOD.columns(hyper)
+    base_only = METHOD.settings({"parts": PARTS})
+    assert METHOD.start(tiny_encoder, base_only) is tiny_encoder
+    assert METHOD.fresh_params(base_only) == ()
     encoder = METHOD.start(tiny_encoder, hyper)
     trained = set(METHOD.freeze(encoder.model, hyper))
     assert any(name.startswith("text.projection.") for name in trained)
@@ -116,19 +108,12 @@ def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Enc
     assert {"lm_text_tower/infonce", "paraclip/l2"} < set(losses)
 
 
-def test_without_such_a_part_the_base_is_the_text_tower(tiny_encoder: Encoder) -> None:
-    hyper = METHOD.settings({"parts": PARTS})
-    assert METHOD.start(tiny_encoder, hyper) is tiny_encoder
-    assert METHOD.fresh_params(hyper) == ()
-
-
-def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:
-    alike = METHOD.settings({"parts": {"conclip": {}, "negclip": {}}})
-    assert METHOD.neighbours(alike) == Neighbours()
+def test_parts_that_need_different_similar_images_are_refused() -> None:
+    assert METHOD.neighbours(METHOD.settings({"parts": {"conclip": {}, "negclip": {}}})) == Neighbours()
     released = {"protocol": "released", "distractor_data": "coco/data"}
-    alone = METHOD.settings({"parts": {"conclip": released, "paraclip": {}}})
-    assert METHOD.neighbours(alone) == Neighbours(1, Path("coco/data"))
-    assert METHOD.files(alone) == {"conclip.distractors": Path("coco/data/embeddings")}
+    hyper = METHOD.settings({"parts": {"conclip": released, "paraclip": {}}})
+    assert METHOD.neighbours(hyper) == Neighbours(1, Path("coco/data"))
+    assert METHOD.files(hyper) == {"conclip.distractors": Path("coco/data/embeddings")}
     with pytest.raises(InputError, match="parts conclip and negclip need different similar images"):
         METHOD.neighbours(METHOD.settings({"parts": {"conclip": released, "negclip": {}}}))
 

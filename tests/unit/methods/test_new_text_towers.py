@@ -31,7 +31,7 @@ def _places(names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("strategy", ["finetuned", "frozen", "bottleneck", "alignment"])
-def test_strategies_train_what_they_say(tiny_encoder: Encoder, strategy: str) -> None:
+def test_each_strategy_trains_its_part_of_the_language_model(tiny_encoder: Encoder, strategy: str) -> None:
     encoder, trained = _start(tiny_encoder, strategy=strategy, alignment_layers=1, image_tower="frozen")
     language = {name for name, _ in encoder.model.named_parameters() if name.startswith("text.language.")}
     parts = {
@@ -89,8 +89,8 @@ def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) ->
 
 
 def test_settings_are_those_of_the_adapted_models() -> None:
-    ours, theirs = SCRATCH.settings({}), ADAPTED.settings({})
-    assert all(getattr(theirs, name) == value for name, value in vars(ours).items())
+    defaults = vars(ADAPTED.settings({}))
+    assert vars(SCRATCH.settings({})).items() <= defaults.items()
 
 
 def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
@@ -101,23 +101,22 @@ def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
     encoder = SCRATCH.start(tiny_encoder, hyper)
     after = encoder.model.state_dict()
     assert {name: weights.shape for name, weights in after.items()} == {n: w.shape for n, w in before.items()}
-    kept = {name for name, weights in after.items() if weights.ndim > 1 and torch.equal(weights, before[name])}
-    assert kept == set()
+    assert not any(weights.ndim > 1 and torch.equal(weights, before[name]) for name, weights in after.items())
     assert float(encoder.model.logit_scale.detach()) == pytest.approx(2.6593, abs=1e-4)
     assert set(SCRATCH.freeze(encoder.model, hyper)) == set(after)
 
 
-def test_a_base_with_a_language_model_starts_from_nothing_too(tmp_path: Path, tiny_encoder: Encoder) -> None:
+def test_a_base_with_a_language_model_can_start_at_random(tmp_path: Path, tiny_encoder: Encoder) -> None:
     base = ADAPTED.start(tiny_encoder, ADAPTED.settings({"strategy": "frozen"}))
     fresh = SCRATCH.start(base, SCRATCH.settings({"image_tower": "frozen"}))
-    ours, theirs = (encoder.model.text.language.embeddings.word_embeddings.weight for encoder in (fresh, base))
-    assert ours.shape == theirs.shape
-    assert not torch.equal(ours, theirs)
+    new, old = (encoder.model.text.language.embeddings.word_embeddings.weight for encoder in (fresh, base))
+    assert new.shape == old.shape
+    assert not torch.equal(new, old)
     fresh.save(tmp_path / "fresh")
     assert Encoder.load(tmp_path / "fresh").tokenizer.identity == base.tokenizer.identity
 
 
-def test_a_tower_of_batch_statistics_starts_from_published_weights_alone(tiny_encoder: Encoder) -> None:
+def test_a_tower_of_batch_statistics_starts_only_from_published_weights(tiny_encoder: Encoder) -> None:
     resnet = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
     config = tiny_encoder.sidecar.architecture | {"vision_cfg": resnet}
     base = Encoder.create("base", "tiny-resnet", config, "clip")

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from components.core.system.errors import InputError
-from components.encoders.adapter.encoder import Encoder
 from components.methods.pc_clip import METHOD
 from tests.unit.methods.examples import SCALE, as_features, losses_of, picking, random_columns, unit
 
@@ -53,14 +52,6 @@ def test_antisymmetric_pulls_a_single_pairs_text_to_the_right_side() -> None:
     assert plain == 0
 
 
-@pytest.mark.parametrize("scope", ["blocks", "tower"])
-def test_scope(scope: str, tiny_encoder: Encoder) -> None:
-    trained = METHOD.freeze(tiny_encoder.model, METHOD.settings({"scope": scope}))
-    assert any(name.startswith("transformer.") for name in trained)
-    assert ("token_embedding.weight" in trained) == (scope == "tower")
-    assert "logit_scale" not in trained
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -70,6 +61,6 @@ def test_scope(scope: str, tiny_encoder: Encoder) -> None:
         ({"temperature": 0}, r"methods\.pc_clip\.temperature"),
     ],
 )
-def test_settings_without_sense_are_refused(given: dict[str, Any], message: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         METHOD.settings(given)

@@ -1,4 +1,4 @@
-"""READ-CLIP: NegCLIP's loss, an alignment of paraphrases, and a language model that must say one."""
+"""READ-CLIP: NegCLIP's loss, an alignment of paraphrases, and a language model that must predict one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.tiny_language_model import tiny_language_model
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, small_encoder, unit
 
 COLUMNS = random_columns(("image", "caption", "hard_negative", "paraphrase_1"))
-SAID = ["a dog", "two cats on a sofa"]
+TEXTS = ["a dog", "two cats on a sofa"]
 
 
 def test_the_contrastive_terms() -> None:
@@ -36,7 +36,7 @@ def _reconstruction(*, of_tokens: bool = False) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("of_tokens", [True, False])
-def test_the_language_model_says_each_text_and_its_end(of_tokens: bool) -> None:
+def test_the_loss_is_the_language_models_of_each_text_and_its_end(of_tokens: bool) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     extra, folder = _reconstruction(of_tokens=of_tokens), tiny_language_model()
@@ -44,17 +44,17 @@ def test_the_language_model_says_each_text_and_its_end(of_tokens: bool) -> None:
     features = torch.randn(2, 6)
     each, lengths = [], []
     with torch.no_grad():
-        for row, text in zip(features, SAID, strict=True):
+        for row, text in zip(features, TEXTS, strict=True):
             ids = torch.tensor([*words(text, add_special_tokens=False)["input_ids"], words.eos_token_id])
-            told = torch.cat([extra.first(row)[None], model.get_input_embeddings()(ids[:-1])])
+            inputs = torch.cat([extra.first(row)[None], model.get_input_embeddings()(ids[:-1])])
             lengths.append(len(ids))
-            each.append(F.cross_entropy(model(inputs_embeds=told[None]).logits[0], ids).item())
-        found = reconstruct(extra, features, small_encoder().tokenizer(SAID))
+            each.append(F.cross_entropy(model(inputs_embeds=inputs[None]).logits[0], ids).item())
+        found = reconstruct(extra, features, small_encoder().tokenizer(TEXTS))
     assert found.item() == pytest.approx(np.average(each, weights=lengths if of_tokens else None), rel=1e-5)
 
 
 def test_ranks_with_unequal_texts_average_to_the_mean_over_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    extra, features, tokens = _reconstruction(of_tokens=True), torch.randn(2, 6), small_encoder().tokenizer(SAID)
+    extra, features, tokens = _reconstruction(of_tokens=True), torch.randn(2, 6), small_encoder().tokenizer(TEXTS)
     counts = [extra.decoder.targets(tokens[row : row + 1])[1].sum() for row in (0, 1)]
     assert counts[0] != counts[1]
     monkeypatch.setattr("torch.distributed.all_reduce", lambda total: total.copy_(sum(counts)))
@@ -66,14 +66,14 @@ def test_only_the_layer_before_the_language_model_learns_and_is_saved() -> None:
     extra = _reconstruction()
     assert set(extra.state_dict()) == {"first.weight"}
     features = torch.randn(2, 6, requires_grad=True)
-    reconstruct(extra, features, small_encoder().tokenizer(SAID)).backward()
+    reconstruct(extra, features, small_encoder().tokenizer(TEXTS)).backward()
     assert features.grad is not None
     assert features.grad.norm() > 0
     assert all(not weights.requires_grad for weights in extra.decoder.model.parameters())
 
 
-def test_the_features_are_told_the_text_they_are_of() -> None:
-    """A few steps on one text make it likely; the text's own tokens alone would not tell it from another's first."""
+def test_the_features_learn_their_own_text() -> None:
+    """After a few steps each text is likelier for its own features than for another text's."""
     extra, features = _reconstruction(), torch.eye(2, 6)
     tokens = small_encoder().tokenizer(["dog", "cat"])
     optimiser = torch.optim.Adam(extra.parameters(), lr=0.1)

@@ -17,6 +17,7 @@ from components.core.system.errors import InputError
 from components.methods.semclip import METHOD, projection
 from tests.unit.methods.examples import (
     DIM,
+    SCALE,
     as_features,
     configured,
     extra_of,
@@ -52,38 +53,38 @@ def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, se
     assert np.allclose(found, expected, atol=1e-4)
 
 
-def test_directions_do_not_depend_on_what_was_drawn_before() -> None:
-    torch.manual_seed(1)
-    one = METHOD.extra(small_encoder(), METHOD.settings({})).directions
-    torch.manual_seed(2)
-    assert torch.equal(one, METHOD.extra(small_encoder(), METHOD.settings({})).directions)
-    assert not torch.equal(one, METHOD.extra(small_encoder(), METHOD.settings({"basis_seed": 1})).directions)
-
-
 @pytest.mark.parametrize("learnable", [False, True])
-def test_directions_are_saved_and_trained_only_when_learnable(learnable: bool) -> None:
+def test_directions_follow_from_their_seed_and_train_only_when_learnable(learnable: bool) -> None:
     extra = METHOD.extra(small_encoder(), METHOD.settings({"learnable": learnable}))
     assert "directions" in extra.state_dict()
     assert [name for name, _ in extra.named_parameters()] == (["directions"] if learnable else [])
+    assert torch.equal(extra.directions, METHOD.extra(small_encoder(), METHOD.settings({})).directions)
+    assert not torch.equal(
+        extra.directions, METHOD.extra(small_encoder(), METHOD.settings({"basis_seed": 1})).directions
+    )
 
 
-def test_more_directions_than_dimensions_are_refused() -> None:
-    with pytest.raises(InputError, match="n is 7, the encoder has 6 dimensions: lower n"):
-        METHOD.extra(small_encoder(), METHOD.settings({"n": 7}))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n": 7}, "n is 7, the encoder has 6 dimensions: lower n"),
+        (ONLY, "no term left"),
+        ({"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
+    ],
+    ids=["too many directions", "no term", "soft signs of two directions"],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        METHOD.extra(small_encoder(), METHOD.settings(settings))
 
 
-def test_contrastive_term_is_equation_4() -> None:
-    image, caption = unit(COLUMNS["image"]), unit(COLUMNS["caption"])
-    expected = (picking(image, caption) + picking(caption, image)) / 2
-    found = losses_of({"method": "semclip", **ONLY, "contrastive_weight": 3}, COLUMNS)
-    assert found == pytest.approx({"contrastive": expected})
-
-
-def test_released_contrasts_raw_features_at_its_own_scale() -> None:
-    image, caption = COLUMNS["image"].numpy(), COLUMNS["caption"].numpy()
-    expected = (picking(image, caption, scale=1 / 0.07) + picking(caption, image, scale=1 / 0.07)) / 2
-    entry = {"method": "semclip", **ONLY, "contrastive_weight": 1, "protocol": "released"}
-    assert losses_of(entry, COLUMNS) == pytest.approx({"contrastive": expected}, rel=1e-6)
+def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_its_own_scale() -> None:
+    entry = {"method": "semclip", **ONLY, "contrastive_weight": 3}
+    for protocol, rows, scale in (("paper", unit, SCALE), ("released", np.asarray, 1 / 0.07)):
+        image, caption = rows(COLUMNS["image"]), rows(COLUMNS["caption"])
+        expected = (picking(image, caption, scale=scale) + picking(caption, image, scale=scale)) / 2
+        found = losses_of(entry | {"protocol": protocol}, COLUMNS)
+        assert found == pytest.approx({"contrastive": expected}, rel=1e-6)
     extra = METHOD.extra(small_encoder(), METHOD.settings({"protocol": "released"}))
     assert [name for name, _ in extra.named_parameters()] == ["log_scale"]
     assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
@@ -128,11 +129,6 @@ def test_a_term_of_weight_zero_needs_no_column(given_weights: dict[str, float], 
     losses_of({"method": "semclip", **given_weights}, random_columns(columns))
 
 
-def test_no_term_at_all_is_refused() -> None:
-    with pytest.raises(InputError, match="no term left"):
-        METHOD.settings(ONLY)
-
-
 def test_the_encoders_scale_is_learned_only_where_it_is_used_and_released_decays_everything() -> None:
     plain, released = METHOD.settings({}), METHOD.settings({"protocol": "released"})
     assert (plain.learn_logit_scale, plain.decay_all) == (True, False)
@@ -140,36 +136,19 @@ def test_the_encoders_scale_is_learned_only_where_it_is_used_and_released_decays
     assert not METHOD.settings({"contrastive_weight": 0}).learn_logit_scale
 
 
-def test_normalising_does_not_change_a_cosine() -> None:
-    plain = {"method": "semclip", "normalised": False}
-    assert losses_of(plain, COLUMNS) == pytest.approx(losses_of({"method": "semclip"}, COLUMNS))
-    assert METHOD.warnings(METHOD.settings({"normalised": False})) == [
-        "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
-    ]
-
-
 def _row(*start: float) -> Tensor:
     return torch.tensor([[*start, *[0.0] * (DIM - len(start))]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"n": 1}, "have no gradient: set n: 2"),
-        ({"n": 1, "protocol": "released"}, "have no gradient: set n: 2"),
-    ],
-)
-def test_one_direction_is_said_at_start(settings: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize("protocol", ["paper", "released"])
+def test_one_direction_has_a_warning(protocol: str) -> None:
+    settings = {"n": 1, "protocol": protocol}
     (warning,) = METHOD.warnings(METHOD.settings(settings))
-    assert says in warning
+    assert "have no gradient: set n: 2" in warning
     assert METHOD.warnings(METHOD.settings({**settings, "paraphrase_weight": 0, "negation_weight": 0})) == []
-    soft = METHOD.settings({**settings, "protocol": "soft_sign", "normalised": False})
-    assert METHOD.warnings(soft) == []
-
-
-def test_soft_signs_of_several_directions_are_refused() -> None:
-    with pytest.raises(InputError, match="soft_sign is for one direction, not 2: set n: 1"):
-        METHOD.settings({"protocol": "soft_sign"})
+    assert METHOD.warnings(METHOD.settings({"n": 1, "protocol": "soft_sign", "normalised": False})) == []
+    (warning,) = METHOD.warnings(METHOD.settings({"normalised": False}))
+    assert warning == "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
 
 
 def test_one_direction_by_hand() -> None:
@@ -204,11 +183,9 @@ def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, 
     assert METHOD.losses(as_features(rows, extra), hyper)["paraphrase"].item() == pytest.approx(1 - cosine)
 
 
-def test_published_texts_are_visited_row_by_row() -> None:
+def test_an_epoch_visits_published_texts_row_by_row() -> None:
     published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
-    hyper = METHOD.settings(published)
+    hyper, negations = (METHOD.settings(published | weights) for weights in ({}, {"paraphrase_weight": 0}))
     assert METHOD.columns(hyper) == {"image", "caption", "published_paraphrase", "published_negation"}
-    assert (
-        METHOD.epoch_unit(hyper) == METHOD.epoch_unit(METHOD.settings({**published, "paraphrase_weight": 0})) == "rows"
-    )
+    assert METHOD.epoch_unit(hyper) == METHOD.epoch_unit(negations) == "rows"
     assert METHOD.epoch_unit(METHOD.settings({})) == "pairs"

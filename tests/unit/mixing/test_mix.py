@@ -91,26 +91,32 @@ def test_a_mix_is_as_clean_as_its_members(
     assert trained(git_commit=other).git_commit == commit
 
 
-def test_members_of_other_data_are_refused(trained: Callable[..., Sidecar]) -> None:
-    with pytest.raises(InputError, match=r"mixes\.both: 'other' was trained on another table of both: run `dvc repro`"):
-        trained(data_hashes={"table of both": "older"})
-
-
-def test_a_member_with_a_tower_of_its_own_is_refused(trained: Callable[..., Sidecar]) -> None:
-    with pytest.raises(InputError, match="'other' cannot be mixed with the base: a tower of it was not trained from"):
-        trained(from_base=False)
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"data_hashes": {"table of both": "older"}}, "'other' was trained on another table of both: run `dvc repro`"),
+        ({"from_base": False}, "'other' cannot be mixed with the base: a tower of it was not trained from"),
+    ],
+    ids=["other data", "a new tower"],
+)
+def test_members_that_do_not_fit_are_refused(
+    trained: Callable[..., Sidecar], facts: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        trained(**facts)
 
 
 @pytest.mark.parametrize(
-    ("mixes", "message"),
+    ("name", "second", "message"),
     [
-        ({"both": {"a": "one", "b": "onne", "weights": [1, 1]}}, "mixes.both: 'onne' is unknown: did you mean"),
-        ({"both": {"a": "one", "b": "both", "weights": [1, 1]}}, "'both' is unknown"),
-        ({"one": {"a": "one", "b": "other", "weights": [1, 1]}}, "mixes.one would replace another encoder"),
-        ({"base": {"a": "one", "b": "other", "weights": [1, 1]}}, "mixes.base would replace"),
+        ("both", "onne", "mixes.both: 'onne' is unknown: did you mean"),
+        ("both", "both", "'both' is unknown"),
+        ("one", "other", "mixes.one would replace another encoder"),
+        ("base", "other", "mixes.base would replace"),
     ],
 )
-def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any], mixes: dict[str, Any], message: str) -> None:
+def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any], name: str, second: str, message: str) -> None:
+    mixes = {name: {"a": "one", "b": second, "weights": [1, 1]}}
     with pytest.raises(InputError, match=message):
         check_names(_settings(raw_params, **mixes))
 

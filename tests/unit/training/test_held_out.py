@@ -152,7 +152,7 @@ def _train(**changes: Any) -> Train:
 
 
 @pytest.mark.parametrize("metric", sorted(DIRECTIONS))
-def test_exporting_by_a_metric_that_there_will_not_be_is_refused(metric: str, data: Data) -> None:
+def test_exporting_by_a_metric_that_no_run_will_log_is_refused(metric: str, data: Data) -> None:
     check_export(_train(select_checkpoint=metric), data)
     check_export(_train(select_checkpoint="last", validate_every=None), Data(data.source, {}, None, None))
     with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' needs train.validate_every"):
@@ -163,7 +163,7 @@ def test_exporting_by_a_metric_that_there_will_not_be_is_refused(metric: str, da
 
 def test_an_overlap_needs_paraphrases(data: Data) -> None:
     assert data.held_out is not None
-    alone = HeldOut(data.held_out.captions, None, data.held_out.gallery)
-    check_export(_train(select_checkpoint="validation/r_at_5"), Data(data.source, {}, alone, None))
+    captions = Data(data.source, {}, HeldOut(data.held_out.captions, None, data.held_out.gallery), None)
+    check_export(_train(select_checkpoint="validation/r_at_5"), captions)
     with pytest.raises(InputError, match="'validation/ao_at_10' has too few held-out rows"):
-        check_export(_train(select_checkpoint="validation/ao_at_10"), Data(data.source, {}, alone, None))
+        check_export(_train(select_checkpoint="validation/ao_at_10"), captions)

@@ -6,6 +6,7 @@ import math
 import shutil
 import sysconfig
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,6 @@ from tests.support.toy_training import CONTEXT, toy_batch, toy_model, toy_object
 BATCH = toy_batch(range(3), features=(), pixels=("image",))
 CAN_COMPILE = shutil.which("g++") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
 TEXTS, PIXELS = torch.from_numpy(BATCH.tokens["caption"]).long(), BATCH.pixels["image"]
-
-
-def test_features_are_the_models_own() -> None:
-    model = toy_model()
-    texts, images = Towers(model, "cpu")(TEXTS, PIXELS)
-    torch.testing.assert_close(texts, model.encode_text(TEXTS))
-    torch.testing.assert_close(images, model.encode_image(normalise(PIXELS)))
 
 
 def test_mixed_precision_gives_float32_features_that_are_near() -> None:
@@ -140,82 +134,61 @@ def _assert_close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * largest)
 
 
-def _plain(model: Any, batch: Batch) -> Tensor:
-    """The loss as autograd alone would differentiate it, through `encode_text` on the full context."""
-    scale = model.logit_scale.exp()
-    texts = {
-        name: nn.functional.normalize(model.encode_text(torch.from_numpy(ids).long()), dim=-1)
-        for name, ids in batch.tokens.items()
-    }
-    raw = model.encode_image(normalise(batch.pixels["image"])) if batch.pixels else batch.features["image"]
-    image = nn.functional.normalize(raw, dim=-1)
-    total = torch.zeros(())
-    for one, other in ((image, texts["caption"]), (texts["caption"], texts["paraphrase"])):
-        logits, own = scale * one @ other.T, torch.arange(len(one))
-        total = total + (nn.functional.cross_entropy(logits, own) + nn.functional.cross_entropy(logits.T, own)) / 2
-    return total
-
-
-@pytest.mark.parametrize("micro_batch", [None, 1, 3, 5, 100])
-def test_gradients_are_those_of_plain_autograd(micro_batch: int | None) -> None:
-    model, batch = toy_model(), toy_batch(range(7))
-    _plain(model, batch).backward()
-    expected = {name: weights.grad.clone() for name, weights in trained(model).items()}
-    _assert_close(_gradients(model, [batch], micro_batch), expected)
-    assert "logit_scale" in expected
-
-
-def _weighted(rows: int) -> Batch:
+def _logged(rows: int) -> Batch:
     """A batch of a query log: row i weighs i + 1, and the first two rows are of one query."""
     weights, alike = torch.arange(1.0, rows + 1), torch.zeros(rows, rows, dtype=torch.bool)
     alike[[0, 1], [1, 0]] = True
     return replace(toy_batch(range(rows)), weights=weights / weights.mean(), alike=alike)
 
 
-def _plain_weighted(model: Any, batch: Batch) -> Tensor:
-    """The sum of weights times row losses by the sum of weights, as autograd alone would differentiate it."""
-    texts = {name: model.encode_text(torch.from_numpy(ids).long()) for name, ids in batch.tokens.items()}
-    unit = {name: nn.functional.normalize(rows, dim=-1) for name, rows in (texts | dict(batch.features)).items()}
-    weights, own = torch.arange(1.0, len(batch.ids) + 1), torch.arange(len(batch.ids))
+def _plain(model: Any, batch: Batch) -> Tensor:
+    """The loss as autograd would differentiate it without micro-batches, through `encode_text` on the full context."""
+    rows = {name: model.encode_text(torch.from_numpy(ids).long()) for name, ids in batch.tokens.items()}
+    rows["image"] = model.encode_image(normalise(batch.pixels["image"])) if batch.pixels else batch.features["image"]
+    unit = {name: nn.functional.normalize(features, dim=-1) for name, features in rows.items()}
+    places, weights = torch.arange(len(batch.ids)), torch.ones(len(batch.ids))
+    if batch.weights is not None:
+        weights = places + 1.0
     total = torch.zeros(())
-    for one, other in (("image", "caption"), ("caption", "paraphrase")):
-        logits = model.logit_scale.exp() * unit[one] @ unit[other].T
-        # The first two rows' chances against each other are none.
-        logits = logits - 1e9 * nn.functional.pad(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), (0, len(own) - 2) * 2)
-        rows = sum(nn.functional.cross_entropy(side, own, reduction="none") for side in (logits, logits.T))
-        total = total + (weights * rows).sum() / weights.sum() / 2
+    for first, second in (("image", "caption"), ("caption", "paraphrase")):
+        logits = model.logit_scale.exp() * unit[first] @ unit[second].T
+        if batch.alike is not None:
+            # The first two rows' chances against each other are zero.
+            logits = logits - 1e9 * nn.functional.pad(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), (0, len(places) - 2) * 2)
+        losses = sum(nn.functional.cross_entropy(side, places, reduction="none") for side in (logits, logits.T))
+        total = total + (weights * losses).sum() / weights.sum() / 2
     return total
 
 
 @pytest.mark.parametrize("micro_batch", [None, 1, 3, 5, 100])
-def test_gradients_of_weighted_rows_are_those_of_plain_autograd(micro_batch: int | None) -> None:
-    model, batch = toy_model(), _weighted(7)
-    loss = _plain_weighted(model, batch)
+@pytest.mark.parametrize("batch", [toy_batch(range(7)), _logged(7)], ids=["plain", "weighted"])
+def test_gradients_are_those_of_plain_autograd(batch: Batch, micro_batch: int | None) -> None:
+    model = toy_model()
+    loss = _plain(model, batch)
     loss.backward()
     expected = {name: weights.grad.clone() for name, weights in trained(model).items()}
+    assert "logit_scale" in expected
     _assert_close(_gradients(model, [batch], micro_batch), expected)
-    outcome = evaluate(toy_objective(model, micro_batch), batch)
-    assert float(sum(outcome.values())) == pytest.approx(float(loss.detach()), rel=1e-5)
-    plain = evaluate(toy_objective(model, micro_batch), toy_batch(range(7)))
-    assert float(sum(plain.values())) != pytest.approx(float(loss.detach()), rel=1e-3)
+    losses = evaluate(toy_objective(model, micro_batch), batch)
+    assert float(sum(losses.values())) == pytest.approx(float(loss.detach()), rel=1e-5)
 
 
-def test_a_neighbour_is_not_alike_what_the_row_beside_it_is() -> None:
-    batch = _weighted(4)
-    features = dict(batch.features) | {"neighbour.image": batch.features["image"]}
+def test_a_neighbour_is_not_of_the_same_query_as_the_rows_caption() -> None:
+    batch = _logged(4)
     seen: dict[str, bool] = {}
 
     def losses(found: Features) -> dict[str, Tensor]:
         seen.update({name: column.alike is not None for name, column in found.columns.items()})
         return {"any": info_nce(found["caption"], found["neighbour.image"], found.scale)}
 
+    features = dict(batch.features) | {"neighbour.image": batch.features["image"]}
     backward(toy_objective(toy_model(), losses=losses), replace(batch, features=features), lambda loss: loss)
     assert seen == {"caption": True, "paraphrase": True, "image": True, "neighbour.image": False}
 
 
 @pytest.mark.parametrize("frozen", ["text", "image", "neither"])
 @pytest.mark.parametrize("micro_batch", [None, 1, 2, 5])
-def test_an_image_tower_can_train_beside_or_without_the_text_tower(frozen: str, micro_batch: int | None) -> None:
+def test_an_image_tower_can_train_with_or_without_the_text_tower(frozen: str, micro_batch: int | None) -> None:
     model = toy_model()
     for name, weights in model.named_parameters():
         tower = "image" if name.startswith("visual.") else "text"
@@ -228,92 +201,57 @@ def test_an_image_tower_can_train_beside_or_without_the_text_tower(frozen: str, 
     _assert_close(_gradients(model, [batch], micro_batch), expected)
 
 
-@pytest.mark.parametrize("micro_batch", [None, 2])
-def test_a_methods_own_tensors_can_be_all_that_trains(micro_batch: int | None) -> None:
-    model = toy_model().requires_grad_(False)
-    extra = nn.Linear(8, 2, bias=False)
+class CountingTowers(Towers):
+    """Towers that count the bytes that autograd keeps of their passes, now and at most."""
 
-    def losses(features: Features) -> dict[str, Tensor]:
-        return {"only": features.extra(features["caption"].own).square().sum()}
-
-    backward(toy_objective(model, micro_batch, extra=extra, losses=losses), toy_batch(range(4)), lambda loss: loss)
-    assert extra.weight.grad is not None
-    assert extra.weight.grad.abs().sum() > 0
-
-
-class Alive:
-    """Bytes that graphs of the towers hold, now and at most."""
-
-    def __init__(self) -> None:
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, "cpu")
         self.now = self.most = 0
 
-    def pack(self, tensor: Tensor) -> _Kept:
-        kept, size = _Kept(tensor), tensor.numel() * tensor.element_size()
-        self.now += size
-        self.most = max(self.most, self.now)
-        weakref.finalize(kept, self._release, size)
-        return kept
-
-    def _release(self, size: int) -> None:
-        self.now -= size
-
-
-class _Kept:
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-
-class CountingTowers(Towers):
-    """Towers that note what autograd keeps of their passes."""
-
-    def __init__(self, model: Any, alive: Alive) -> None:
-        super().__init__(model, "cpu")
-        self.alive = alive
-
     def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
-        with torch.autograd.graph.saved_tensors_hooks(self.alive.pack, lambda kept: kept.tensor):
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda kept: kept()):
             return super().forward(texts, pixels)
 
+    def _keep(self, tensor: Tensor) -> Callable[[], Tensor]:
+        def kept() -> Tensor:
+            return tensor
 
-def _most_alive(rows: int, micro_batch: int | None) -> int:
-    model, alive = toy_model(), Alive()
-    for weights in model.parameters():
-        weights.requires_grad_(weights.ndim > 0)
-    batch = toy_batch(range(rows))
+        self._add(tensor.numel() * tensor.element_size())
+        weakref.finalize(kept, self._add, -tensor.numel() * tensor.element_size())
+        return kept
+
+    def _add(self, size: int) -> None:
+        self.now += size
+        self.most = max(self.most, self.now)
+
+
+def _most_kept(rows: int, micro_batch: int | None) -> int:
+    towers, batch = CountingTowers(toy_model()), toy_batch(range(rows))
+    towers.model.requires_grad_(True)
     # Texts of one length, so that every piece keeps as much as any other.
     for ids, lengths in zip(batch.tokens.values(), batch.lengths.values(), strict=True):
-        ids[:] = ids[:1]
-        lengths[:] = lengths[:1]
-    backward(toy_objective(model, micro_batch, towers=CountingTowers(model, alive)), batch, lambda loss: loss)
-    assert alive.now == 0
-    return alive.most
+        ids[:], lengths[:] = ids[:1], lengths[:1]
+    backward(toy_objective(towers.model, micro_batch, towers=towers), batch, lambda loss: loss)
+    assert towers.now == 0
+    return towers.most
 
 
 def test_only_one_micro_batch_has_a_graph_at_a_time() -> None:
-    alone = _most_alive(2, None)
-    assert alone > 0
-    assert _most_alive(8, 4) == alone
-    assert _most_alive(32, 4) == alone
-    assert _most_alive(32, None) > 8 * alone
+    single = _most_kept(2, None)
+    assert single > 0
+    assert _most_kept(8, 4) == _most_kept(32, 4) == single
+    assert _most_kept(32, None) > 8 * single
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])
-def test_losses_are_reported_by_name_with_the_tokens(micro_batch: int | None) -> None:
-    model, batch = toy_model(), toy_batch(range(6))
-    outcome = backward(toy_objective(model, micro_batch), batch, lambda loss: loss)
-    assert list(outcome.losses) == ["l1", "l2"]
-    assert float(sum(outcome.losses.values())) == pytest.approx(float(_plain(model, batch).detach()), rel=1e-5)
-    assert outcome.tokens == sum(int(lengths.sum()) for lengths in batch.lengths.values())
-    assert not any(loss.requires_grad for loss in outcome.losses.values())
-
-
-@pytest.mark.parametrize("micro_batch", [None, 3])
-def test_evaluating_gives_the_same_losses_and_no_gradient(micro_batch: int | None) -> None:
+def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses_without_gradients(
+    micro_batch: int | None,
+) -> None:
     model, batch = toy_model(), toy_batch(range(6))
     found = evaluate(toy_objective(model, micro_batch), batch)
     assert all(weights.grad is None for weights in model.parameters())
-    assert not any(loss.requires_grad for loss in found.values())
-    outcome = backward(toy_objective(model), batch, lambda loss: loss)
-    assert {name: float(loss) for name, loss in found.items()} == pytest.approx(
-        {name: float(loss) for name, loss in outcome.losses.items()}, rel=1e-5
-    )
+    outcome = backward(toy_objective(model, micro_batch), batch, lambda loss: loss)
+    assert list(outcome.losses) == ["l1", "l2"]
+    assert not any(loss.requires_grad for loss in (*outcome.losses.values(), *found.values()))
+    assert outcome.tokens == sum(int(lengths.sum()) for lengths in batch.lengths.values())
+    torch.testing.assert_close(found, outcome.losses, rtol=1e-5, atol=0)

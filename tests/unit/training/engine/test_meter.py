@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -56,40 +56,29 @@ def test_rates_are_over_all_ranks_and_since_the_last_look(clock: Clock) -> None:
 
 @dataclass
 class SlowSource(ToySource):
-    """A source whose every batch takes three seconds."""
+    """A source whose every batch takes three seconds and loses two samples."""
 
-    clock: Clock | None = None
+    clock: Clock = field(default_factory=Clock)
 
     def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
         for batch in super().epoch(epoch, cursor):
-            assert self.clock is not None
             self.clock.now += 3
-            yield batch
+            yield replace(batch, lost=2)
 
 
-def test_the_loop_measures_its_waiting_for_data(clock: Clock) -> None:
+def test_the_loop_measures_its_waiting_for_data_and_counts_lost_samples(clock: Clock) -> None:
     seen: list[Step] = []
 
     def losses(features: Any) -> dict[str, Tensor]:
         clock.now += 1
         return {"any": features["caption"].own.sum() + features.scale}
 
-    fit(toy_run(toy_model(), {}, {"log_every": 5}, source=SlowSource(clock=clock), losses=losses, report=seen.append))
+    source = SlowSource(clock=clock)
+    fit(toy_run(toy_model(), {}, {"log_every": 5}, source=source, losses=losses, report=seen.append))
+    tokens = [sum(int(rows.sum()) for batch in source.epoch(n) for rows in batch.lengths.values()) for n in (0, 1)]
     assert [step.pace.data_wait_share for step in seen] == pytest.approx([0.75, 0.75])
     assert [step.pace.samples_per_second for step in seen] == pytest.approx([1.0, 1.0])
-
-
-class HoledSource(ToySource):
-    """A source that loses two samples on the way to every batch."""
-
-    def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
-        for batch in super().epoch(epoch, cursor):
-            yield replace(batch, lost=2)
-
-
-def test_lost_samples_are_counted_over_the_whole_run() -> None:
-    seen: list[Step] = []
-    fit(toy_run(toy_model(), {}, {"log_every": 5}, source=HoledSource(), report=seen.append))
+    assert [step.pace.tokens_per_second for step in seen] == pytest.approx([count / 20 for count in tokens])
     assert [(step.number, step.lost) for step in seen] == [(5, 10), (10, 20)]
 
 

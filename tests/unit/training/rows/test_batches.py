@@ -122,21 +122,6 @@ def _same(one: Batch, other: Batch) -> bool:
     )
 
 
-def test_a_rows_columns_belong_together() -> None:
-    source = _source(columns=frozenset({"image", "other_image", "caption", "rewrite"}))
-    batches = list(source.epoch(0))
-    assert len(batches) == source.steps_per_epoch == ROWS // 8
-    for batch in batches:
-        rows = _rows(batch)
-        assert set(batch.tokens) == {"caption", "rewrite"}
-        for place, name in ((0, "caption"), (2, "rewrite")):
-            assert batch.tokens[name][:, :2].tolist() == [[row, place] for row in rows]
-            assert batch.lengths[name].tolist() == [row + 100 * place for row in rows]
-        for name, places in PLACES.items():
-            assert (batch.features[name].numpy() == FEATURES[places[rows]]).all()
-        assert not batch.pixels
-
-
 def test_lengths_of_unit_features_restore_the_raw_ones() -> None:
     norms = np.linalg.norm(FEATURES, axis=1)
     unit = (FEATURES / norms[:, None]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""docs/sampling.md says of every paper's profile how long an epoch and a run are."""
+"""docs/sampling.md has the lengths of an epoch and a run of every paper's profile."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _expected(settings: Settings, entry: Entry) -> list[int]:
         return [streamed, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
     named = [_read(name, entry) for name in tables if name not in ("pairs", *PREPARED)]
     for task in (answer.task for name in named for answer in find_table(name).answers):
-        asked = settings.synthesize.tasks[task]
-        images = min(images, asked.max_captions or settings.synthesize.max_captions)
+        task_settings = settings.synthesize.tasks[task]
+        images = min(images, task_settings.max_captions or settings.synthesize.max_captions)
         if find_task(task).reads is read_caption_pairs:
             compared = True
-            assert asked.pairs == images * (images - 1)
+            assert task_settings.pairs == images * (images - 1)
     rows, batches = _epoch(images, compared, entry.method.epoch_unit(hyper), hyper.batch_size)
     steps = batches // hyper.accumulate
     return [rows, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
@@ -73,7 +73,7 @@ def _epoch(images: int, compared: bool, visits: Visits, batch_size: int) -> tupl
 def test_the_table_has_what_the_profiles_give(profile: tuple[str, Settings]) -> None:
     name, settings = profile
     lines = [line.split("|")[1:-1] for line in (REPO / "docs" / "sampling.md").read_text("utf-8").splitlines()]
-    told = {
+    documented = {
         cells[1].strip(" `"): [int(cell.replace(",", "")) for cell in cells[2:7]]
         for cells in lines
         if cells and cells[0].strip(" `") == name
@@ -81,4 +81,4 @@ def test_the_table_has_what_the_profiles_give(profile: tuple[str, Settings]) -> 
     entries = [
         find_entry(settings.methods, encoder) for encoder in settings.compare_encoders if encoder in settings.methods
     ]
-    assert told == {entry.name: _expected(settings, entry) for entry in entries}
+    assert documented == {entry.name: _expected(settings, entry) for entry in entries}

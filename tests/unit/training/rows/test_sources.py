@@ -81,21 +81,7 @@ def test_texts_and_images_are_those_of_the_row(images: TableImages, tmp_path: Pa
             assert any((row == images.similar[IDS.index(other)]).all() for other in allowed)
 
 
-def test_drawn_texts_are_one_of_the_rows_own(images: TableImages, tmp_path: Path) -> None:
-    draws = {"drawn": {"caption": 0.5, "rewrite": 0.5}}
-    assert BatchPlan(frozenset({"image", "drawn"}), 4, draws=draws).joined == {"image", "caption", "rewrite"}
-    kinds = set()
-    for batch in _source(images, {"image", "drawn"}, tmp_path, draws=draws).epoch(0):
-        assert set(batch.tokens) == {"drawn"}
-        for pair, tokens in zip(batch.ids, batch.tokens["drawn"], strict=True):
-            rows = ROWS[ROWS["id"] == pair]
-            allowed = {(name, text) for name in ("caption", "rewrite") for text in rows[name]}
-            kinds |= {name for name, text in allowed if (TOKENIZER([text])[0] == tokens).all()}
-            assert any((TOKENIZER([text])[0] == tokens).all() for _, text in allowed)
-    assert kinds == {"caption", "rewrite"}
-
-
-def test_neighbours_are_only_looked_for_when_a_column_asks(images: TableImages, tmp_path: Path) -> None:
+def test_neighbours_are_only_searched_for_a_column_of_neighbours(images: TableImages, tmp_path: Path) -> None:
     assert _source(images, {"image", "caption"}, tmp_path).neighbours is None
     found = _source(images, {"image", "neighbour.caption"}, tmp_path).neighbours
     assert found is not None
@@ -133,28 +119,26 @@ def test_the_whole_column_of_images_is_never_read(
     assert isinstance(source.shown, DecodedImages)
 
 
-def test_more_images_than_memory_holds_are_refused(
-    images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changes", "plan", "message"),
+    [
+        ({"cached": None}, {}, "12 images of 16 pixels do not fit into memory: write shards"),
+        ({"ids": IDS[1:], "image_ids": IMAGE_IDS[1:]}, {}, "pair pair-0 has no image embedding: run `dvc repro embed`"),
+        ({}, {"world": World(0, 3)}, "batch_size 4 cannot be shared by 3 ranks"),
+    ],
+    ids=["memory", "unknown pair", "ranks"],
+)
+def test_rows_that_cannot_be_a_source_are_refused(
+    changes: dict[str, Any],
+    plan: dict[str, Any],
+    message: str,
+    images: TableImages,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sources, "_MOST_PIXELS", COUNT * 3 * SIZE**2 - 1)
-    with pytest.raises(InputError, match="12 images of 16 pixels do not fit into memory: write shards"):
-        _source(replace(images, cached=None), {"image", "caption"}, tmp_path)
-
-
-def test_a_pair_without_an_image_is_named(images: TableImages, tmp_path: Path) -> None:
-    few = replace(images, ids=IDS[1:], image_ids=IMAGE_IDS[1:])
-    with pytest.raises(InputError, match="pair pair-0 has no image embedding: run `dvc repro embed`"):
-        _source(few, {"image", "caption"}, tmp_path)
-
-
-def test_a_batch_that_ranks_cannot_share_is_refused(images: TableImages, tmp_path: Path) -> None:
-    wanted = {"image", "caption"}
-    with pytest.raises(InputError, match="batch_size 4 cannot be shared by 3 ranks"):
-        _source(images, wanted, tmp_path, world=World(0, 3))
-    shares = [_source(images, wanted, tmp_path, world=World(rank, 2)) for rank in range(2)]
-    for one, other in zip(*(share.epoch(0) for share in shares), strict=True):
-        assert len(one.ids) == len(other.ids) == 2
-        assert not set(one.ids) & set(other.ids)
+    with pytest.raises(InputError, match=message):
+        _source(replace(images, **changes), {"image", "caption"}, tmp_path, **plan)
 
 
 NEIGHBOURS = Neighbours.count
@@ -180,7 +164,7 @@ def test_rows_of_the_most_similar_other_images(images: list[int], seed: int) -> 
         assert [images[row] for row in rows] == others[:NEIGHBOURS]
 
 
-def test_another_image_with_the_same_features_is_a_neighbour_and_the_image_itself_is_not() -> None:
+def test_another_image_of_equal_features_is_a_neighbour_and_the_image_itself_is_not() -> None:
     features = _unit(8)
     features[1:6] = features[0]
     found = nearest(features, np.arange(8))
@@ -217,27 +201,18 @@ def test_raw_features_of_another_table_have_their_lengths() -> None:
 TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]
 
 
-class Counting:
-    """CLIP's tokenizer, and how many texts it was given."""
+def test_the_second_call_reads_the_tokens_of_the_first(tmp_path: Path) -> None:
+    tokenizer, calls = ClipTokenizer(12), list[str]()
 
-    def __init__(self) -> None:
-        self.texts = 0
-        self._tokenizer = ClipTokenizer(12)
+    def tokenise(texts: Sequence[str]) -> Tokens:
+        calls.extend(texts)
+        return tokenizer(texts)
 
-    def __call__(self, texts: Sequence[str]) -> Tokens:
-        self.texts += len(texts)
-        return self._tokenizer(texts)
-
-
-def test_the_second_call_does_not_tokenise(tmp_path: Path) -> None:
-    tokenise = Counting()
-    first = cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
-    again = cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
-    assert tokenise.texts == len(TEXTS)
-    expected = ClipTokenizer(12)(TEXTS)
-    assert (np.asarray(first) == expected).all()
-    assert (np.asarray(again) == expected).all()
-    assert isinstance(again, np.memmap)
+    for _ in range(2):
+        found = cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
+        assert (np.asarray(found) == tokenizer(TEXTS)).all()
+    assert calls == TEXTS
+    assert isinstance(found, np.memmap)
 
 
 @pytest.mark.parametrize("size", [0, 60, -4])
