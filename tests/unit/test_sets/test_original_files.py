@@ -16,7 +16,8 @@ from components.core.system.errors import InputError
 from components.test_sets.image_sets.image_set import ImageSet, image_sets
 from components.test_sets.image_sets.reading import read_image_set
 from components.test_sets.pictures import LazyPicture
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.toy_context import toy_context
+from tests.unit.test_sets.writing import write_files
 
 Colour = tuple[int, int, int]
 Files = dict[str, str | bytes | Colour | None]
@@ -125,17 +126,6 @@ CLASSES = {"mnist": 10, "svhn": 10, "flowers102": 102, "fgvc_aircraft": 3}
 """Classes of the sets that have other than two."""
 
 
-def write(folder: Path, files: Files) -> None:
-    for name, content in files.items():
-        path = folder / name
-        if content is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, tuple):
-            colour_image(path, content)
-        elif content is not None:
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
 def read(folder: Path, name: str, split: str = "test", **changes: Any) -> ImageSet:
     facts = image_sets()[name].model_copy(update={"classes": CLASSES.get(name, 2), **changes})
     return read_image_set(toy_context(folder, {}, allow_partial=True), facts, split)
@@ -181,7 +171,7 @@ def test_pictures_labels_and_class_names(
     classes: str,
     torchvision: str,
 ) -> None:
-    write(tmp_path, SETS[name])
+    write_files(tmp_path, SETS[name])
     found = read(tmp_path, name, split, whole=3)
     if isinstance(pictures, str):
         assert [picture.name for picture in found.pictures] == pictures.split()
@@ -194,12 +184,12 @@ def test_pictures_labels_and_class_names(
 
 def test_cifar_stores_rows_and_stl10_columns(tmp_path: Path) -> None:
     for name, number, place in (("cifar10", 1, (1, 0)), ("stl10", 0, (0, 1))):
-        write(tmp_path, SETS[name])
+        write_files(tmp_path, SETS[name])
         assert pixel(read(tmp_path, name).pictures[number], place) == RED, name
 
 
 def test_mnist_may_be_below_the_folder_that_torchvision_makes(tmp_path: Path) -> None:
-    write(tmp_path / "MNIST" / "raw", SETS["mnist"])
+    write_files(tmp_path / "MNIST" / "raw", SETS["mnist"])
     assert read(tmp_path, "mnist").labels.tolist() == [7, 2]
 
 
@@ -233,6 +223,6 @@ DAMAGES: list[tuple[str, Files, str]] = [
 
 @pytest.mark.parametrize(("name", "damage", "message"), DAMAGES)
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str, damage: Files, message: str) -> None:
-    write(tmp_path, SETS[name] | damage)
+    write_files(tmp_path, SETS[name] | damage)
     with pytest.raises(InputError, match=message):
         read(tmp_path, name)
