@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -44,6 +45,9 @@ def _keys() -> Iterator[Unusable]:
     yield Unusable(os.environ.get("AWS_ACCESS_KEY_ID", "none"))
 
 
+Run = Callable[..., list[Sample | Unusable]]
+
+
 @pytest.fixture
 def parts(tmp_path: Path) -> list[PictureChunk]:
     return [
@@ -58,86 +62,82 @@ def settings(tmp_path: Path) -> Callable[[int], Prepare]:
     return lambda processes: Prepare(source="s", counts=counts, processes=processes, state=tmp_path / f"by{processes}")
 
 
+@pytest.fixture
+def run(settings: Callable[[int], Prepare]) -> Run:
+    """Checks parts in so many processes."""
+    return lambda parts, processes=1: list(checked(parts, settings(processes)))
+
+
 def _log(tmp_path: Path) -> list[int]:
-    return sorted(map(int, (tmp_path / "log").read_text().split()))
-
-
-def test_processes_find_what_one_finds_in_the_same_order(
-    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
-) -> None:
-    alone, together = list(checked(parts, settings(1))), list(checked(parts, settings(3)))
-    assert alone == together
-    assert _log(tmp_path) == sorted([*range(PARTS)] * 2)
-    first = alone[: IN_PART + 1]
-    assert first[0] == Unusable("nothing at 0", 2)
-    assert isinstance(first[1], Unusable)
-    assert first[1].reason.startswith("0/0 is not a readable image")
-    read = list(_read(0, tmp_path / "log"))
-    assert first[2:] == [replace(sample, raw=None) for sample in read[2:] if isinstance(sample, Sample)]
-    assert [(one.position, one.captions, one.name) for one in first[2:] if isinstance(one, Sample)] == [
-        (place, (f"caption {place}",), "name") for place in (1, 2)
-    ]
-
-
-def test_only_what_changed_is_checked_again(
-    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
-) -> None:
-    before = list(checked(parts, settings(1)))
+    """The parts that were checked since the last call."""
+    checked_parts = sorted(map(int, (tmp_path / "log").read_text().split()))
     (tmp_path / "log").unlink()
-    changed = [*parts[:2], PictureChunk("another stamp", parts[2].read, 1), *parts[3:]]
-    assert list(checked(changed, settings(1))) == before
+    return checked_parts
+
+
+def test_several_processes_give_the_same_pictures_in_the_same_order(
+    parts: list[PictureChunk], run: Run, tmp_path: Path
+) -> None:
+    one = run(parts)
+    assert one == run(parts, 3)
+    assert _log(tmp_path) == sorted([*range(PARTS)] * 2)
+    assert one[0] == Unusable("nothing at 0", 2)
+    assert isinstance(one[1], Unusable)
+    assert one[1].reason.startswith("0/0 is not a readable image")
+    read = [sample for sample in _read(0, tmp_path / "log") if isinstance(sample, Sample)]
+    assert one[2 : IN_PART + 1] == [replace(sample, raw=None) for sample in read[1:]]
+
+
+def test_only_what_changed_is_checked_again(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:
+    before = run(parts)
+    _log(tmp_path)
+    assert run([*parts[:2], PictureChunk("another stamp", parts[2].read, 1), *parts[3:]]) == before
     assert _log(tmp_path) == [2]
 
 
-def test_a_stage_that_stopped_goes_on(
-    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
-) -> None:
+def test_a_stopped_stage_resumes(parts: list[PictureChunk], settings: Any, run: Run, tmp_path: Path) -> None:
     some = checked(parts, settings(1))
     for _ in range(2 * (IN_PART + 1)):
         next(some)
     some.close()  # type: ignore[attr-defined]
     assert _log(tmp_path) == [0, 1]
-    (tmp_path / "log").unlink()
-    assert len(list(checked(parts, settings(1)))) == PARTS * (IN_PART + 1)
+    assert len(run(parts)) == PARTS * (IN_PART + 1)
     assert _log(tmp_path) == [2, 3, 4, 5]
 
 
-def test_a_process_that_is_killed_is_told_in_one_line(
-    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
-) -> None:
+def test_a_killed_process_is_reported_in_one_line(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:
     parts[4] = PictureChunk("killed", partial(_killed, tmp_path / "log"), 1)
     with pytest.raises(InputError, match=r"was killed.*lower prepare\.processes"):
-        list(checked(parts, settings(2)))
+        run(parts, 2)
 
 
-def test_a_long_folder_of_temporary_files_does_not_matter(
-    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_long_path_of_temporary_files_does_not_matter(
+    parts: list[PictureChunk], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On clusters it often is; a socket's path has at most 107 characters."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
     Path(tempfile.gettempdir()).mkdir()
     checked_pictures.get_ready(3)
-    assert list(checked(parts, settings(3))) == list(checked(parts, settings(1)))
+    assert run(parts, 3) == run(parts)
 
 
-def test_processes_have_the_environment_of_now(
-    parts: list[PictureChunk], settings: Callable[[int], Prepare], monkeypatch: pytest.MonkeyPatch
+def test_processes_have_the_current_environment(
+    parts: list[PictureChunk], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    list(checked(parts, settings(2)))
+    run(parts, 2)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "given since")
-    asking = [PictureChunk(f"asking {number}", _keys, 1) for number in range(PARTS)]
-    assert set(checked(asking, settings(2))) == {Unusable("given since")}
+    reading = [PictureChunk(f"reading {number}", _keys, 1) for number in range(PARTS)]
+    assert set(run(reading, 2)) == {Unusable("given since")}
 
 
 def _tiff(kind: Any) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)).save(buffer, "TIFF")
+    pixels = np.linspace(0, 1, 256).reshape(16, 16).astype(kind)
+    Image.fromarray(pixels).save(buffer := io.BytesIO(), "TIFF")
     return buffer.getvalue()
 
 
 def _saved(size: tuple[int, int], kind: str, mode: str = "L") -> bytes:
-    buffer = io.BytesIO()
-    Image.new(mode, size).save(buffer, kind)
+    Image.new(mode, size).save(buffer := io.BytesIO(), kind)
     return buffer.getvalue()
 
 
@@ -159,10 +159,6 @@ def test_a_picture_that_cannot_be_used_has_one_reason(monkeypatch: pytest.Monkey
             check_picture(raw, "x.jpg")
     check_picture(_tiff(np.uint16), "x.tif")
     for kind in (RuntimeError, TypeError, NotImplementedError, AttributeError, MemoryError):
-
-        def fail(*_: Any, kind: type[Exception] = kind) -> None:
-            raise kind
-
-        monkeypatch.setattr(Image.Image, "draft", fail)
+        monkeypatch.setattr(Image.Image, "draft", Mock(side_effect=kind))
         with pytest.raises(UnusableError, match=rf"x\.png is not a readable image \({kind.__name__}\)"):
             check_picture(_saved((16, 16), "PNG"), "x.png")

@@ -11,12 +11,11 @@ import pytest
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.core.tables.records import PAIRS
-from components.data import prepare
 from components.data.leak_guard import Guard, KnownSet
 from components.data.leaks.keys import picture_key
-from components.data.leaks.report import TestSetKeys, read_counts
+from components.data.leaks.report import LeakCounts, TestSetKeys, read_counts
 from components.data.source import Pair
+from tests.unit.data.sources.reading import prepare_settings, prepared
 
 Png = Callable[..., bytes]
 TESTED = "COCO_val2014_000000000007.jpg"
@@ -50,18 +49,18 @@ def project(tmp_path: Path, raw_params: dict[str, Any], png: Png) -> Callable[..
         lines = ["image\tcaption", *("\t".join(row) for row in [*CLEAN, *rows])]
         (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
         counts = {"train": len(CLEAN) + len(rows) - 3, "val": 2, "test": 1}
-        raw_params["prepare"] |= {"source": "folder", "folder": str(pictures), "counts": counts}
-        raw_params["prepare"] |= {"heldout_testsets_dir": str(tmp_path / "benchmarks")} | settings
-        return Settings.model_validate(raw_params)
+        named = {"source": "folder", "folder": str(pictures), "heldout_testsets_dir": str(tmp_path / "benchmarks")}
+        return prepare_settings(raw_params, **named | {"counts": counts} | settings)
 
     return make
 
 
-def _prepared(settings: Settings, home: Path) -> dict[str, list[str]]:
-    prepare.run(settings, home / "pairs", home / "evaluation")
-    return {
-        split: PAIRS.read(home / "pairs" / f"{split}.parquet").column("caption").to_pylist() for split in prepare.SPLITS
-    }
+def _prepared(settings: Settings, home: Path) -> tuple[dict[str, list[str]], LeakCounts]:
+    """The stage's captions by split, and what it counted."""
+    pairs = prepared(settings, home)
+    counts = read_counts(home / "leaks")
+    assert counts is not None
+    return {split: [pair["caption"] for pair in rows] for split, rows in pairs.items()}, counts
 
 
 def test_leaks_of_each_way_are_dropped_and_counted(
@@ -71,25 +70,21 @@ def test_leaks_of_each_way_are_dropped_and_counted(
     for seed in range(40):
         settings = project(LEAKS)
         settings = settings.model_copy(update={"dataset": settings.dataset.model_copy(update={"seed": seed})})
-        found = _prepared(settings, tmp_path)
+        found, counts = _prepared(settings, tmp_path)
         if leaks.isdisjoint(found["test"]):
             break
     assert leaks.isdisjoint(found["train"] + found["val"])
     assert sum(map(len, found.values())) == len(CLEAN)
-    counts = read_counts(tmp_path / "leaks")
-    assert counts is not None
     assert counts.found == {"coco_retrieval": {"content": 1, "name": 1, "text": 1}}
     assert sum(counts.dropped.values()) == 3
     assert counts.checked == ["coco_retrieval", "spot_the_difference"]
     assert "coco_retrieval: 1 by content, 1 by name, 1 by text" in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_file_name_that_anybody_may_use_is_no_leak(project: Any, tmp_path: Path) -> None:
+def test_a_file_name_that_anybody_may_use_is_not_a_leak(project: Any, tmp_path: Path) -> None:
     """`clean_0.png` is also what a test set calls one of its pictures."""
-    found = _prepared(project([]), tmp_path)
+    found, counts = _prepared(project([]), tmp_path)
     assert sum(map(len, found.values())) == len(CLEAN)
-    counts = read_counts(tmp_path / "leaks")
-    assert counts is not None
     assert counts.found == counts.dropped == {}
     assert counts.summary.startswith("no pairs dropped")
 
@@ -102,22 +97,18 @@ def test_a_leak_can_be_refused(project: Any, tmp_path: Path) -> None:
         _prepared(project([], heldout_testsets_dir=str(tmp_path / "gone")), tmp_path)
 
 
-def test_without_a_folder_nothing_is_looked_for_and_that_is_said(project: Any, tmp_path: Path) -> None:
-    found = _prepared(project(LEAKS, heldout_testsets_dir=None), tmp_path)
+def test_without_a_folder_of_test_sets_nothing_is_compared_and_that_is_reported(project: Any, tmp_path: Path) -> None:
+    found, counts = _prepared(project(LEAKS, heldout_testsets_dir=None), tmp_path)
     assert sum(map(len, found.values())) == len(CLEAN) + len(LEAKS)
-    counts = read_counts(tmp_path / "leaks")
-    assert counts is not None
     assert "pairs were not compared with published test sets" in counts.summary
     assert counts.tags() == {"leaks": counts.summary}
     assert TestSetKeys.read(tmp_path / "leaks").texts == {}
 
 
-def test_a_test_set_that_cannot_be_read_is_told(project: Any, tmp_path: Path) -> None:
+def test_a_test_set_that_cannot_be_read_is_reported(project: Any, tmp_path: Path) -> None:
     settings = project([])
     (tmp_path / "benchmarks/coco/dataset_coco.json").write_text("{")
-    _prepared(settings, tmp_path)
-    counts = read_counts(tmp_path / "leaks")
-    assert counts is not None
+    counts = _prepared(settings, tmp_path)[1]
     assert list(counts.unread) == ["coco_retrieval", "eccv_caption"]
     assert "not compared: coco_retrieval (" in counts.summary
     assert "captions_val2014.json is missing: fetch it" in counts.summary
@@ -128,14 +119,11 @@ def test_pairs_to_test_with_stay_and_one_pair_may_be_in_several_sets() -> None:
     guard = Guard(Path("sets"), False, known)
     pairs = [Pair("test", b"x", "a"), Pair("train", b"x", "b"), Pair("train", b"y", "c")]
     assert [pair.caption for pair in guard.clean(pairs)] == ["a", "c"]
-    assert guard.counts().found == {"one": {"content": 1}, "other": {"content": 1}}
-    assert guard.counts().dropped == {"train": 1}
-    assert guard.counts().tags() == {
-        "leaks": guard.counts().summary,
-        "leaks.dropped.train": "1",
-        "leaks.one.content": "1",
-        "leaks.other.content": "1",
-    }
+    counts = guard.counts()
+    assert counts.found == {"one": {"content": 1}, "other": {"content": 1}}
+    assert counts.dropped == {"train": 1}
+    tags = {"leaks.dropped.train": "1", "leaks.one.content": "1", "leaks.other.content": "1"}
+    assert counts.tags() == tags | {"leaks": counts.summary}
 
 
 def test_a_split_that_loses_every_pair_is_refused() -> None:

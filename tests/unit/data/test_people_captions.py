@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from components.core.tables.records import (
     PEOPLE_PARAPHRASES,
     SWAPS,
 )
-from components.data import prepare
 from components.data.people_captions import (
     CUES,
     attributes_exchanged,
@@ -30,8 +30,9 @@ from components.data.people_captions import (
 from components.data.sources.flickr import RATINGS, caption_ratings
 from components.training.rows.tables import join_rows
 from tests.unit.data.sources.published_folders import COUNTS, write_flickr8k
+from tests.unit.data.sources.reading import prepare_settings, prepared
 
-TOLD = {
+CAPTIONS_OF = {
     "one": ["A dog is in a red box .", "A dog sleeps .", "A man is feeding a dog in front of a blue van ."],
     "two": ["Two cats .", "A black cat is sleeping on a white sofa .", "A boy carries a girl behind a fence ."],
     "three": ["A lamp with a shade ."],
@@ -39,24 +40,22 @@ TOLD = {
 
 
 def _rows(name: str) -> list[tuple[Any, ...]]:
-    table, rows = evaluation_tables(TOLD)[name]
+    table, rows = evaluation_tables(CAPTIONS_OF)[name]
     assert rows.schema.equals(table.schema)
     return [tuple(row.values()) for row in rows.to_pylist()]
 
 
 def test_each_caption_is_every_others_paraphrase() -> None:
     rows = _rows("paraphrase_queries")
-    assert len(rows) == 6 + 6 + 0
-    assert {(image, tier, held_out) for image, _, _, tier, held_out in rows} == {
-        ("one", "all", "image"),
-        ("two", "all", "image"),
-    }
-    first = {(query, other) for image, query, other, _, _ in rows if image == "one"}
-    assert first == {(a, b) for a in TOLD["one"] for b in TOLD["one"] if a != b}
+    assert sorted(rows) == sorted(
+        (image, query, other, "all", "image")
+        for image in ("one", "two")
+        for query, other in permutations(CAPTIONS_OF[image], 2)
+    )
 
 
 def test_negations_are_of_the_first_caption_that_can_be_negated() -> None:
-    one, two = TOLD["one"], TOLD["two"]
+    one, two = CAPTIONS_OF["one"], CAPTIONS_OF["two"]
     assert _rows("negations") == [
         ("one", one[0], "No dog is in a red box .", one[1], "no", "all"),
         ("one", one[2], "A man is not feeding a dog in front of a blue van .", one[0], "not", "all"),
@@ -66,7 +65,7 @@ def test_negations_are_of_the_first_caption_that_can_be_negated() -> None:
 
 
 def test_swaps_exchange_beings_rather_than_places() -> None:
-    one, two = TOLD["one"], TOLD["two"]
+    one, two = CAPTIONS_OF["one"], CAPTIONS_OF["two"]
     assert _rows("swaps") == [
         ("one", one[2], "A dog is feeding a man in front of a blue van .", "relation", "roles"),
         ("two", two[2], "A girl carries a boy behind a fence .", "relation", "roles"),
@@ -91,50 +90,35 @@ def flickr(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
     tokens = tmp_path / "set" / "Flickr8k.token.txt"
     third = "".join(f"{number}.png#2\tA dog is in picture {number} .\n" for number in range(11))
     tokens.write_text(tokens.read_text() + third)
-    found = {"source": "flickr", "folder": str(tmp_path / "set"), "counts": COUNTS | {"train": 18}}
-    return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+    counts = COUNTS | {"train": 18}
+    return prepare_settings(raw_params, source="flickr", folder=str(tmp_path / "set"), counts=counts)
 
 
-def test_stage_prepare_writes_what_people_say(flickr: Settings, tmp_path: Path) -> None:
-    ratings = [
-        "8.png\t9.png#0\t1\t1\t2",
-        "8.png\t8.png#1\t4\t4\t4",
-        "9.png\t0.png#2\t2\t3\t3",
-        "3.png\t9.png#0\t1\t1\t1",
-    ]
-    (tmp_path / "set" / RATINGS).write_text("\n".join(ratings) + "\n")
-    prepare.run(flickr, tmp_path / "pairs", tmp_path / "evaluation")
-    read = {
-        name: table.read(tmp_path / "evaluation" / f"{name}.parquet").num_rows
-        for name, table in (
-            ("paraphrase_queries", PARAPHRASE_QUERIES),
-            ("negations", NEGATION_QUERIES),
-            ("swaps", SWAPS),
-        )
-    }
-    assert read == {"paraphrase_queries": 2 * 6, "negations": 2, "swaps": 0}
+def test_stage_prepare_writes_tables_of_people_captions_and_ratings(flickr: Settings, tmp_path: Path) -> None:
+    ratings = ("8.png 9.png#0 1 1 2", "8.png 8.png#1 4 4 4", "9.png 0.png#2 2 3 3", "3.png 9.png#0 1 1 1")
+    (tmp_path / "set" / RATINGS).write_text("".join(f"{row}\n".replace(" ", "\t") for row in ratings))
+    prepared(flickr, tmp_path)
+    tables = {"paraphrase_queries": PARAPHRASE_QUERIES, "negations": NEGATION_QUERIES, "swaps": SWAPS}
+    rows = {name: table.read(tmp_path / "evaluation" / f"{name}.parquet").num_rows for name, table in tables.items()}
+    assert rows == {"paraphrase_queries": 2 * 6, "negations": 2, "swaps": 0}
     rated = CAPTION_RATINGS.read(tmp_path / "evaluation" / "caption_ratings.parquet")
-    # The second row is of an own caption, the last of an image that is no test image.
+    # The second row is of an own caption, the last of an image that does not test.
     assert rated["rating"].to_pylist() == [1, 1, 2, 2, 3, 3]
     assert set(rated["caption"].to_pylist()) == {"picture 9 .", "A dog is in picture 0 ."}
-    people = PEOPLE_PARAPHRASES.read(tmp_path / "pairs" / "people_paraphrases.parquet")
+    path = tmp_path / "pairs" / "people_paraphrases.parquet"
+    people = PEOPLE_PARAPHRASES.read(path).select(["id", "caption", "paraphrase_2"])
     assert people.num_rows == 18
     # A method that wants paraphrases trains on the file that its entry names.
-    wanted = {"image", "caption", "paraphrase_1", "paraphrase_2"}
-    rows = join_rows(wanted, tmp_path / "pairs" / "people_paraphrases.parquet", tmp_path / "pairs" / "train.parquet")
-    assert (
-        rows[["id", "caption", "paraphrase_2"]].to_dict("list")
-        == people.select(["id", "caption", "paraphrase_2"]).to_pydict()
-    )
+    joined = join_rows({"image", "caption", "paraphrase_1", "paraphrase_2"}, path, tmp_path / "pairs" / "train.parquet")
+    assert joined[people.column_names].to_dict("list") == people.to_pydict()
     entry = {"method": "paraclip", "train_data": "data/pairs/people_paraphrases.parquet"}
     check_methods({"paraclip_people": entry}, table_files(flickr))
 
 
-def test_two_captions_of_a_picture_make_nothing_to_train_on(flickr: Settings, tmp_path: Path) -> None:
+def test_two_captions_of_a_picture_make_no_table_to_train_on(flickr: Settings, tmp_path: Path) -> None:
     write_flickr8k(tmp_path / "set")
     raw = flickr.model_dump(mode="json", by_alias=True)
-    raw["prepare"]["counts"] = COUNTS
-    prepare.run(Settings.model_validate(raw), tmp_path / "pairs", tmp_path / "evaluation")
+    prepared(prepare_settings(raw, counts=COUNTS), tmp_path)
     assert not (tmp_path / "pairs" / "people_paraphrases.parquet").exists()
     assert not (tmp_path / "evaluation" / "caption_ratings.parquet").exists()
 
@@ -146,7 +130,6 @@ def test_ratings_that_are_not_as_published_are_refused(tmp_path: Path) -> None:
     for content, message in (
         (b"8.png\t9.png#0\t1\t1\n", "line 1 is not an image, a caption's key and three of 1 to 4"),
         (b"8.png\t9.png#0\t1\t1\t2\n8.png\t9.png#0\t1\t1\t5\n", "line 2 is not an image, .* three of 1 to 4"),
-        (b"8.png\t9.png#0\t1\t1\t-1\n", "three of 1 to 4"),
         (b"8.png\t9.png#0\t1\t1\tnan\n", "three of 1 to 4"),
         (b"8.png 9.png#0 1 1 1\n", "line 1 is not an image"),
         (b"8.png\t9.png#7\t1\t1\t1\n", "line 1 names an unknown caption '9.png#7': download the captions again"),

@@ -14,6 +14,7 @@ from components.core.tables.work_shard import Shard
 from components.data import checked_pictures, listed_images, prepare
 from components.data.checked_pictures import check_picture
 from tests.support.shard_making import make_shards, picture
+from tests.unit.data.sources.reading import prepare_settings
 
 COUNTS = {"train": 17, "val": 2, "test": 2}
 PICTURES, PARTS, SHARDS = 21, 7, 3
@@ -21,11 +22,10 @@ PICTURES, PARTS, SHARDS = 21, 7, 3
 
 def _write_folder(folder: Path) -> None:
     folder.mkdir()
-    lines = ["image\tcaption"]
     for number in range(PICTURES):
         (folder / f"{number}.png").write_bytes(picture(number))
-        lines += [f"{number}.png\tpicture number {number}"]
-    (folder / "captions.tsv").write_text("\n".join(lines) + "\n")
+    lines = [f"{number}.png\tpicture number {number}\n" for number in range(PICTURES)]
+    (folder / "captions.tsv").write_text("".join(["image\tcaption\n", *lines]))
 
 
 @pytest.fixture(params=["folder", "webdataset"])
@@ -38,9 +38,8 @@ def settings(
         _write_folder(tmp_path / "pictures")
     else:
         make_shards(tmp_path / "pictures", PARTS, PICTURES // PARTS)
-    source = {"source": request.param, "folder": str(tmp_path / "pictures"), "counts": COUNTS, "processes": 1}
-    raw_params["prepare"] |= source
-    return Settings.model_validate(raw_params)
+    folder = str(tmp_path / "pictures")
+    return prepare_settings(raw_params, source=request.param, folder=folder, counts=COUNTS, processes=1)
 
 
 @pytest.fixture
@@ -76,8 +75,8 @@ def test_each_part_is_checked_by_one_shard_and_the_stage_gives_the_same_bytes(
         made.append(len(set(settings.prepare.state.glob("*")) - before))
     assert made == [3, 2, 2]
     assert list(looks.values()) == [1] * PICTURES
-    told = [f"prepare shard {number}/{SHARDS}: made {count}" for number, count in enumerate(made)]
-    assert capsys.readouterr().out.splitlines() == told
+    printed = [f"prepare shard {number}/{SHARDS}: made {count}" for number, count in enumerate(made)]
+    assert capsys.readouterr().out.splitlines() == printed
     assert not (tmp_path / "of shards").exists()
     found = _run(settings, tmp_path / "of shards")
     assert list(looks.values()) == [1] * PICTURES
@@ -95,6 +94,6 @@ def test_a_shard_done_twice_does_nothing(
     assert capsys.readouterr().out.splitlines()[-1] == "prepare shard 1/3: made 0"
 
 
-def test_a_source_whose_pictures_lie_nowhere_cannot_be_shared(raw_params: dict[str, Any]) -> None:
+def test_a_source_without_files_cannot_be_split(raw_params: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: remove prepare\.scale"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))

@@ -32,13 +32,9 @@ def _lesson(task: str, answer: str, **inputs: str) -> Lesson:
 
 
 def _prepare(
-    world: Settings,
-    tasks: Sequence[str],
-    lessons: Sequence[Lesson] = (),
-    held_out: Sequence[Lesson] = (),
-    count: int = 5,
+    world: Settings, tasks: Sequence[str], lessons: Sequence[Lesson] = (), held_out: Sequence[Lesson] = ()
 ) -> Examination:
-    student = Student.model_validate({"tasks": tasks, "teacher": ["set.tsv"], "acceptance": count})
+    student = Student.model_validate({"tasks": tasks, "teacher": ["set.tsv"], "acceptance": 5})
     return prepare_examination(world, student, lessons, held_out, STATE)
 
 
@@ -64,7 +60,7 @@ def test_each_examination_sends_its_questions_again(world: Settings) -> None:
     assert list(STATE.iterdir()) == [examination.pairs]
 
 
-def test_a_judge_is_right_when_it_says_what_the_held_out_lesson_says(world: Settings) -> None:
+def test_a_judge_is_right_when_its_verdict_is_that_of_the_held_out_lesson(world: Settings) -> None:
     held_out = [
         _lesson("judge_negation", verdict, caption=f"dog {number}", negation="no dog")
         for number, verdict in enumerate(["yes", "yes", "no", "Yes"])
@@ -74,7 +70,7 @@ def test_a_judge_is_right_when_it_says_what_the_held_out_lesson_says(world: Sett
     assert examination.rates(Rewriter(lambda _: "Yes.")) == {"judge_negation": 0.75}
 
 
-def test_a_task_about_something_else_is_examined_in_its_held_out_lessons(world: Settings) -> None:
+def test_a_task_about_other_inputs_is_examined_on_its_held_out_lessons(world: Settings) -> None:
     held_out = [_lesson("query_paraphrase", "Unseen.", query=caption) for caption in CAPTIONS]
     examination = _prepare(world, ["query_paraphrase"], held_out, held_out)
     engine = Rewriter(good)

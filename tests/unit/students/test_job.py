@@ -30,21 +30,21 @@ def test_a_student_is_trained_again_after_changes_of_the_adapter_only(tmp_path: 
     job = _job(tmp_path)
     assert not job.is_done()
     _finish(job)
-    settings: list[dict[str, Any]] = [
-        {"lr": 0.5}, {"rank": 3}, {"epochs": 9}, {"batch_size": 2}, {"seed": 1}, {"held_out": 0.2}, {"base": "b"},
-    ]  # fmt: skip
-    assert not any(_job(tmp_path, **changes).is_done() for changes in settings)
+    changing = {"lr": 0.5, "rank": 3, "epochs": 9, "batch_size": 2, "seed": 1, "held_out": 0.2, "base": "b"}
+    assert not any(_job(tmp_path, **{name: value}).is_done() for name, value in changing.items())
     assert not _job(tmp_path, lessons=5).is_done()
     assert not StudentJob(job.name, job.student, job.folder, job.lessons, "base-2").is_done()
-    settings = [{"processes": 2}, {"micro_batch": 1}, {"acceptance": 7}, {"merge": True}, {"checkpoint_every": 9}]
-    assert all(_job(tmp_path, **changes).is_done() for changes in settings)
+    others = {"processes": 2, "micro_batch": 1, "acceptance": 7, "merge": True, "checkpoint_every": 9}
+    assert all(_job(tmp_path, **{name: value}).is_done() for name, value in others.items())
     assert job.checkpoints.folder == _job(tmp_path, processes=2).checkpoints.folder
     assert job.checkpoints.folder != _job(tmp_path, lr=0.5).checkpoints.folder
     (job.folder / ADAPTER).unlink()
     assert not job.is_done()
 
 
-def test_other_code_has_it_trained_again_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_changes_of_the_code_it_is_trained_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = _job(tmp_path)
     _finish(job)
     record = json.loads((job.folder / RECORD).read_text())
@@ -56,7 +56,7 @@ def test_other_code_has_it_trained_again_from_the_start(tmp_path: Path, monkeypa
     assert job.checkpoints.folder != before
 
 
-def test_a_student_learns_the_wording_that_it_will_be_asked(settings: Settings, tmp_path: Path) -> None:
+def test_a_student_learns_the_wording_of_the_settings(settings: Settings, tmp_path: Path) -> None:
     teacher = tmp_path / "set.tsv"
     teacher.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
     block, student = settings.synthesize, make_plan(tasks=["paraphrase_1"], teacher=[teacher])
@@ -79,7 +79,7 @@ def test_the_index_lists_the_trained_students_of_the_settings(settings: Settings
     assert json.loads((tmp_path / INDEX).read_text("utf-8")) == written
 
 
-def test_what_peft_noted_of_this_machine_is_not_kept(tmp_path: Path) -> None:
+def test_the_record_holds_no_path_of_this_machine(tmp_path: Path) -> None:
     teacher = tmp_path / "set.tsv"
     teacher.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
     job = _job(tmp_path, teacher=[teacher])
@@ -87,16 +87,10 @@ def test_what_peft_noted_of_this_machine_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     job.describe(tmp_path, 3, {"held_out": 1})
     written = json.loads((tmp_path / "adapter_config.json").read_text("utf-8"))
-    assert written == {
-        "base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "target_modules": ["k_proj", "v_proj"],
-        "r": 2,
-    }
+    base = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert written == {"base_model_name_or_path": base, "target_modules": ["k_proj", "v_proj"], "r": 2}
     record = json.loads((tmp_path / RECORD).read_text("utf-8"))
-    assert record["teacher"] == ["set.tsv"]
-    assert list(record["teacher_sha256"]) == ["set.tsv"]
-    assert record["examples"] == 3
-    assert record["held_out"] == 1
-    assert record["tasks"] == ["paraphrase_1"]
+    assert record["teacher"] == list(record["teacher_sha256"]) == ["set.tsv"]
+    assert (record["examples"], record["held_out"], record["tasks"]) == (3, 1, ["paraphrase_1"])
     assert record["settings"]["lr"] == job.student.lr
     assert str(tmp_path) not in (tmp_path / RECORD).read_text("utf-8")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.captions.generating import engines
-from components.captions.generating.engines.local import EmbeddedOptions, LocalEngine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
@@ -29,6 +27,11 @@ TASKS = ("paraphrase_1", "paraphrase_2")
 
 def _student(**changes: Any) -> Student:
     return Student.model_validate({"tasks": TASKS, "teacher": "teacher", "captions": 6} | changes)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "teacher.tsv"
 
 
 @pytest.fixture
@@ -52,25 +55,21 @@ def test_a_models_answers_become_lessons(world: Settings, monkeypatch: pytest.Mo
     assert [lesson.answer for lesson in first] == [good([caption]) for caption in CAPTIONS[:6]]
 
 
-@pytest.mark.parametrize(("adapter", "asked"), [(None, 2), (Path("models/students/untrained"), 0)])
-def test_live_questions_are_not_taken_from_the_replay(
-    world: Settings, monkeypatch: pytest.MonkeyPatch, adapter: Path | None, asked: int
-) -> None:
+def test_live_questions_are_not_taken_from_the_replay(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Rewriter(good)
     first = _teach(world, engine, monkeypatch, tasks=["paraphrase_1"])
     store = GenerationStore(world.synthesize.store)
     store.export_parquet(PATH.with_name("export.parquet"))
     store.close()
-    tasks = {
-        "paraphrase_1": world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 2, "samples": 1})
-    }
-    other = {"store": "sqlite:///other.db", "cached_answers": PATH.with_name("export.parquet"), "tasks": tasks}
-    settings = world.model_copy(update={"synthesize": world.synthesize.model_copy(update=other)})
-    answers = LocalEngine(EmbeddedOptions(adapter=adapter, batch_size=1)) if adapter else engine
-    monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: answers)
+    task = world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 2, "samples": 1})
+    other = {"store": "sqlite:///other.db", "cached_answers": PATH.with_name("export.parquet")}
+    changed = world.synthesize.model_copy(update=other | {"tasks": {"paraphrase_1": task}})
+    monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: engine)
     engine.asked.clear()
-    assert _teach(settings, engine, monkeypatch, tasks=["paraphrase_1"]) == first
-    assert len(engine.asked) == asked, "all else is in the replay"
+    assert (
+        _teach(world.model_copy(update={"synthesize": changed}), engine, monkeypatch, tasks=["paraphrase_1"]) == first
+    )
+    assert len(engine.asked) == 2, "all others are in the replay"
 
 
 def test_answers_that_fail_the_checks_of_their_text_are_no_lessons(
@@ -84,14 +83,6 @@ def test_answers_that_fail_the_checks_of_their_text_are_no_lessons(
     assert [lesson.inputs["caption"] for lesson in lessons] == [CAPTIONS[0], *CAPTIONS[4:6]]
 
 
-def test_a_teacher_is_never_asked_twice(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, again = Rewriter(good), Rewriter(good)
-    lessons = _teach(world, first, monkeypatch)
-    assert hash_of(_teach(world, again, monkeypatch)) == hash_of(lessons)
-    assert first.asked
-    assert not again.asked
-
-
 def test_missing_lessons_and_those_of_other_settings_are_refused(
     world: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,18 +94,17 @@ def test_missing_lessons_and_those_of_other_settings_are_refused(
     assert lessons_of(_student(lr=0.5), PATH)
 
 
-def test_a_task_that_no_file_teaches_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "set.tsv"
+def test_a_task_that_no_file_teaches_is_named(path: Path) -> None:
     path.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
-    assert len(lessons_of(_student(teacher=[path], tasks=["paraphrase_1"]), tmp_path)) == 1
-    with pytest.raises(InputError, match=r"set\.tsv teach nothing for task 'paraphrase_2'"):
-        lessons_of(_student(teacher=[path]), tmp_path)
+    assert len(lessons_of(_student(teacher=[path], tasks=["paraphrase_1"]), path.parent)) == 1
+    with pytest.raises(InputError, match=r"teacher\.tsv teach nothing for task 'paraphrase_2'"):
+        lessons_of(_student(teacher=[path]), path.parent)
 
 
-def test_the_hash_knows_task_question_answer_and_order() -> None:
+def test_the_hash_depends_on_task_question_answer_and_order() -> None:
     one = Lesson(find_task("paraphrase_1"), {"caption": "a dog"}, "A hound.")
     others = [
-        Lesson(find_task("rewrite"), {"caption": "a dog"}, "A hound."),
+        Lesson(find_task("rewrite"), one.inputs, "A hound."),
         Lesson(one.task, {"caption": "a cat"}, "A hound."),
         Lesson(one.task, one.inputs, "A tabby."),
     ]
@@ -122,18 +112,15 @@ def test_the_hash_knows_task_question_answer_and_order() -> None:
     assert len(hashes) == 6
 
 
-def test_lessons_of_each_task_can_be_limited(tmp_path: Path) -> None:
+def test_lessons_of_each_task_can_be_limited(path: Path) -> None:
     lines = [f"{task}\tcaption {n}\tanswer {n}" for n in range(9) for task in ("rewrite", "negate_terms")]
-    (tmp_path / "set.tsv").write_text("\n".join(["task\tcaption\tanswer", *lines]) + "\n", encoding="utf-8")
+    path.write_text("\n".join(["task\tcaption\tanswer", *lines]) + "\n", encoding="utf-8")
 
     def drawn(per_task: int | None, seed: int = 0) -> list[tuple[str, str]]:
-        taught = Student(
-            tasks=("rewrite", "negate_terms"), teacher=(tmp_path / "set.tsv",), per_task=per_task, seed=seed
-        )
-        return [(lesson.task.name, lesson.answer) for lesson in lessons_of(taught, tmp_path / "none")]
+        taught = Student(tasks=("rewrite", "negate_terms"), teacher=(path,), per_task=per_task, seed=seed)
+        return [(lesson.task.name, lesson.answer) for lesson in lessons_of(taught, path.parent)]
 
-    everything = drawn(None)
-    some = drawn(4)
+    everything, some = drawn(None), drawn(4)
     assert Counter(task for task, _ in some) == {"rewrite": 4, "negate_terms": 4}
     assert some == [lesson for lesson in everything if lesson in some], "in their order"
     assert drawn(4) == some != drawn(4, seed=1)
@@ -142,80 +129,53 @@ def test_lessons_of_each_task_can_be_limited(tmp_path: Path) -> None:
 
 ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"
 NAMES = file_names(tasks.__path__)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "teacher.tsv"
-
-
-PARAPHRASES = "caption\tparaphrase_1\tparaphrase_2\nIMG dog\tA dog.\tOne hound.\n"
 EDITS = "task\tcaption\tother_caption\tanswer\nnegate_terms\ta dog\t\tNo dog.\ndifference\ta dog\ta cat\tDog.\n"
-DOG = {"caption": "IMG dog"}
-BOTH = {"caption": "a dog", "other_caption": "a cat"}
-
-
-@pytest.mark.parametrize(
-    ("text", "lessons"),
-    [
-        (
-            PARAPHRASES,
-            [
-                ("paraphrase_1", DOG, "A dog."),
-                ("paraphrase_2", {"paraphrase_1": "A dog."}, "One hound."),
-                ("rewrite", DOG, "One hound."),
-                ("paraphrase_semclip", DOG, "One hound."),
-                ("query_paraphrase", {"query": "A dog."}, "One hound."),
-            ],
-        ),
-        (
-            "caption\tabsent_object\tabsence\nIMG dog\tcat\tA dog, no cat.\n",
-            [("name_absent", DOG, "cat"), ("state_absence", DOG | {"absent_object": "cat"}, "A dog, no cat.")],
-        ),
-        (
-            "caption\tunit\tunit_foil\nIMG dog\ta dog\ta cat\n",
-            [("name_unit", DOG, "a dog"), ("change_unit", DOG | {"unit": "a dog"}, "a cat")],
-        ),
-        (
-            EDITS,
-            [
-                ("negate_terms", {"caption": "a dog"}, "No dog."),
-                ("difference", BOTH, "Dog."),
-                ("difference_cub", BOTH, "Dog."),
-            ],
-        ),
+DOG, BOTH = {"caption": "IMG dog"}, {"caption": "a dog", "other_caption": "a cat"}
+TAUGHT: dict[str, list[tuple[str, dict[str, str], str]]] = {
+    "caption\tparaphrase_1\tparaphrase_2\nIMG dog\tA dog.\tOne hound.\n": [
+        ("paraphrase_1", DOG, "A dog."),
+        ("paraphrase_2", {"paraphrase_1": "A dog."}, "One hound."),
+        ("rewrite", DOG, "One hound."),
+        ("paraphrase_semclip", DOG, "One hound."),
+        ("query_paraphrase", {"query": "A dog."}, "One hound."),
     ],
-)
-def test_a_file_teaches_the_tasks_of_its_columns_or_rows(
-    path: Path, text: str, lessons: list[tuple[str, dict[str, str], str]]
-) -> None:
+    "caption\tabsent_object\tabsence\nIMG dog\tcat\tA dog, no cat.\n": [
+        ("name_absent", DOG, "cat"), ("state_absence", DOG | {"absent_object": "cat"}, "A dog, no cat."),
+    ],
+    "caption\tunit\tunit_foil\nIMG dog\ta dog\ta cat\n": [
+        ("name_unit", DOG, "a dog"), ("change_unit", DOG | {"unit": "a dog"}, "a cat"),
+    ],
+    EDITS: [
+        ("negate_terms", {"caption": "a dog"}, "No dog."),
+        ("difference", BOTH, "Dog."), ("difference_cub", BOTH, "Dog."),
+    ],
+}  # fmt: skip
+"""Text of a file -> its lessons."""
+
+
+@pytest.mark.parametrize("text", TAUGHT)
+def test_a_file_teaches_the_tasks_of_its_columns_or_rows(path: Path, text: str) -> None:
     path.write_text(text)
-    tasks = [name for name, *_ in lessons]
+    tasks = [name for name, *_ in TAUGHT[text]]
     found = read_lessons(path, [*tasks, "swap_negative"])
-    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in found] == lessons
+    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in found] == TAUGHT[text]
     assert [lesson.task.name for lesson in read_lessons(path, tasks[:1])] == tasks[:1]
-
-
-@pytest.mark.parametrize(
-    ("row", "lacking"), [("difference\ta dog\t\tDog.", "other_caption"), ("difference\ta dog\ta cat\t", "answer")]
-)
-def test_what_a_row_lacks_is_named(path: Path, row: str, lacking: str) -> None:
-    path.write_text(f"task\tcaption\tother_caption\tanswer\n{row}\n")
-    with pytest.raises(InputError, match=rf"teacher\.tsv, line 2: task 'difference' has no '{lacking}'"):
-        read_lessons(path, ["difference"])
 
 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ("caption\trewrite\nIMG\tcafé\n".encode("latin-1"), r"teacher\.tsv is not UTF-8 \(byte \d+\): save it"),
-        (f"caption\trewrite\nIMG\t{'x' * 200_000}\n".encode(), r"teacher\.tsv: line 2 cannot be read \(field larger"),
+        (b"task\tcaption\tother_caption\tanswer\ndifference\ta dog\t\tDog.\n",
+         r"teacher\.tsv, line 2: task 'difference' has no 'other_caption'"),
+        (b"task\tcaption\tother_caption\tanswer\ndifference\ta dog\ta cat\t\n", "task 'difference' has no 'answer'"),
+        ("caption\tdifference\nIMG\tcafé\n".encode("latin-1"), r"teacher\.tsv is not UTF-8 \(byte \d+\): save it"),
+        (f"caption\tdifference\nIMG\t{'x' * 200_000}\n".encode(), r"line 2 cannot be read \(field larger"),
     ],
-)
-def test_a_file_that_cannot_be_read_is_named(path: Path, raw: bytes, message: str) -> None:
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_or_lacks_a_field_is_named(path: Path, raw: bytes, message: str) -> None:
     path.write_bytes(raw)
     with pytest.raises(InputError, match=message):
-        read_lessons(path, ["rewrite"])
+        read_lessons(path, ["difference"])
 
 
 def test_derived_lessons_come_after_those_of_the_file(path: Path) -> None:
@@ -224,16 +184,8 @@ def test_derived_lessons_come_after_those_of_the_file(path: Path) -> None:
     assert [lesson.task.name for lesson in lessons] == ["negate_terms", "judge_negation"]
 
 
-@cache
-def _own_lessons() -> list[Lesson]:
-    return [lesson for path in sorted(ASSETS.glob("teacher*.tsv")) for lesson in read_lessons(path, NAMES)]
-
-
-def test_own_sets_teach_every_task() -> None:
-    assert {lesson.task.name for lesson in _own_lessons()} == set(NAMES)
-
-
-def test_every_lesson_of_the_own_sets_is_an_answer_that_its_task_can_read() -> None:
-    unread = [lesson for lesson in _own_lessons() if not lesson.task.parse(lesson.answer)]
-    assert unread == []
-    assert all(set(lesson.inputs) == set(lesson.task.inputs) for lesson in _own_lessons())
+def test_own_sets_teach_every_task_answers_that_it_can_read() -> None:
+    lessons = [lesson for path in sorted(ASSETS.glob("teacher*.tsv")) for lesson in read_lessons(path, NAMES)]
+    assert {lesson.task.name for lesson in lessons} == set(NAMES)
+    assert [lesson for lesson in lessons if not lesson.task.parse(lesson.answer)] == []
+    assert all(set(lesson.inputs) == set(lesson.task.inputs) for lesson in lessons)

@@ -137,19 +137,14 @@ def test_a_loss_that_is_not_finite_stops_in_one_line(base: Path, tmp_path: Path)
         fit("tiny", model, examples, make_plan(), Place(), Checkpoints(tmp_path), lambda *_: None)
 
 
-@pytest.mark.parametrize(
-    ("count", "world", "message"),
-    [
+def test_a_batch_that_cannot_be_made_or_shared_is_refused(base: Path, tmp_path: Path) -> None:
+    for count, world, message in (
         (3, World(), "3 lessons make no batch of 4: lower batch_size"),
         (COUNT, World(0, 3), "batch_size 4 cannot be shared by 3 ranks"),
-    ],
-)
-def test_a_batch_that_cannot_be_made_or_shared_is_refused(
-    base: Path, tmp_path: Path, count: int, world: World, message: str
-) -> None:
-    model, examples = start(base, count)
-    with pytest.raises(InputError, match=message):
-        fit("tiny", model, examples, make_plan(), Place(world), Checkpoints(tmp_path), lambda *_: None)
+    ):
+        model, examples = start(base, count)
+        with pytest.raises(InputError, match=message):
+            fit("tiny", model, examples, make_plan(), Place(world), Checkpoints(tmp_path), lambda *_: None)
 
 
 def test_a_model_that_scales_its_scores_is_refused(base: Path) -> None:
@@ -173,64 +168,56 @@ def loaded(base: Path) -> LanguageModel:
     return load_tiny(base)
 
 
-def _examples(count: int) -> list[EncodedLesson]:
-    rng = random.Random(0)
-    return [EncodedLesson(np.full(rng.randint(2, 300), number, dtype=np.int32), 1) for number in range(count)]
-
-
-def _numbers(batches: list[list[EncodedLesson]]) -> list[list[int]]:
-    return [[int(example.ids[0]) for example in batch] for batch in batches]
-
-
 def _padding(batches: list[list[EncodedLesson]]) -> int:
     return sum(max(len(ids) for ids, _ in batch) * len(batch) - sum(len(ids) for ids, _ in batch) for batch in batches)
 
 
 def test_batches_are_whole_differ_between_epochs_and_have_little_padding() -> None:
-    examples, rng = _examples(165), random.Random(1)
+    rng = random.Random(1)
+    lengths = [rng.randint(2, 300) for _ in range(165)]
+    examples = [EncodedLesson(np.full(length, number, np.int32), 1) for number, length in enumerate(lengths)]
     first, second = (batches_of_like_length(examples, 8, rng) for _ in range(2))
-    assert [len(batch) for batch in first] == [8] * 20
-    numbers = [number for batch in _numbers(first) for number in batch]
-    assert len(set(numbers)) == 160
-    assert {tuple(sorted(one)) for one in _numbers(first)}.isdisjoint({tuple(sorted(two)) for two in _numbers(second)})
+    one, two = ([frozenset(int(ids[0]) for ids, _ in batch) for batch in epoch] for epoch in (first, second))
+    assert [len(numbers) for numbers in one] == [8] * 20
+    assert len(frozenset().union(*one)) == 160
+    assert set(one).isdisjoint(two)
     assert _padding(first) < 0.2 * _padding([examples[start : start + 8] for start in range(0, 160, 8)])
 
 
-def test_a_lesson_is_the_engines_question_then_the_answer_and_what_ends_it(loaded: LanguageModel) -> None:
+def _decoded(loaded: LanguageModel, lesson: Lesson) -> tuple[str, str]:
+    """Question and answer of an encoded lesson."""
+    ((ids, prompt),) = encode(loaded.tokenizer, [lesson])
+    return loaded.tokenizer.decode(ids[:prompt]), loaded.tokenizer.decode(ids[prompt:])
+
+
+def test_a_lesson_is_the_engines_question_then_the_answer_and_its_end(loaded: LanguageModel) -> None:
     (lesson,) = make_lessons(1)
-    (example,) = encode(loaded.tokenizer, [lesson])
     question = loaded.tokenizer.apply_chat_template(chat_of(lesson), tokenize=False, add_generation_prompt=True)
-    assert loaded.tokenizer.decode(example.ids[: example.prompt]) == question
     assert question.startswith("<s><system>")
-    assert loaded.tokenizer.decode(example.ids[example.prompt :]) == f"{lesson.answer}\n"
+    assert _decoded(loaded, lesson) == (question, f"{lesson.answer}\n")
 
 
 @pytest.mark.parametrize(("prompt", "continued"), [("Q: what?\nA:", " Good.</s>"), ("A: ", "Good.</s>")])
 def test_a_completion_is_continued_without_a_template(loaded: LanguageModel, prompt: str, continued: str) -> None:
     task = replace(find_task("paraphrase_1"), messages=lambda _: completion(prompt))
-    (example,) = encode(loaded.tokenizer, [Lesson(task, {"caption": "x"}, "Good.")])
-    assert loaded.tokenizer.decode(example.ids[: example.prompt]) == f"<s>{prompt}"
-    assert loaded.tokenizer.decode(example.ids[example.prompt :]) == continued
+    assert _decoded(loaded, Lesson(task, {"caption": "x"}, "Good.")) == (f"<s>{prompt}", continued)
 
 
-@pytest.mark.parametrize(
-    ("template", "fault"),
-    [
+def test_a_chat_template_that_does_not_fit_is_refused_in_one_line(
+    loaded: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for template, fault in (
         ("{{ raise_exception('no system here') }}", r"cannot render task 'paraphrase_1' \(no system here\)"),
         ("{{ messages | length }}", "changes a question after its answer"),
         (None, "cannot render task 'paraphrase_1'"),
-    ],
-)
-def test_a_chat_template_that_does_not_fit_is_refused_in_one_line(
-    loaded: LanguageModel, template: str | None, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loaded.tokenizer, "chat_template", template)
-    with pytest.raises(InputError, match=fault) as caught:
-        encode(loaded.tokenizer, make_lessons(1))
-    assert "\n" not in str(caught.value)
+    ):
+        monkeypatch.setattr(loaded.tokenizer, "chat_template", template)
+        with pytest.raises(InputError, match=fault) as caught:
+            encode(loaded.tokenizer, make_lessons(1))
+        assert "\n" not in str(caught.value)
 
 
-def test_a_batch_scores_the_answers_tokens_alone() -> None:
+def test_a_batch_scores_only_the_answers_tokens() -> None:
     examples = [EncodedLesson(np.arange(1, 6, dtype=np.int32), 3), EncodedLesson(np.arange(10, 50, dtype=np.int32), 39)]
     batch = padded(examples, "cpu")
     assert batch.ids.shape == (2, 64)

@@ -28,7 +28,7 @@ def picture(number: int) -> bytes:
 
 
 def captions(number: int) -> list[str]:
-    """What two people say of a picture; Python's `splitlines` would end a line within the second."""
+    """Two people's captions of a picture; Python's `splitlines` would end a line within the second."""
     return [f"picture {number} .", f"number {number} in\u2028red ."]
 
 
@@ -81,10 +81,10 @@ def write_coco(folder: Path) -> None:
     for part, numbers in (("train2017", range(8)), ("val2017", range(8, 10))):
         write_pictures(folder / part, numbers)
         images = [{"id": 100 + number, "file_name": f"{number}.png", "height": 16} for number in numbers]
-        told = [{"image_id": 100 + number, "id": 1, "caption": text} for number in numbers for text in captions(number)]
+        rows = [{"image_id": 100 + number, "id": 1, "caption": text} for number in numbers for text in captions(number)]
         path = folder / "annotations" / f"captions_{part}.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"images": images, "annotations": told}))
+        path.write_text(json.dumps({"images": images, "annotations": rows}))
 
 
 def write_huggingface(folder: Path, held_out: tuple[str, str] = ("validation", "test")) -> None:
@@ -136,9 +136,9 @@ def write_embeddings(folder: Path) -> None:
     pq.write_table(pa.table({"caption": texts, "split": splits}), folder / "metadata" / "metadata_0.parquet")
 
 
-def _samples(told: list[tuple[int, str, str]]) -> list[tuple[str | tarfile.TarInfo, bytes]]:
+def _samples(samples: list[tuple[int, str, str]]) -> list[tuple[str | tarfile.TarInfo, bytes]]:
     members: list[tuple[str | tarfile.TarInfo, bytes]] = []
-    for key, (shown, text, split) in enumerate(told):
+    for key, (shown, text, split) in enumerate(samples):
         members += [(f"{key:09d}.png", picture(shown)), (f"{key:09d}.txt", text.encode())]
         members.append((f"{key:09d}.json", json.dumps({"split": split} if split else {}).encode()))
     return members
@@ -147,8 +147,8 @@ def _samples(told: list[tuple[int, str, str]]) -> list[tuple[str | tarfile.TarIn
 def write_webdataset(folder: Path, shard: str = "set-{}-00000.tar") -> None:
     """img2dataset's shards, a sample for each caption."""
     for split, numbers in PUBLISHED.items():
-        told = [(number, text, "") for number in numbers for text in captions(number)]
-        write_tar(folder / shard.format(SAID[split].strip()), _samples(told))
+        samples = [(number, text, "") for number in numbers for text in captions(number)]
+        write_tar(folder / shard.format(SAID[split].strip()), _samples(samples))
 
 
 def write_webdataset_json(folder: Path) -> None:

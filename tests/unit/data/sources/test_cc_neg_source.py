@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.settings import Settings
-from components.core.system.errors import InputError
-from components.core.tables.records import CAPTION_QUERIES, PAIRS
 from components.data import prepare
 from components.data.sources import find_source
 from components.test_sets.readers import cc_neg
+from tests.unit.data.sources.reading import assert_refused, caption_queries, pairs_of, prepare_settings, prepared
 
 ROWS, TESTED = 40, 8
 LAST = {f"{number:09d}.jpg" for number in range(ROWS - TESTED, ROWS)}
@@ -42,24 +41,23 @@ def world(
     lines = [f"{number},thing {number},no thing {number},stuff {number}" for number in range(ROWS)]
     (folder / cc_neg.CSV).write_text("\n".join(["image_number,caption,negation,paraphrased", *lines]))
 
-    def make(seed: int = 0, counts: tuple[int, int, int] = (20, 4, 8)) -> Settings:
+    def make(seed: int = 0, counts: tuple[int, int, int] = (20, 4, 8), **changes: Any) -> Settings:
         raw_params["dataset"]["seed"] = seed
-        raw_params["prepare"] |= {"source": "cc_neg", "folder": str(folder)}
-        raw_params["prepare"] |= {"counts": dict(zip(("train", "val", "test"), counts, strict=True))}
-        return Settings.model_validate(raw_params)
+        wanted = dict(zip(("train", "val", "test"), counts, strict=True))
+        return prepare_settings(raw_params, **{"source": "cc_neg", "folder": str(folder), "counts": wanted} | changes)
 
     return make
 
 
 def _images(settings: Settings) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"train": set(), "val": set(), "test": set()}
-    for pair in find_source("cc_neg").pairs(settings):
+    for pair in pairs_of(settings):
         found[pair.split].add(Path(pair.name).name)
     return found
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_either_protocol_tests_on_does_not_train(world: Any, seed: int) -> None:
+def test_images_that_either_protocol_tests_do_not_train(world: Any, seed: int) -> None:
     found = _images(world(seed))
     assert (found["train"] | found["val"]).isdisjoint(LAST | TENTH)
     assert found["test"] == LAST
@@ -71,8 +69,7 @@ def test_all_that_is_left_can_train(world: Any) -> None:
     left = ROWS - len(LAST | TENTH)
     found = _images(world(counts=(left - 2, 2, 8)))
     assert found["train"] | found["val"] == {f"{number:09d}.jpg" for number in range(ROWS)} - LAST - TENTH
-    with pytest.raises(InputError, match=rf"{left} images are in no published test: lower them"):
-        _images(world(counts=(left - 1, 2, 8)))
+    assert_refused(world(counts=(left - 1, 2, 8)), rf"{left} images are in no published test: lower them")
 
 
 def test_without_semclips_file_the_last_rows_alone_are_known(world: Any, tmp_path: Path) -> None:
@@ -84,40 +81,26 @@ def test_without_semclips_file_the_last_rows_alone_are_known(world: Any, tmp_pat
 
 
 def test_stage_prepare_writes_pairs_and_queries(world: Any, tmp_path: Path) -> None:
-    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
-    tested = PAIRS.read(tmp_path / "pairs" / "test.parquet").column("caption").to_pylist()
-    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")
-    assert queries.column("text").to_pylist() == tested
+    tested = [pair["caption"] for pair in prepared(world(), tmp_path)["test"]]
+    assert [query["text"] for query in caption_queries(tmp_path)] == tested
     assert {f"{int(caption.split()[1]):09d}.jpg" for caption in tested} == LAST
 
 
 def test_the_general_check_finds_nothing_left_to_drop(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    settings = settings.model_copy(
-        update={"prepare": settings.prepare.model_copy(update={"heldout_testsets_dir": tmp_path})}
-    )
+    settings = world(heldout_testsets_dir=str(tmp_path))
     guard = prepare.Guard.of(settings.prepare)
     assert len(list(guard.clean(find_source("cc_neg").pairs(settings)))) == 32
     assert guard.counts().checked == ["cc_neg", "cc_neg_semclip"]
     assert not guard.dropped
 
 
-def test_a_part_of_the_rows_is_refused_for_its_end_is_not_the_published_test(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    path = tmp_path / "cc_neg" / cc_neg.TABLE
-    pq.write_table(pq.read_table(path).slice(0, 30), path)
-    with pytest.raises(InputError, match=r"cc_neg\.parquet has 30 of 40 rows, .* convert all of it"):
-        _images(settings)
-
-
-def test_missing_files_are_named(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    (tmp_path / "cc_neg" / cc_neg.IMAGES / "000000039.jpg").unlink()
-    with pytest.raises(InputError, match=r"000000039\.jpg is missing: put all images of CC-Neg there"):
-        _images(settings)
-    (tmp_path / "cc_neg" / cc_neg.TABLE).unlink()
-    with pytest.raises(InputError, match=r"cc_neg\.parquet is not a Parquet file"):
-        _images(settings)
-    none = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"folder": None})})
-    with pytest.raises(InputError, match=r"'cc_neg' needs prepare\.folder"):
-        _images(none)
+def test_missing_and_incomplete_files_are_named(world: Any, tmp_path: Path) -> None:
+    settings, folder = world(), tmp_path / "cc_neg"
+    (folder / cc_neg.IMAGES / "000000039.jpg").unlink()
+    assert_refused(settings, r"000000039\.jpg is missing: put all images of CC-Neg there")
+    # Its last rows are not those of the published test.
+    pq.write_table(pq.read_table(folder / cc_neg.TABLE).slice(0, 30), folder / cc_neg.TABLE)
+    assert_refused(settings, r"cc_neg\.parquet has 30 of 40 rows, .* convert all of it")
+    (folder / cc_neg.TABLE).unlink()
+    assert_refused(settings, r"cc_neg\.parquet is not a Parquet file")
+    assert_refused(world(folder=None), r"'cc_neg' needs prepare\.folder")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,18 @@ import pytest
 
 from components.core.pictures.embedding_files import read_embeddings
 from components.core.settings import Settings
-from components.core.system.errors import InputError
-from components.core.tables.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
-from components.data import prepare
+from components.core.tables.records import SPLITS, UNUSABLE
 from components.data.sources import embeddings, find_source
+from tests.unit.data.sources.reading import (
+    Damage,
+    assert_refused,
+    caption_queries,
+    holding,
+    pairs_of,
+    prepare_settings,
+    prepared,
+    without,
+)
 
 ROWS, DIM = 12, 4
 COUNTS = {"train": 20, "val": 2, "test": 2}
@@ -28,31 +34,31 @@ def vectors(number: int) -> Any:
     return np.random.default_rng(number).normal(size=(ROWS, DIM)).astype(np.float32)
 
 
-def told(number: int) -> dict[str, Any]:
+def captioned(number: int) -> dict[str, Any]:
     captions = [f"caption {number * ROWS + row}" for row in range(ROWS)]
     return {"image_path": [f"a/{row}.jpg" for row in range(ROWS)], "caption": captions}
 
 
 def write_clip_retrieval(folder: Path) -> None:
     """Two files, of which the second has a two-digit number."""
+    for name in ("img_emb", "metadata"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     for place, number in enumerate((9, 10)):
-        (folder / "img_emb").mkdir(parents=True, exist_ok=True)
-        (folder / "metadata").mkdir(exist_ok=True)
         np.save(folder / f"img_emb/img_emb_{number}.npy", vectors(place))
-        pq.write_table(pa.table(told(place)), folder / f"metadata/metadata_{number}.parquet")
+        pq.write_table(pa.table(captioned(place)), folder / f"metadata/metadata_{number}.parquet")
 
 
 def write_beside(folder: Path) -> None:
     folder.mkdir()
     for place, name in enumerate(("part-0", "part-1")):
         np.save(folder / f"{name}.npy", vectors(place))
-        pq.write_table(pa.table(told(place)), folder / f"{name}.parquet")
+        pq.write_table(pa.table(captioned(place)), folder / f"{name}.parquet")
 
 
 def write_columns(folder: Path) -> None:
     folder.mkdir()
     for place in range(2):
-        table = pa.table(told(place) | {"embedding": list(vectors(place))})
+        table = pa.table(captioned(place) | {"embedding": list(vectors(place))})
         pq.write_table(table, folder / f"{place}.parquet", row_group_size=5)
 
 
@@ -64,33 +70,27 @@ def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settin
     def make(writer: str = "clip-retrieval", **changes: Any) -> Settings:
         WRITERS[writer](tmp_path / "set")
         found = {"source": "embeddings", "folder": str(tmp_path / "set"), "counts": COUNTS} | changes
-        return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+        return prepare_settings(raw_params, **found)
 
     return make
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_pairs_refer_to_their_rows_in_order(writer: str, settings: Any, tmp_path: Path) -> None:
-    prepare.run(settings(writer), tmp_path / "pairs", tmp_path / "evaluation")
+    pairs = prepared(settings(writer), tmp_path)
+    assert {split: len(rows) for split, rows in pairs.items()} == COUNTS
     everything = np.concatenate([vectors(0), vectors(1)])
-    for split in SPLITS:
-        rows = PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist()
-        assert len(rows) == COUNTS[split]
-        for row in rows:
-            assert row["image"] is None
-            assert row["size"] is None
-            number = int(row["caption"].removeprefix("caption "))
-            found = read_embeddings(Path(row["file"]), row["position"], 1)[0]
-            np.testing.assert_array_equal(found, everything[number])
-    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")["text"].to_pylist()
-    assert queries == PAIRS.read(tmp_path / "pairs" / "test.parquet")["caption"].to_pylist()
+    for row in (row for rows in pairs.values() for row in rows):
+        assert (row["image"], row["size"]) == (None, None)
+        found = read_embeddings(Path(row["file"]), row["position"], 1)[0]
+        np.testing.assert_array_equal(found, everything[int(row["caption"].removeprefix("caption "))])
+    assert [query["text"] for query in caption_queries(tmp_path)] == [pair["caption"] for pair in pairs["test"]]
     assert find_source("embeddings").found_in(tmp_path / "set") is not None
 
 
 def test_parts_are_cut_anywhere(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "_CHUNK", 5)
-    made = settings("columns")
-    captions = [pair.caption for pair in find_source("embeddings").usable(made, [])]
+    captions = [pair.caption for pair in pairs_of(settings("columns"))]
     assert sorted(captions) == sorted(f"caption {number}" for number in range(24))
     trained = [int(caption.removeprefix("caption ")) for caption in captions[4:]]
     assert trained == sorted(trained)
@@ -100,20 +100,20 @@ def test_names_of_files_are_splits(settings: Any, tmp_path: Path) -> None:
     made = settings("beside", counts={"train": 10, "val": 2, "test": 4})
     for ending in ("npy", "parquet"):
         (tmp_path / "set" / f"part-1.{ending}").rename(tmp_path / "set" / f"test-1.{ending}")
-    pairs = list(find_source("embeddings").usable(made, []))
-    assert [pair.caption for pair in pairs if pair.split == "test"] == [f"caption {12 + row}" for row in range(4)]
+    tests = [pair.caption for pair in pairs_of(made) if pair.split == "test"]
+    assert tests == [f"caption {12 + row}" for row in range(4)]
 
 
 def test_one_image_more_moves_none_from_training_to_testing(settings: Any, tmp_path: Path) -> None:
     def splits() -> dict[str, set[str]]:
-        pairs = list(find_source("embeddings").usable(made, []))
+        pairs = pairs_of(made)
         return {split: {pair.image_id for pair in pairs if pair.split == split} for split in SPLITS}
 
     made = settings("beside")
     for number in range(20):
         before = splits()
         np.save(tmp_path / "set" / f"{number}.npy", vectors(number + 2)[:1])
-        pq.write_table(pa.table(told(number)).slice(0, 1), tmp_path / "set" / f"{number}.parquet")
+        pq.write_table(pa.table(captioned(number)).slice(0, 1), tmp_path / "set" / f"{number}.parquet")
         after = splits()
         assert not after["test"] & before["train"]
         assert len(after["test"] & before["test"]) >= COUNTS["test"] - 1
@@ -124,69 +124,46 @@ def test_rows_that_are_zero_or_not_finite_or_have_no_caption_are_listed(settings
     broken = vectors(0)
     broken[3, 1], broken[4] = np.nan, 0
     np.save(tmp_path / "set/img_emb/img_emb_9.npy", broken)
-    rows = told(0)
+    rows = captioned(0)
     rows["caption"][5] = None
     pq.write_table(pa.table(rows), tmp_path / "set/metadata/metadata_9.parquet")
-    prepare.run(made, tmp_path / "pairs", tmp_path / "evaluation")
+    prepared(made, tmp_path)
     reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert "img_emb_9.npy: row 4 is zero or not finite" in reasons[0]
-    assert "img_emb_9.npy: row 5 is zero or not finite" in reasons[1]
-    assert "metadata_9.parquet: row 6 has an empty caption" in reasons[2]
-    assert len(reasons) == 3
+    faults = ("row 4 is zero or not finite", "row 5 is zero or not finite", "row 6 has an empty caption")
+    assert all(fault in reason for fault, reason in zip(faults, reasons, strict=True))
 
 
-FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "cut array": (
-        "clip-retrieval",
-        lambda folder: (folder / "img_emb/img_emb_9.npy").write_bytes(b"\x93NUMPY"),
-        r"img_emb_9\.npy is damaged",
-    ),
-    "pickled array": (
-        "clip-retrieval",
-        lambda folder: np.save(folder / "img_emb/img_emb_9.npy", np.array([{}] * ROWS), allow_pickle=True),
-        r"img_emb_9\.npy (is damaged|holds object)",
-    ),
-    "integers": (
-        "clip-retrieval",
-        lambda folder: np.save(folder / "img_emb/img_emb_9.npy", np.ones((ROWS, DIM), np.int64)),
-        r"img_emb_9\.npy holds int64 of shape \(12, 4\), which are not rows of embeddings",
-    ),
-    "one row less": (
-        "clip-retrieval",
-        lambda folder: np.save(folder / "img_emb/img_emb_9.npy", vectors(0)[1:]),
-        r"img_emb_9\.npy has 11 rows, .*metadata_9\.parquet has 12",
-    ),
-    "no metadata": (
-        "clip-retrieval",
-        lambda folder: (folder / "metadata/metadata_10.parquet").unlink(),
-        r"metadata_10\.parquet is missing: put",
-    ),
-    "cut metadata": (
-        "clip-retrieval",
-        lambda folder: (folder / "metadata/metadata_10.parquet").write_bytes(b"PAR1"),
-        r"metadata_10\.parquet is damaged",
-    ),
-    "no caption": (
-        "beside",
-        lambda folder: pq.write_table(pa.table({"label": [1] * ROWS}), folder / "part-0.parquet"),
-        r"part-0\.parquet has the columns label and none for the caption",
-    ),
-    "rows of two widths": (
-        "columns",
-        lambda folder: pq.write_table(
-            pa.table(told(0) | {"embedding": [[1.0]] * 11 + [[1.0, 2.0]]}), folder / "0.parquet"
-        ),
-        r"0\.parquet has rows of different width",
-    ),
-    "nothing": ("beside", lambda folder: [path.unlink() for path in folder.iterdir()], "no embeddings to train on"),
-}
+ARRAY, TABLE = "img_emb/img_emb_9.npy", "metadata/metadata_10.parquet"
 
 
-def test_files_that_do_not_fit_are_named(settings: Any, tmp_path: Path) -> None:
-    for fault, (writer, damage, message) in FAULTS.items():
-        shutil.rmtree(tmp_path / "set", ignore_errors=True)
-        made = settings(writer)
-        damage(tmp_path / "set")
-        with pytest.raises(InputError) as caught:
-            list(find_source("embeddings").usable(made, []))
-        assert re.search(message, str(caught.value)), (fault, str(caught.value))
+def array(values: Any) -> Damage:
+    """Gives the first file other embeddings."""
+    return lambda folder: np.save(folder / ARRAY, values, allow_pickle=True)
+
+
+def table(name: str, **columns: Any) -> Damage:
+    """Gives a Parquet file other columns."""
+    return lambda folder: pq.write_table(pa.table(columns), folder / name)
+
+
+@pytest.mark.parametrize(
+    ("writer", "damage", "message"),
+    [
+        ("clip-retrieval", holding(ARRAY, b"\x93NUMPY"), r"img_emb_9\.npy is damaged"),
+        ("clip-retrieval", array(np.array([{}] * ROWS)), r"img_emb_9\.npy (is damaged|holds object)"),
+        ("clip-retrieval", array(np.ones((ROWS, DIM), np.int64)), r"int64 of shape \(12, 4\), which are not rows"),
+        ("clip-retrieval", array(vectors(0)[1:]), r"img_emb_9\.npy has 11 rows, .*metadata_9\.parquet has 12"),
+        ("clip-retrieval", without(TABLE), r"metadata_10\.parquet is missing: put"),
+        ("clip-retrieval", holding(TABLE, b"PAR1"), r"metadata_10\.parquet is damaged"),
+        ("beside", table("part-0.parquet", label=[1] * ROWS), r"has the columns label and none for the caption"),
+        ("columns", table("0.parquet", **captioned(0), embedding=[[1.0]] * 11 + [[1.0, 2.0]]),
+         r"0\.parquet has rows of different width"),
+        ("beside", lambda folder: [path.unlink() for path in folder.iterdir()], "no embeddings to train on"),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_fit_are_named(
+    writer: str, damage: Damage, message: str, settings: Any, tmp_path: Path
+) -> None:
+    made = settings(writer)
+    damage(tmp_path / "set")
+    assert_refused(made, message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +14,12 @@ import pytest
 
 from components.core.settings import Settings
 from components.core.system.discovery import names_in
-from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.records import SPLITS
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture, vector
+from tests.unit.data.sources.reading import Damage, assert_refused, holding, pairs_of, prepare_settings, without
 
 SOURCES = "components.data.sources"
 SHARED = Path(__file__).parents[5] / "shared" / "data" / "flickr8k"
@@ -34,7 +33,7 @@ def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settin
         source, write = WRITERS[name]
         write(tmp_path / "set")
         found = {"source": source, "folder": str(tmp_path / "set"), "counts": COUNTS} | changes
-        return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+        return prepare_settings(raw_params, **found)
 
     return make
 
@@ -47,7 +46,7 @@ def test_a_format_is_recognised_and_its_splits_and_captions_are_kept(name: str, 
     (tmp_path / "empty").mkdir()
     assert source.found_in(tmp_path / "empty") is None
     pairs: dict[str, list[Pair]] = {split: [] for split in SPLITS}
-    for pair in source.usable(made, []):
+    for pair in pairs_of(made):
         pairs[pair.split].append(pair)
     assert {split: len(found) for split, found in pairs.items()} == COUNTS
     images = {split: {pair.image_id for pair in found} for split, found in pairs.items()}
@@ -71,183 +70,86 @@ def test_a_format_is_recognised_and_its_splits_and_captions_are_kept(name: str, 
     for split in SPLITS:
         counts = made.prepare.counts.model_copy(update={split: 50})
         wanted = made.model_copy(update={"prepare": made.prepare.model_copy(update={"counts": counts})})
-        with pytest.raises(InputError, match=r"(?s)counts.* 50\b.*lower"):
-            list(source.usable(wanted, []))
+        assert_refused(wanted, r"counts.* 50\b.*lower")
 
 
 def test_images_in_no_split_are_left_out_and_counted(settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    list(find_source("flickr").usable(settings("flickr8k"), []))
-    assert (
-        "Flickr8k.token.txt: 1 images are in no published split and are left out, first 10.png"
-        in capsys.readouterr().out
-    )
+    pairs_of(settings("flickr8k"))
+    assert "token.txt: 1 images are in no published split and are left out, first 10.png" in capsys.readouterr().out
 
 
 def test_an_image_in_two_published_splits_does_not_train(
     settings: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = settings("flickr8k", counts=COUNTS | {"train": 10})
+    listed = settings("flickr8k", counts=COUNTS | {"train": 10})
     shutil.copy(tmp_path / "set/Flicker8k_Dataset/8.png", tmp_path / "set/Flicker8k_Dataset/0.png")
-    pairs = list(find_source("flickr").usable(made, []))
-    twice = image_id(picture(8))
-    assert {pair.split for pair in pairs if pair.image_id == twice} == {"test"}
-    assert "1 images are published in two splits" in capsys.readouterr().out
-
-
-def test_an_image_that_streams_twice_does_not_train(settings: Any, tmp_path: Path) -> None:
-    made = settings("huggingface", counts=COUNTS | {"train": 10})
+    streamed = settings("huggingface", counts=COUNTS | {"train": 10})
     path = tmp_path / "set/data/train-00000-of-00002.parquet"
     rows = pq.read_table(path).to_pylist()
     rows[0]["image"]["bytes"] = picture(8)
     pq.write_table(pa.Table.from_pylist(rows), path)
-    pairs = list(find_source("huggingface").usable(made, []))
-    assert {pair.split for pair in pairs if pair.image_id == image_id(picture(8))} == {"test"}
+    for made in (listed, streamed):
+        assert {pair.split for pair in pairs_of(made) if pair.image_id == image_id(picture(8))} == {"test"}
+    assert "1 images are published in two splits" in capsys.readouterr().out
 
 
-def _change_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+def json_with(name: str, key: str, place: int, **values: Any) -> Damage:
+    """Changes an object in a list of a JSON file."""
+
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        content[key][place].update(values)
+        (folder / name).write_text(json.dumps(content))
+
+    return change
 
 
-FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "cut token file": (
-        "flickr8k",
-        lambda folder: (folder / "Flickr8k.token.txt").write_text("0.png#0"),
-        r"token\.txt: line 1 is not <image>#<n><TAB><caption>",
-    ),
-    "token file in another encoding": (
-        "flickr8k",
-        lambda folder: (folder / "Flickr8k.token.txt").write_bytes("0.png#0\tcafé".encode("latin-1")),
-        r"token\.txt is not UTF-8 \(byte 11\)",
-    ),
-    "no split list": (
-        "flickr8k",
-        lambda folder: (folder / "Flickr_8k.devImages.txt").unlink(),
-        r"Flickr_8k\.devImages\.txt is missing",
-    ),
-    "no images": ("flickr30k", lambda folder: shutil.rmtree(folder / "flickr30k-images"), "has no folder of images"),
-    "an image is missing": (
-        "flickr30k",
-        lambda folder: (folder / "flickr30k-images" / "8.png").unlink(),
-        r"images\[8\] names 8\.png, which is not in",
-    ),
-    "a picture is cut": (
-        "flickr30k",
-        lambda folder: (folder / "flickr30k-images" / "8.png").write_bytes(picture(8)[:40]),
-        r"8\.png is not a readable image",
-    ),
-    "a link out of the folder": (
-        "flickr30k",
-        lambda folder: (
-            (folder / "flickr30k-images" / "8.png").rename(folder.parent / "secret.png"),
-            (folder / "flickr30k-images" / "8.png").symlink_to(folder.parent / "secret.png"),
-        ),
-        r"images\[8\] names 8\.png, which is a link to a file outside .* copy the picture",
-    ),
-    "cut JSON": (
-        "coco_karpathy",
-        lambda folder: (folder / "dataset_coco.json").write_text('{"images": ['),
-        r"dataset_coco\.json is damaged",
-    ),
-    "JSON of another kind": (
-        "coco_karpathy",
-        lambda folder: (folder / "dataset_coco.json").write_text("[]"),
-        r"dataset_coco\.json is not a JSON object",
-    ),
-    "no list": (
-        "coco_karpathy",
-        lambda folder: (folder / "dataset_coco.json").write_text("{}"),
-        "has no list 'images'",
-    ),
-    "an unknown split": (
-        "coco_karpathy",
-        lambda folder: _change_json(folder / "dataset_coco.json", lambda raw: raw["images"][3].update(split="most")),
-        r"images\[3\] has split 'most'",
-    ),
-    "a field of another kind": (
-        "coco_karpathy",
-        lambda folder: _change_json(folder / "dataset_coco.json", lambda raw: raw["images"][3].update(sentences="x")),
-        r"images\[3\] is not as published \(sentences: ",
-    ),
-    "a name out of the folder": (
-        "coco_karpathy",
-        lambda folder: _change_json(
-            folder / "dataset_coco.json", lambda raw: raw["images"][8].update(filepath="../..")
-        ),
-        r"images\[8\] names \.\./\.\./8\.png, which is not in",
-    ),
-    "an empty caption": (
-        "coco",
-        lambda folder: _change_json(
-            folder / "annotations/captions_val2017.json", lambda raw: raw["annotations"][0].update(caption="  ")
-        ),
-        r"annotations\[0\] \(val2017/8\.png\) has an empty caption",
-    ),
-    "a caption of no image": (
-        "coco",
-        lambda folder: _change_json(
-            folder / "annotations/captions_val2017.json", lambda raw: raw["annotations"][0].update(image_id=7)
-        ),
-        r"annotations\[0\] has an unknown image_id 7",
-    ),
-    "half of COCO": (
-        "coco",
-        lambda folder: (folder / "annotations/captions_val2017.json").unlink(),
-        r"captions_val2017\.json is missing",
-    ),
-    "cut Parquet": (
-        "huggingface",
-        lambda folder: (folder / "data/test.parquet").write_bytes((folder / "data/test.parquet").read_bytes()[:-20]),
-        r"test\.parquet is damaged",
-    ),
-    "no caption column": (
-        "huggingface",
-        lambda folder: pq.write_table(
-            pq.read_table(folder / "data/test.parquet").drop_columns("caption"), folder / "data/test.parquet"
-        ),
-        r"test\.parquet has the columns image, license and none for the caption",
-    ),
-    "an image that is only named": (
-        "huggingface",
-        lambda folder: pq.write_table(
-            pa.table({"image": [{"bytes": None, "path": "8.png"}], "caption": [["x"]]}), folder / "data/test.parquet"
-        ),
-        r"test\.parquet: row 1 has no image.*max_unusable_share",
-    ),
-    "a split of no known name": (
-        "huggingface",
-        lambda folder: pq.write_table(
-            pq.read_table(folder / "data/test.parquet").append_column("split", [["fold 3"] * 2]),
-            folder / "data/test.parquet",
-        ),
-        r"test\.parquet: row 1 has split 'fold 3': write train, val or test, or nothing",
-    ),
-    "no caption": (
-        "huggingface",
-        lambda folder: pq.write_table(
-            pa.table({"image": [{"bytes": picture(8), "path": ""}], "caption": pa.array([[]], pa.list_(pa.string()))}),
-            folder / "data/test.parquet",
-        ),
-        r"test\.parquet: row 1 has no caption",
-    ),
-    "nothing to train on": (
-        "huggingface",
-        lambda folder: [path.unlink() for path in (folder / "data").glob("train-*")],
-        "has no training Parquet file",
-    ),
-}
+def table_of(**columns: Any) -> Damage:
+    """Gives the Parquet file of tests other columns."""
+    return lambda folder: pq.write_table(pa.table(columns), folder / "data/test.parquet")
 
 
-def test_faults_are_reported_with_the_file(settings: Any, tmp_path: Path) -> None:
-    for fault, (name, harm, message) in FAULTS.items():
-        shutil.rmtree(tmp_path / "set", ignore_errors=True)
-        made = settings(name)
-        harm(tmp_path / "set")
-        with pytest.raises(InputError) as caught:
-            list(find_source(WRITERS[name][0]).usable(made, []))
-        assert re.search(message, str(caught.value)), (fault, str(caught.value))
-        assert "\n" not in str(caught.value)
+def link_outside(folder: Path) -> None:
+    (folder / "flickr30k-images" / "8.png").rename(folder.parent / "secret.png")
+    (folder / "flickr30k-images" / "8.png").symlink_to(folder.parent / "secret.png")
+
+
+TOKENS, KARPATHY, COCO_TEST = "Flickr8k.token.txt", "dataset_coco.json", "annotations/captions_val2017.json"
+SHOWN = [{"bytes": picture(8), "path": "8.png"}]
+FAULTS: list[tuple[str, Damage, str]] = [
+    ("flickr8k", holding(TOKENS, "0.png#0"), r"token\.txt: line 1 is not <image>#<n><TAB><caption>"),
+    ("flickr8k", holding(TOKENS, "0.png#0\tcafé".encode("latin-1")), r"token\.txt is not UTF-8 \(byte 11\)"),
+    ("flickr8k", without("Flickr_8k.devImages.txt"), r"Flickr_8k\.devImages\.txt is missing"),
+    ("flickr30k", lambda folder: shutil.rmtree(folder / "flickr30k-images"), "has no folder of images"),
+    ("flickr30k", without("flickr30k-images/8.png"), r"images\[8\] names 8\.png, which is not in"),
+    ("flickr30k", holding("flickr30k-images/8.png", picture(8)[:40]), r"8\.png is not a readable image"),
+    ("flickr30k", link_outside, r"images\[8\] names 8\.png, which is a link to a file outside .* copy the picture"),
+    ("coco_karpathy", holding(KARPATHY, '{"images": ['), r"dataset_coco\.json is damaged"),
+    ("coco_karpathy", holding(KARPATHY, "[]"), r"dataset_coco\.json is not a JSON object"),
+    ("coco_karpathy", holding(KARPATHY, "{}"), "has no list 'images'"),
+    ("coco_karpathy", json_with(KARPATHY, "images", 3, split="most"), r"images\[3\] has split 'most'"),
+    ("coco_karpathy", json_with(KARPATHY, "images", 3, sentences="x"), r"images\[3\] is not as published \(sentences"),
+    ("coco_karpathy", json_with(KARPATHY, "images", 8, filepath="../.."), r"names \.\./\.\./8\.png, which is not in"),
+    ("coco", json_with(COCO_TEST, "annotations", 0, caption="  "), r"\[0\] \(val2017/8\.png\) has an empty caption"),
+    ("coco", json_with(COCO_TEST, "annotations", 0, image_id=7), r"annotations\[0\] has an unknown image_id 7"),
+    ("coco", without(COCO_TEST), r"captions_val2017\.json is missing"),
+    ("huggingface", holding("data/test.parquet", b"PAR1"), r"test\.parquet is damaged"),
+    ("huggingface", table_of(image=SHOWN), r"test\.parquet has the columns image and none for the caption"),
+    ("huggingface", table_of(image=[{"bytes": None, "path": "8.png"}], caption=[["x"]]), "row 1 has no image.*max_un"),
+    ("huggingface", table_of(image=SHOWN, caption=["x"], split=["fold 3"]),
+     "row 1 has split 'fold 3': write train, val or test, or nothing"),
+    ("huggingface", table_of(image=SHOWN, caption=pa.array([[]], pa.list_(pa.string()))), "row 1 has no caption"),
+    ("huggingface", lambda folder: [path.unlink() for path in (folder / "data").glob("train-*")], "has no training"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "damage", "message"), FAULTS)
+def test_faults_are_reported_with_the_file(
+    settings: Any, tmp_path: Path, name: str, damage: Damage, message: str
+) -> None:
+    made = settings(name)
+    damage(tmp_path / "set")
+    assert_refused(made, message)
 
 
 def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings: Any, tmp_path: Path) -> None:
@@ -257,7 +159,7 @@ def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings:
     rows[0]["image"], rows[1]["caption"], rows[2]["caption"] = None, None, ["a picture", None]
     pq.write_table(pa.Table.from_pylist(rows), path)
     unusable: list[Unusable] = []
-    assert sum(pair.split == "train" for pair in find_source("huggingface").usable(made, unusable)) == 6
+    assert sum(pair.split == "train" for pair in pairs_of(made, unusable)) == 6
     missing = ["row 1 has no image", "row 2 has no caption", "row 3 has no caption"]
     assert [one.reason.partition(": ")[2].partition(":")[0] for one in unusable] == missing
 
@@ -265,9 +167,8 @@ def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings:
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"Flickr8k is not in {SHARED}")
 def test_flickr8k_itself(raw_params: dict[str, Any]) -> None:
-    found = {"source": "flickr", "folder": str(SHARED), "counts": {"train": 29_990, "val": 1000, "test": 1000}}
-    made = Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
-    pairs = list(find_source("flickr").usable(made, []))
+    counts = {"train": 29_990, "val": 1000, "test": 1000}
+    pairs = pairs_of(prepare_settings(raw_params, source="flickr", folder=str(SHARED), counts=counts))
     images = {split: {pair.image_id for pair in pairs if pair.split == split} for split in SPLITS}
     # One photograph is there twice among those to train on.
     assert {split: len(found) for split, found in images.items()} == {"train": 5999, "val": 1000, "test": 1000}
@@ -275,9 +176,8 @@ def test_flickr8k_itself(raw_params: dict[str, Any]) -> None:
 
 
 def test_a_picture_that_is_left_out_takes_no_place_of_another(settings: Any, tmp_path: Path) -> None:
-    made = settings("flickr8k", counts={"train": 10, "val": 2, "test": 2}, max_unusable_share=0.5)
-    (next((tmp_path / "set").rglob("3.png"))).write_bytes(b"no picture")
+    made = settings("flickr8k", counts=COUNTS | {"train": 10}, max_unusable_share=0.5)
+    (tmp_path / "set/Flicker8k_Dataset/3.png").write_bytes(b"no picture")
     unusable: list[Unusable] = []
-    pairs = list(find_source("flickr").usable(made, unusable))
+    assert sum(pair.split == "train" for pair in pairs_of(made, unusable)) == 10
     assert len(unusable) == 1
-    assert sum(pair.split == "train" for pair in pairs) == 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 import struct
 import zlib
@@ -21,14 +20,20 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from components.core.settings import Counts, Prepare, Settings
-from components.core.system.errors import InputError
 from components.core.tables.files import image_id
-from components.core.tables.records import CAPTION_QUERIES, PAIRS, SPLITS
-from components.data import prepare
 from components.data.source import Unusable
-from components.data.sources import find_source
 from components.data.sources.query_log import read_listing
 from tests.unit.data.sources.published_folders import picture, write_pictures
+from tests.unit.data.sources.reading import (
+    Damage,
+    assert_refused,
+    caption_queries,
+    holding,
+    pairs_of,
+    prepare_settings,
+    prepared,
+    without,
+)
 
 Rows = list[tuple[str, ...]]
 HEADER = "query\timage\tweight"
@@ -43,8 +48,11 @@ ROWS: Rows = [
 ]
 
 
+Make = Callable[..., Settings]
+
+
 @pytest.fixture
-def world(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+def world(tmp_path: Path, raw_params: dict[str, Any]) -> Make:
     """Writes a folder of six images and the given rows; returns settings that name it."""
 
     def make(rows: Rows = ROWS, header: str = HEADER, **changes: Any) -> Settings:
@@ -52,14 +60,10 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]
         write_pictures(folder, range(6))
         (folder / "queries.tsv").write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n", "utf-8")
         counts = {"train": 4, "val": 1, "test": 1}
-        raw_params["prepare"] |= {"source": "query_log", "folder": str(folder), "counts": counts} | changes
-        return Settings.model_validate(raw_params)
+        named = {"source": "query_log", "folder": str(folder), "counts": counts}
+        return prepare_settings(raw_params, **named | changes)
 
     return make
-
-
-def _pairs(settings: Settings) -> list[Any]:
-    return list(find_source("query_log").usable(settings, []))
 
 
 def _split(rows: Rows, test: str = "0.png", val: str = "2.png") -> Rows:
@@ -70,43 +74,42 @@ def _split(rows: Rows, test: str = "0.png", val: str = "2.png") -> Rows:
 
 def _training_weights(settings: Settings) -> dict[tuple[str, str], float]:
     """Query and image -> weight."""
-    return {(pair.caption, pair.image_id): pair.weight for pair in _pairs(settings) if pair.split == "train"}
+    return {(pair.caption, pair.image_id): pair.weight for pair in pairs_of(settings) if pair.split == "train"}
 
 
-def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Any, tmp_path: Path) -> None:
-    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
-    rows = [row for split in SPLITS for row in PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist()]
-    told = {(query, image_id(picture(int(image[0])))): float(weight or 1) for query, image, weight in ROWS}
-    assert all(told[row["caption"], row["image_id"]] == row["weight"] for row in rows)
+def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Make, tmp_path: Path) -> None:
+    rows = [row for pairs in prepared(world(), tmp_path).values() for row in pairs]
+    weights = {(query, image_id(picture(int(image[0])))): float(weight or 1) for query, image, weight in ROWS}
+    assert all(weights[row["caption"], row["image_id"]] == row["weight"] for row in rows)
     assert len(rows) >= 6
 
 
-def test_the_strongest_query_of_a_held_out_image_makes_its_pair_and_all_are_queries(world: Any, tmp_path: Path) -> None:
-    prepare.run(world(_split(ROWS), f"{HEADER}\tsplit"), tmp_path / "pairs", tmp_path / "evaluation")
-    (tested,) = PAIRS.read(tmp_path / "pairs" / "test.parquet").to_pylist()
+def test_the_strongest_query_of_a_held_out_image_makes_its_pair_and_all_are_queries(
+    world: Make, tmp_path: Path
+) -> None:
+    (tested,) = prepared(world(_split(ROWS), f"{HEADER}\tsplit"), tmp_path)["test"]
     assert (tested["caption"], tested["weight"]) == ("red bus", 9)
-    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
-    assert {query["text"] for query in queries} == {"red bus", "a bus"}
-    assert {query["image_id"] for query in queries} == {tested["image_id"]}
+    queries = {(query["text"], query["image_id"]) for query in caption_queries(tmp_path)}
+    assert queries == {("red bus", tested["image_id"]), ("a bus", tested["image_id"])}
 
 
-def test_lines_of_one_query_and_image_add_up(world: Any) -> None:
+def test_lines_of_one_query_and_image_add_up(world: Make) -> None:
     rows = [*ROWS, ("cat", "5.png", "2"), (" cat ", "5.png", ""), ("Cat", "5.png", "4")]
     found = _training_weights(world(_split(rows), f"{HEADER}\tsplit", counts={"train": 5, "val": 1, "test": 1}))
     assert (found["cat", image_id(picture(5))], found["Cat", image_id(picture(5))]) == (10, 4)
     assert found["red bus", image_id(picture(1))] == 0.5
 
 
-def test_a_copy_of_an_image_has_its_clicks_too(world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_of_an_image_has_its_clicks_too(world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = world(_split([*ROWS, ("cat", "copy.png", "5")]), f"{HEADER}\tsplit")
     shutil.copy(tmp_path / "shop" / "5.png", tmp_path / "shop" / "copy.png")
     assert _training_weights(settings)["cat", image_id(picture(5))] == 12
     assert "queries.tsv: 1 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
 
 
-def test_an_image_of_two_splits_is_in_the_one_that_trains_less_by_whichever_line(world: Any) -> None:
+def test_an_image_of_two_splits_is_in_the_one_that_trains_less_by_whichever_line(world: Make) -> None:
     rows = [*_split(ROWS), ("cat", "5.png", "1", "val")]
-    pairs = _pairs(world(rows, f"{HEADER}\tsplit", counts={"train": 3, "val": 2, "test": 1}))
+    pairs = pairs_of(world(rows, f"{HEADER}\tsplit", counts={"train": 3, "val": 2, "test": 1}))
     assert [(pair.split, pair.weight) for pair in pairs if pair.image_id == image_id(picture(5))] == [("val", 8)]
 
 
@@ -143,53 +146,32 @@ def _listed(folder: Path, rows: Rows) -> list[tuple[str, str, str, float | None]
     return [(line.image, line.caption, line.split, line.weight) for line in read_listing(settings).lines]
 
 
-NAMED = [{"query": query, "image": image, "weight": weight, "split": ""} for query, image, weight in ROWS]
-FORMATS: dict[str, Callable[[Path], object]] = {
-    "queries.csv": lambda path: path.write_text(
-        "query,image,clicks\n" + "".join(f'"{query}",{image},{weight}\n' for query, image, weight in ROWS)
-    ),
-    "queries.jsonl": lambda path: path.write_text(
-        "".join(json.dumps(row | {"weight": float(row["weight"] or 1)}) + "\n" for row in NAMED)
-    ),
-    "queries.parquet": lambda path: pq.write_table(
-        pa.table(
-            {
-                "image": [row["image"] for row in NAMED],
-                "query": [row["query"] for row in NAMED],
-                "clicks": [float(row["weight"]) if row["weight"] else None for row in NAMED],
-                "session": list(range(len(NAMED))),
-            }
-        ),
-        path,
-    ),
-}
-
-
-def test_every_format_gives_the_same_pairs(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    expected = _pairs(settings)
+def test_other_formats_give_the_same_pairs(world: Make, tmp_path: Path) -> None:
+    """The formats are read by the code of source `folder`; of the log there is a column more."""
+    expected = pairs_of(world())
+    settings = world([(*row, "7") for row in ROWS], "query\timage\tclicks\tsession")
+    assert pairs_of(settings) == expected
     (tmp_path / "shop" / "queries.tsv").unlink()
-    for name, write in FORMATS.items():
-        write(tmp_path / "shop" / name)
-        assert _pairs(settings) == expected, name
-        (tmp_path / "shop" / name).unlink()
+    columns = zip(*[(query, image, float(weight or 1), 7) for query, image, weight in ROWS], strict=True)
+    table = dict(zip(("query", "image", "clicks", "session"), columns, strict=True))
+    pq.write_table(pa.table(table), tmp_path / "shop" / "queries.parquet")
+    assert pairs_of(settings) == expected
 
 
-def test_a_weight_that_is_not_a_number_above_zero_is_named_with_its_line(world: Any, tmp_path: Path) -> None:
+def test_a_weight_that_is_not_a_number_above_zero_is_named_with_its_line(world: Make, tmp_path: Path) -> None:
     for weight in ("0", "-1", "nan", "inf", "1e999", "many", "3 or 4", "1e301"):
-        with pytest.raises(InputError, match=rf"queries\.tsv: line 4 has weight '{weight}': write a number above 0"):
-            _pairs(world([*ROWS[:2], ("a bus", "0.png", weight), *ROWS[3:]]))
+        settings = world([*ROWS[:2], ("a bus", "0.png", weight), *ROWS[3:]])
+        assert_refused(settings, rf"queries\.tsv: line 4 has weight '{weight}': write a number above 0")
     settings = world()
     (tmp_path / "shop" / "queries.tsv").unlink()
     for weight, shown in (("true", "True"), ("[1]", r"\[1\]"), ("NaN", "nan"), ("1" + "0" * 400, "10000")):
         line = f'{{"query": "dog", "image": "2.png", "weight": {weight}}}\n'
         (tmp_path / "shop" / "queries.jsonl").write_text(line)
-        with pytest.raises(InputError, match=rf"queries\.jsonl: line 1 has weight '{shown}"):
-            _pairs(settings)
+        assert_refused(settings, rf"queries\.jsonl: line 1 has weight '{shown}")
 
 
 def _bomb() -> bytes:
-    """A PNG of a few hundred bytes that says it has 30,000 times 30,000 pixels."""
+    """A PNG of a few hundred bytes whose header announces 30,000 times 30,000 pixels."""
     parts = [b"\x89PNG\r\n\x1a\n"]
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
     for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(99_999))), (b"IEND", b"")):
@@ -198,74 +180,47 @@ def _bomb() -> bytes:
     return b"".join(parts)
 
 
-def _log(content: str | bytes) -> Callable[[Path], object]:
-    raw = content.encode() if isinstance(content, str) else content
-    return lambda folder: (folder / "queries.tsv").write_bytes(raw)
-
-
-def _as_json(line: str) -> Callable[[Path], object]:
-    def write(folder: Path) -> None:
-        (folder / "queries.tsv").unlink()
-        (folder / "queries.jsonl").write_text(line)
-
-    return write
-
-
-def _link(folder: Path) -> None:
-    (folder / "3.png").rename(folder.parent / "secret.png")
-    (folder / "3.png").symlink_to(folder.parent / "secret.png")
-
-
+TSV, JSONL = "queries.tsv", "queries.jsonl"
 # Faults that source `folder` reports in the same way are tested there.
-FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no log": (lambda folder: (folder / "queries.tsv").unlink(), r"queries\.tsv is missing: write one line"),
-    "no columns": (_log("dog\t0.png\n"), r"the first line must name the columns query and image, separated by a tab"),
-    "a column twice": (_log("query\timage\tclicks\tweight\n"), "the first line names the column weight twice"),
-    "half a letter": (
-        _as_json('{"query": "\\ud800", "image": "0.png"}\n'),
-        r"queries\.jsonl: line 1 has no text as query",
-    ),
-    "a number of too many digits": (_as_json('{"query": ' + "9" * 5000 + "}\n"), r"queries\.jsonl: line 1 is not JSON"),
-    "nesting without end": (_as_json("[" * 200_000 + "\n"), r"queries\.jsonl: line 1 is not JSON"),
-    "an empty query": (_log("query\timage\n  \t0.png\n"), r"queries\.tsv: line 2 \(0\.png\) has an empty caption"),
-    "an unknown split": (_log("query\timage\tsplit\ndog\t0.png\tmost\n"), "line 2 has split 'most'"),
-    "an image out of the folder": (_link, r"line 6 names 3\.png, which is a link to a file outside"),
-    "a bomb": (lambda folder: (folder / "3.png").write_bytes(_bomb()), r"3\.png is not a readable image"),
-}
+FAULTS: list[tuple[str, Damage, str]] = [
+    ("no log", without(TSV), r"queries\.tsv is missing: write one line"),
+    ("no columns", holding(TSV, "dog\t0.png\n"), r"line must name the columns query and image, separated by a tab"),
+    ("a column twice", holding(TSV, "query\timage\tclicks\tweight\n"), "the first line names the column weight twice"),
+    ("half a letter", holding(JSONL, '{"query": "\\ud800", "image": "0.png"}\n'), "line 1 has no text as query"),
+    ("a number of too many digits", holding(JSONL, '{"query": ' + "9" * 5000 + "}\n"), "line 1 is not JSON"),
+    ("nesting without end", holding(JSONL, "[" * 200_000 + "\n"), r"queries\.jsonl: line 1 is not JSON"),
+    ("a bomb", holding("3.png", _bomb()), r"3\.png is not a readable image"),
+]
 
 
-def test_faults_are_reported_in_one_line(world: Any, tmp_path: Path) -> None:
-    for fault, (harm, message) in FAULTS.items():
-        shutil.rmtree(tmp_path / "shop", ignore_errors=True)
-        settings = world()
-        harm(tmp_path / "shop")
-        with pytest.raises(InputError) as caught:
-            _pairs(settings)
-        assert re.search(message, str(caught.value)), (fault, str(caught.value))
-        assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(("fault", "harm", "message"), FAULTS)
+def test_faults_are_reported_in_one_line(world: Make, tmp_path: Path, fault: str, harm: Damage, message: str) -> None:
+    settings = world()
+    harm(tmp_path / "shop")
+    if (tmp_path / "shop" / JSONL).exists():
+        (tmp_path / "shop" / TSV).unlink()
+    assert_refused(settings, message)
 
 
-def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world: Any, tmp_path: Path) -> None:
-    write_pictures(tmp_path, [0])
-    (tmp_path / "0.png").rename(tmp_path / "secret.png")
+def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world: Make, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(picture(0))
     for name in ("../secret.png", "/etc/passwd", "a\0b.png", "x" * 5000, ""):
         counts = {"train": 6, "val": 1, "test": 1}
-        settings = world([*ROWS, ("secret", name, "1")], max_unusable_share=0.5, counts=counts)
         unusable: list[Unusable] = []
-        pairs = list(find_source("query_log").usable(settings, unusable))
-        assert [lost.images for lost in unusable] == [1]
-        assert "line 9 names" in unusable[0].reason
+        pairs = pairs_of(world([*ROWS, ("secret", name, "1")], max_unusable_share=0.5, counts=counts), unusable)
+        (lost,) = unusable
+        assert "line 9 names" in lost.reason
         assert "secret" not in {pair.caption for pair in pairs}
 
 
-def test_prepare_names_the_methods_that_weights_say_nothing_to(
-    world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], raw_params: dict[str, Any]
+def test_prepare_names_the_methods_that_ignore_weights(
+    world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], raw_params: dict[str, Any]
 ) -> None:
-    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    prepared(world(), tmp_path)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "weights of" in line)
-    told = set(line.partition("prepare: ")[2].rpartition(" ignore the weights of")[0].split(", "))
-    without = ("semclip", "pc_clip", "joint", "leaf", "read_clip")
-    assert told == {name for name, entry in raw_params["methods"].items() if entry["method"] in without}
+    named = set(line.partition("prepare: ")[2].rpartition(" ignore the weights of")[0].split(", "))
+    without_weights = ("semclip", "pc_clip", "joint", "leaf", "read_clip")
+    assert named == {name for name, entry in raw_params["methods"].items() if entry["method"] in without_weights}
     raw_params["methods"] = {"paraclip": raw_params["methods"]["paraclip"]}
-    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    prepared(world(), tmp_path)
     assert "weights of" not in capsys.readouterr().out

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from components.core.settings import Settings
-from components.core.system.errors import InputError
-from components.core.tables.records import CAPTION_QUERIES, PAIRS, SEMCLIP_ROWS
+from components.core.tables.records import SEMCLIP_ROWS
 from components.data import prepare
 from components.data.sources import find_source
 from components.test_sets.readers import cc_neg, sugar_crepe
+from tests.unit.data.sources.reading import assert_refused, caption_queries, pairs_of, prepare_settings, prepared
 
 ROWS = 60
 SHUFFLED = np.random.RandomState(42).permutation(ROWS)
@@ -63,22 +63,17 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
     ]
     _write(tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV, shown)
 
-    def make(name: str, keep_out: str = "images", counts: tuple[int, int, int] = (60, 60, 60)) -> Settings:
-        raw_params["prepare"] |= {
-            "source": f"semclip_{name}",
-            "folder": str(tmp_path / name),
-            "exclude_test_by": keep_out,
-        }
-        raw_params["prepare"] |= {"counts": dict(zip(("train", "val", "test"), counts, strict=True))}
-        return Settings.model_validate(raw_params)
+    def make(name: str, keep_out: str = "images", counts: tuple[int, int, int] = (60, 60, 60), **more: Any) -> Settings:
+        source = {"source": f"semclip_{name}", "folder": str(tmp_path / name), "exclude_test_by": keep_out}
+        wanted = dict(zip(("train", "val", "test"), counts, strict=True))
+        return prepare_settings(raw_params, **source | {"counts": wanted} | more)
 
     return make
 
 
 def _rows(settings: Settings, split: str) -> set[int]:
-    """The rows of a split, as their negations tell."""
-    pairs = find_source(settings.prepare.source).pairs(settings)
-    return {int(pair.negation.split()[-1]) for pair in pairs if pair.split == split}
+    """The rows of a split, by the numbers in their negations."""
+    return {int(str(pair.negation).split()[-1]) for pair in pairs_of(settings) if pair.split == split}
 
 
 @pytest.mark.parametrize("keep_out", ["images", "rows"])
@@ -110,12 +105,9 @@ def test_as_released_all_but_the_rows_themselves_train(world: Make) -> None:
 
 def test_a_split_whose_images_are_all_elsewhere_is_refused(world: Make, tmp_path: Path) -> None:
     path = tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV
-    rows = [row | {"filename": f"{0:012d}.jpg"} for row in csv.DictReader(path.open(newline=""))]
-    _write(path, rows)
-    with pytest.raises(
-        InputError, match=r"every image of split val is in another: set prepare.exclude_test_by to images"
-    ):
-        _rows(world("sugar_crepe_pp", "rows"), "val")
+    _write(path, [row | {"filename": f"{0:012d}.jpg"} for row in csv.DictReader(path.open(newline=""))])
+    message = r"every image of split val is in another: set prepare.exclude_test_by to images"
+    assert_refused(world("sugar_crepe_pp", "rows"), message)
 
 
 def test_counts_are_upper_bounds(world: Make) -> None:
@@ -125,7 +117,7 @@ def test_counts_are_upper_bounds(world: Make) -> None:
 
 def test_prepare_writes_a_row_of_texts_for_each_row_that_trains(world: Make, tmp_path: Path) -> None:
     settings = world("sugar_crepe_pp")
-    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    pairs = prepared(settings, tmp_path)["train"]
     trained = _rows(settings, "train")
     table = SEMCLIP_ROWS.read(tmp_path / "pairs" / "semclip_rows.parquet").to_pylist()
     assert {int(row["published_negation"].split()[-1]) for row in table} == trained
@@ -133,25 +125,17 @@ def test_prepare_writes_a_row_of_texts_for_each_row_that_trains(world: Make, tmp
         number = int(row["published_negation"].split()[-1])
         assert row["published_paraphrase"] == f"paraphrase {number}"
         assert row["caption"] == f"caption {number % IMAGES}"
-    pairs = PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()
     # Rows of one image and caption are one pair with samples.
     assert sorted(pair["caption"] for pair in pairs) == sorted({f"caption {number % IMAGES}" for number in trained})
     assert {row["id"] for row in table} == {pair["id"] for pair in pairs}
     assert len({(row["id"], row["sample"]) for row in table}) == len(table) == len(trained) > len(pairs)
-    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").column("text").to_pylist()
+    queries = [query["text"] for query in caption_queries(tmp_path)]
     assert sorted(queries) == sorted({f"caption {number % IMAGES}" for number in TEST})
 
 
-def test_other_sources_have_no_such_table(settings: Settings, tmp_path: Path) -> None:
-    few = settings.prepare.model_copy(update={"counts": settings.prepare.counts.model_copy(
-        update={"train": 3, "val": 1, "test": 1}
-    )})  # fmt: skip
-    prepare.run(settings.model_copy(update={"prepare": few}), tmp_path / "pairs", tmp_path / "evaluation")
-    assert sorted(path.name for path in (tmp_path / "pairs").iterdir()) == [
-        "test.parquet",
-        "train.parquet",
-        "val.parquet",
-    ]
+def test_other_sources_have_no_such_table(raw_params: dict[str, Any], tmp_path: Path) -> None:
+    prepared(prepare_settings(raw_params, counts={"train": 3, "val": 1, "test": 1}), tmp_path)
+    assert {path.stem for path in (tmp_path / "pairs").iterdir()} == {"test", "train", "val"}
 
 
 def test_a_text_that_a_test_set_holds_does_not_train_as_a_paraphrase(world: Make, tmp_path: Path) -> None:
@@ -162,14 +146,11 @@ def test_a_text_that_a_test_set_holds_does_not_train_as_a_paraphrase(world: Make
     rows = list(csv.DictReader(path.open(newline="")))
     rows[chosen]["paraphrased"] = f"Caption {held}!"
     _write(path, rows)
-    settings = world("cc_neg")
-    known = settings.prepare.model_copy(update={"heldout_testsets_dir": tmp_path})
-    guard = prepare.Guard.of(known)
-    kept = {
-        pair.negation for pair in guard.clean(find_source("semclip_cc_neg").pairs(settings)) if pair.split == "train"
-    }
-    assert f"no, {chosen}" not in kept
-    assert len(kept) == len(TRAIN) - 1
+    settings = world("cc_neg", heldout_testsets_dir=str(tmp_path))
+    guard = prepare.Guard.of(settings.prepare)
+    clean = guard.clean(find_source("semclip_cc_neg").pairs(settings))
+    kept = {pair.negation for pair in clean if pair.split == "train"}
+    assert kept == {f"no, {number}" for number in TRAIN - {chosen}}
     assert dict(guard.found) == {("cc_neg_semclip", "text"): 1}
 
 
@@ -178,9 +159,9 @@ def test_cut_wrong_and_hostile_files_are_one_line(world: Make, tmp_path: Path, n
     settings = world(name)
     path = tmp_path / name / str(find_source(f"semclip_{name}").file)
     whole = path.read_text()
-    image, place = ("image_number", "0,") if name == "cc_neg" else ("filename", "000000000000.jpg,")
+    place = "0," if name == "cc_neg" else "000000000000.jpg,"
     lines = whole.splitlines(keepends=True)
-    for content, told in [
+    for content, message in [
         ("".join(lines[:31]), r"has 30 of 60 rows, so its last tenth by seed 42 is not the published test"),
         (whole.replace("negation", "negated", 1), "60 rows lack .* negation"),
         (whole.replace(place, '"../../../etc/passwd",', 1), "row 0 names the image .*, which is not a file name"),
@@ -189,15 +170,9 @@ def test_cut_wrong_and_hostile_files_are_one_line(world: Make, tmp_path: Path, n
         ("", "has no row that can be scored"),
     ]:
         path.write_text(content)
-        with pytest.raises(InputError, match=told) as error:
-            list(find_source(f"semclip_{name}").pairs(settings))
-        assert "\n" not in str(error.value), image
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="is damaged"):
-        list(find_source(f"semclip_{name}").pairs(settings))
+        assert_refused(settings, message)
     path.unlink()
-    with pytest.raises(InputError, match=r"\.csv is missing: get it from the authors of SemCLIP"):
-        list(find_source(f"semclip_{name}").pairs(settings))
+    assert_refused(settings, r"\.csv is missing: get it from the authors of SemCLIP")
 
 
 def test_rows_without_a_text_are_left_out_and_counted(
@@ -211,10 +186,6 @@ def test_rows_without_a_text_are_left_out_and_counted(
 
 
 def test_missing_images_and_folders_are_named(world: Make, tmp_path: Path) -> None:
-    settings = world("sugar_crepe_pp")
     (tmp_path / "sugar_crepe_pp" / "images" / f"{min(TEST) % IMAGES:012d}.jpg").unlink()
-    with pytest.raises(InputError, match=r"\.jpg is missing: put all images"):
-        list(find_source("semclip_sugar_crepe_pp").pairs(settings))
-    nowhere = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"folder": None})})
-    with pytest.raises(InputError, match=r"needs prepare\.folder"):
-        list(find_source("semclip_sugar_crepe_pp").pairs(nowhere))
+    assert_refused(world("sugar_crepe_pp"), r"\.jpg is missing: put all images")
+    assert_refused(world("sugar_crepe_pp", folder=None), r"needs prepare\.folder")

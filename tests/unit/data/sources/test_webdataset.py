@@ -13,12 +13,11 @@ import pytest
 from PIL import Image
 
 from components.core.settings import Settings
-from components.core.system.errors import InputError
-from components.core.tables.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
-from components.data import prepare
+from components.core.tables.records import UNUSABLE
 from components.data.source import Unusable
-from components.data.sources import find_source
 from tests.support.shard_making import make_shards, picture, sound, write_tar
+from tests.unit.data.sources import reading
+from tests.unit.data.sources.reading import assert_refused, prepare_settings
 
 COUNTS = {"train": 8, "val": 2, "test": 2}
 Members = list[tuple[str | tarfile.TarInfo, bytes]]
@@ -26,11 +25,8 @@ Members = list[tuple[str | tarfile.TarInfo, bytes]]
 
 @pytest.fixture
 def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]:
-    def make(**changes: Any) -> Settings:
-        found = {"source": "webdataset", "folder": str(tmp_path / "shards"), "counts": COUNTS} | changes
-        return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
-
-    return make
+    named = {"source": "webdataset", "folder": str(tmp_path / "shards"), "counts": COUNTS}
+    return lambda **changes: prepare_settings(raw_params, **named | changes)
 
 
 @pytest.fixture
@@ -38,9 +34,7 @@ def prepared(tmp_path: Path) -> Callable[[Settings], dict[str, list[str]]]:
     """Runs the stage; returns the captions by split."""
 
     def run(settings: Settings) -> dict[str, list[str]]:
-        prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
-        paths = {split: tmp_path / "pairs" / f"{split}.parquet" for split in SPLITS}
-        return {split: PAIRS.read(path)["caption"].to_pylist() for split, path in paths.items()}
+        return {split: [row["caption"] for row in rows] for split, rows in reading.prepared(settings, tmp_path).items()}
 
     return run
 
@@ -53,8 +47,7 @@ def test_without_splits_samples_are_drawn_wherever_they_lie(settings: Any, prepa
     assert found["train"] == [one for one in map("caption {}".format, range(12)) if one not in held_out]
     assert sorted(held_out) != [f"caption {number}" for number in range(4)]
     assert len(set(held_out)) == 4
-    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")
-    assert queries["text"].to_pylist() == found["test"]
+    assert [query["text"] for query in reading.caption_queries(tmp_path)] == found["test"]
 
 
 def test_the_folder_of_the_data_set_is_no_split(settings: Any, prepared: Any, tmp_path: Path) -> None:
@@ -79,10 +72,8 @@ def test_a_pattern_names_shards_and_folders_name_splits(settings: Any, prepared:
 def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_path: Path) -> None:
     samples: Members = []
     for number in range(12):
-        samples += [
-            (f"{number}.jpg", picture(number, "JPEG")),
-            (f"{number}.json", b'\xef\xbb\xbf{"caption": " a d\\u00f6g %d "}' % number),
-        ]
+        text = b'\xef\xbb\xbf{"caption": " a d\\u00f6g %d "}' % number
+        samples += [(f"{number}.jpg", picture(number, "JPEG")), (f"{number}.json", text)]
     write_tar(tmp_path / "shards" / "0.tar", samples)
     found = prepared(settings())
     assert {text for texts in found.values() for text in texts} == {f"a d\u00f6g {number}" for number in range(12)}
@@ -105,32 +96,30 @@ def _link(key: str) -> Members:
     return [(link, b""), (f"{key}.txt", b"a link out of the shard")]
 
 
-def _bomb(key: str) -> Members:
-    buffer = io.BytesIO()
-    Image.new("1", (20_000, 20_000)).save(buffer, "PNG")
-    return [(f"{key}.png", buffer.getvalue()), (f"{key}.txt", b"a bomb")]
+def _bomb() -> bytes:
+    Image.new("1", (20_000, 20_000)).save(buffer := io.BytesIO(), "PNG")
+    return buffer.getvalue()
+
+
+def _sample(ending: str, text: bytes, shown: bytes = picture(99)) -> Callable[[str], Members]:
+    """A picture, and a text in another member."""
+    return lambda key: [(f"{key}.png", shown), (f"{key}.{ending}", text)]
 
 
 FAULTS: dict[str, tuple[Callable[[str], Members], str]] = {
-    "no image": (lambda key: [(f"{key}.txt", b"text alone")], "no image"),
+    "no image": (lambda key: [(f"{key}.txt", b"only a text")], "no image"),
     "no caption": (lambda key: [(f"{key}.png", picture(99))], "no caption"),
-    "empty caption": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", b" \n")], "no caption"),
-    "caption of another kind": (
-        lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b'{"caption": 3}')],
-        "no caption",
-    ),
-    "wrong encoding": (
-        lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", "ä".encode("latin-1"))],
-        "unreadable text",
-    ),
-    "cut JSON": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b'{"cap')], "unreadable text"),
-    "deep JSON": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b"[" * 100_000)], "unreadable text"),
-    "long caption": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", b"word " * 101)], "of 101 words"),
-    "cut image": (lambda key: [(f"{key}.png", picture(99)[:40]), (f"{key}.txt", b"half")], "not a readable image"),
+    "empty caption": (_sample("txt", b" \n"), "no caption"),
+    "caption of another kind": (_sample("json", b'{"caption": 3}'), "no caption"),
+    "wrong encoding": (_sample("txt", "ä".encode("latin-1")), "unreadable text"),
+    "cut JSON": (_sample("json", b'{"cap'), "unreadable text"),
+    "deep JSON": (_sample("json", b"[" * 100_000), "unreadable text"),
+    "long caption": (_sample("txt", b"word " * 101), "of 101 words"),
+    "cut image": (_sample("txt", b"half", picture(99)[:40]), "not a readable image"),
     "same name twice": (lambda key: [*sound(key, 98), *sound(key, 99)], "duplicate member"),
     "name that climbs": (lambda key: sound(f"../{key}", 99), "unsafe name"),
     "link": (_link, "not a file"),
-    "bomb": (_bomb, "not a readable image"),
+    "bomb": (_sample("txt", b"a bomb", _bomb()), "not a readable image"),
 }
 
 
@@ -139,25 +128,26 @@ def test_unusable_samples_are_left_out_and_listed(settings: Any, tmp_path: Path)
         samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
         write_tar(tmp_path / "shards" / "000.tar", [*samples[:10], *write("004x"), *samples[10:]])
         unusable: list[Unusable] = []
-        pairs = list(find_source("webdataset").usable(settings(max_unusable_share=0.1), unusable))
+        pairs = reading.pairs_of(settings(max_unusable_share=0.1), unusable)
         assert Counter(pair.split for pair in pairs) == COUNTS, name
         (lost,) = unusable
         assert reason in lost.reason, name
         assert "000.tar/" in lost.reason
-        with pytest.raises(InputError, match=r"1 of at most 12 images cannot be used, .*max_u.* is 0\.01") as fault:
-            list(find_source("webdataset").usable(settings(), []))
-        assert "\n" not in str(fault.value)
+    assert_refused(settings(), r"1 of at most 12 images cannot be used, .*max_u.* is 0\.01")
+
+
+def _cut(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[: 1024 * 2 * 9 + 100])
 
 
 def test_a_cut_shard_gives_what_is_before_the_cut(settings: Any, prepared: Any, tmp_path: Path) -> None:
     make_shards(tmp_path / "shards", 2, 12)
-    first = tmp_path / "shards" / "000.tar"
-    first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
+    _cut(tmp_path / "shards" / "000.tar")
     found = prepared(settings(max_unusable_share=0.4))
     whole = {f"caption {number}" for number in (*range(8), *range(12, 24))}
     assert {text for texts in found.values() for text in texts} < whole
-    (told,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert "broken shard" in told
+    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert "broken shard" in reason
 
 
 def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
@@ -165,10 +155,8 @@ def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
 ) -> None:
     make_shards(tmp_path / "shards", 2, 12)
     sizes = (tmp_path / "shards" / "sizes.json").rename(tmp_path / "sizes.json")
-    first = tmp_path / "shards" / "000.tar"
-    first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
-    with pytest.raises(InputError, match=r"broken shard.*9992 of at most 12 images cannot be used"):
-        prepared(settings(max_unusable_share=0.4))
+    _cut(tmp_path / "shards" / "000.tar")
+    assert_refused(settings(max_unusable_share=0.4), r"broken shard.*9992 of at most 12 images cannot be used")
     # Kept checks do not outlive a size that is known since.
     sizes.rename(tmp_path / "shards" / "sizes.json")
     assert len(prepared(settings(max_unusable_share=0.4))["train"]) == COUNTS["train"]
@@ -177,12 +165,9 @@ def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
 def test_wrong_settings_are_refused(settings: Any, tmp_path: Path) -> None:
     make_shards(tmp_path / "shards", 3, 4)
     for changes, reason in (
-        ({"folder": None}, "needs prepare.folder"),
-        ({"folder": "nowhere"}, "nowhere does not exist"),
         ({"shards": "nowhere/{000..003}.tar"}, r"nowhere/000\.tar is missing"),
         ({"shards": "pipe:cat 0.tar"}, "commands are not run"),
         ({"counts": COUNTS | {"train": 9}}, r"has 8 training captions, prepare\.counts\.train is 9"),
         ({"counts": COUNTS | {"test": 13}}, r"has 12 images for test, prepare\.counts\.test is 13"),
     ):
-        with pytest.raises(InputError, match=reason):
-            list(find_source("webdataset").usable(settings(**changes), []))
+        assert_refused(settings(**changes), reason)

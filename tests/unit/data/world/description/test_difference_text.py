@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
 from components.data.world.description.difference_text import KINDS, comparison_rows, contrast, difference_text
@@ -21,55 +22,41 @@ def _world() -> tuple[dict[str, Scene], tuple[Row, ...]]:
     return scenes, tuple(comparison_rows(list(scenes.items()), random.Random(3)))
 
 
-def _told_of(text: str, words: tuple[str, ...]) -> dict[str, str]:
-    """Which of `words` `text` says of the picture called `first`, and which of the `second`, in their order."""
-    places = {name: text.index(name) for name in ("first", "second")}
-    body = "|".join(map(re.escape, words))
-    found = sorted((match.start(), match.group()) for match in re.finditer(rf"(?<!\w)(?:{body})(?!\w)", text))
+def _described(text: str, words: Iterable[str]) -> dict[str, str]:
+    """Which of `words` describes the picture called `first`, and which the `second`."""
+    body = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    found = re.findall(rf"(?<!\w)(?:{body})(?!\w)", text)
     assert len(found) == 2, text
-    return dict(zip(sorted(places, key=lambda name: places[name]), [word for _, word in found], strict=True))
-
-
-def _longest_first(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(words, key=len, reverse=True))
+    return dict(zip(sorted(("first", "second"), key=text.index), found, strict=True))
 
 
 def _size_is_true(text: str, first: Scene, second: Scene) -> bool:
-    said = _told_of(text, ("larger", "smaller"))
-    after = text.split("larger ", 1)[1]
-    names = _longest_first([name for name in load_lexicon().objects if re.match(rf"{name}\b", after)])
-    assert {"first", "second"} <= said.keys()
-    sizes = [
-        {thing.name: thing.size for thing in (scene.first, scene.second) if thing is not None}[names[0]]
-        for scene in (first, second)
-    ]
-    wanted = {"larger": "large", "smaller": "small"}
+    after, wanted = text.split("larger ", 1)[1], {"larger": "large", "smaller": "small"}
+    name = max((name for name in load_lexicon().objects if re.match(rf"{name}\b", after)), key=len)
+    things = [thing for scene in (first, second) for thing in (scene.first, scene.second) if thing is not None]
+    sizes = [thing.size for thing in things if thing.name == name]
+    said = _described(text, ("larger", "smaller"))
     return sizes == [wanted[said["first"]], wanted[said["second"]]]
 
 
 def _background_is_true(text: str, first: Scene, second: Scene) -> bool:
-    said = _told_of(text, tuple(load_lexicon().colours))
-    return (said["first"], said["second"]) == (first.colour, second.colour)
+    return _described(text, load_lexicon().colours) == {"first": first.colour, "second": second.colour}
 
 
 def _position_is_true(text: str, first: Scene, second: Scene) -> bool:
-    said = _told_of(text, POSITIONS)
-    return (said["first"], said["second"]) == (first.position, second.position)
+    return _described(text, POSITIONS) == {"first": first.position, "second": second.position}
 
 
 def _object_is_true(text: str, first: Scene, second: Scene) -> bool:
     articled = [f"{article} {name}" for name in load_lexicon().objects for article in ("a", "an")]
-    said = {place: word.split(" ", 1)[1] for place, word in _told_of(text, _longest_first(articled)).items()}
-    here = said["first"] in first.names and said["first"] not in second.names
-    return here and said["second"] in second.names and said["second"] not in first.names
+    shown = {picture: words.split(" ", 1)[1] for picture, words in _described(text, articled).items()}
+    here = shown["first"] in first.names and shown["first"] not in second.names
+    return here and shown["second"] in second.names and shown["second"] not in first.names
 
 
 TRUTH = {
-    "size": _size_is_true,
-    "background": _background_is_true,
-    "position": _position_is_true,
-    "object": _object_is_true,
-}
+    "size": _size_is_true, "background": _background_is_true, "position": _position_is_true, "object": _object_is_true,
+}  # fmt: skip
 
 
 def test_true_differences_are_true_and_false_ones_false() -> None:
@@ -90,13 +77,10 @@ def test_every_kind_occurs_with_either_answer() -> None:
         assert 0.2 < share < 0.8, counts
 
 
-def test_the_same_draws_give_the_same_rows() -> None:
+def test_rows_depend_on_the_draws_only_and_need_scenes_that_differ() -> None:
     scenes = list(_world()[0].items())
     assert comparison_rows(scenes, random.Random(3)) == list(_world()[1])
     assert comparison_rows(scenes, random.Random(4)) != list(_world()[1])
-
-
-def test_no_scenes_and_scenes_that_do_not_differ() -> None:
     one = Scene("single", "red", Thing("dog", "small"), position="center")
     assert comparison_rows([], random.Random(0)) == []
     assert comparison_rows([("a", one), ("b", one)], random.Random(0)) == []
@@ -113,13 +97,9 @@ def test_the_size_of_a_group_is_not_compared() -> None:
 
 def test_a_difference_by_hand() -> None:
     texts = {difference_text("background", ("red", "blue"), random.Random(seed), "second") for seed in range(9)}
-    assert {(text.true, text.false) for text in texts} == {
-        (
-            "Of the two pictures, the second is on red and the first is on blue.",
-            "Of the two pictures, the first is on red and the second is on blue.",
-        ),
-        (
-            "Compared side by side, the second picture has a red background, the first has a blue one.",
-            "Compared side by side, the first picture has a red background, the second has a blue one.",
-        ),
-    }
+    frames = (
+        "Of the two pictures, the {} is on red and the {} is on blue.",
+        "Compared side by side, the {} picture has a red background, the {} has a blue one.",
+    )
+    expected = {(frame.format("second", "first"), frame.format("first", "second")) for frame in frames}
+    assert {(text.true, text.false) for text in texts} == expected

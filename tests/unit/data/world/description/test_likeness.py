@@ -1,4 +1,4 @@
-"""Sentences that share facts: how many, by hand, and that words alone do not tell."""
+"""Sentences that share facts, and half-truths: short truths are true, a half-truth adds one false thing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from components.data.world.description.evaluation_text import QUERIES
-from components.data.world.description.likeness import changed, likeness_rows, shared_facts
+from components.data.world.description.lexicon import word_pattern
+from components.data.world.description.likeness import changed, half_truth_rows, likeness_rows, shared_facts
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
 from components.validation.rules.world.checks import evaluation_frames
 from components.validation.rules.world.facts import find_fault
@@ -73,12 +74,63 @@ def test_a_share_of_one_is_the_same_scene_and_less_is_not() -> None:
 def test_half_of_the_sentences_are_in_other_words() -> None:
     plain = evaluation_frames()[: sum(map(len, QUERIES.values()))]
     sentences = [text for row in _rows() for text in row[:2]]
-    told = sum(any(pattern.search(text) for pattern in plain) for text in sentences)
-    assert told == len(sentences) / 2
+    found = sum(any(pattern.search(text) for pattern in plain) for text in sentences)
+    assert found == len(sentences) / 2
     assert set(Counter(row[3] for row in _rows())) == {"common", "rare", "paraphrase", "unseen"}
 
 
-def test_words_alone_do_not_tell() -> None:
+def test_shared_words_do_not_give_the_share() -> None:
     words = [[set(re.findall(r"\w+", text.lower())) for text in row[:2]] for row in _rows()]
     overlap = [len(first & second) / len(first | second) for first, second in words]
     assert spearmanr(overlap, [row[2] for row in _rows()]).statistic < 0.5
+
+
+@cache
+def _truths() -> list[tuple[Scene, str, str, str, str]]:
+    scenes = {str(number): scene for number, scene in enumerate(_scenes()[:300])}
+    rows = half_truth_rows(list(scenes.items()), random.Random(5))
+    return [(scenes[row[0]], *row[1:]) for row in rows]  # type: ignore[misc]
+
+
+def test_each_kind_of_scene_has_its_half_truths() -> None:
+    kinds = {(scene.kind, kind) for scene, *_, kind in _truths()}
+    assert kinds == {
+        ("pair", "object"), ("pair", "relation"), ("pair", "background"), ("single", "background"),
+        ("single", "position"), ("group", "background"),
+    }  # fmt: skip
+
+
+def test_half_truths_by_hand() -> None:
+    (red, center) = half_truth_rows([("i", SINGLE)], random.Random(0))
+    assert (red[0], red[4], center[4]) == ("i", "background", "position")
+    for row, truth in ((red, "a small dog on a red background"), (center, "a small dog in the center")):
+        assert "small dog" in row[1]
+        assert row[3] in {f"Anyone can make out {truth} here.", f"Plain to see is {truth}."}
+        assert row[2] != row[3]
+        assert row[1].split()[:3] == row[2].split()[:3] == row[3].split()[:3]
+
+
+def _shown(text: str, scene: Scene) -> int:
+    return sum(bool(word_pattern(name).search(text)) for name in scene.names)
+
+
+def test_full_truths_are_true_and_half_truths_false_in_one_thing() -> None:
+    for scene, truth, half, full, kind in _truths():
+        assert _shown(truth, scene) == 1, truth
+        assert len(truth) < min(len(half), len(full))
+        assert _shown(full, scene) == 1 + (kind in {"object", "relation"}), full
+        assert _shown(half, scene) == 1 + (kind == "relation"), half
+        if kind in {"relation", "position"}:
+            # The check of facts requires the background, too.
+            background = f" The background is {scene.colour}."
+            assert find_fault(full + background, scene) is None, full
+            assert find_fault(half + background, scene) == kind, half
+        if kind == "background":
+            assert f"on a {scene.colour} background" in full
+            assert f"on a {scene.colour} background" not in half
+
+
+def test_either_object_comes_first() -> None:
+    pairs = [(scene.first.name, truth) for scene, truth, *_ in _truths() if scene.kind == "pair"]
+    first = Counter(bool(word_pattern(name).search(truth)) for name, truth in pairs)
+    assert 0.4 < first[True] / first.total() < 0.6

@@ -14,6 +14,7 @@ import yaml
 
 from components.core.settings import Settings
 from components.core.text import normalised
+from components.data.source import EvaluationTables
 from components.data.sources.synthetic import SOURCE
 from components.data.world.alt_text import alt_text
 from components.data.world.description.evaluation_text import evaluation_text
@@ -23,7 +24,7 @@ from components.data.world.description.scenes import Scene, draw_scenes, pair_is
 from components.validation.rules.measuring.probes import evaluation_sentences
 from components.validation.rules.world.checks import find_leak
 
-ASSETS = Path(__file__).parents[5] / "components" / "students" / "assets"
+COMPONENTS = Path(__file__).parents[5] / "components"
 COUNTS = {"train": 60, "val": 10, "test": 150}
 SENTENCES = (
     "query", "paraphrase", "text", "true_caption", "false_caption", "caption", "negation", "true_difference",
@@ -41,13 +42,20 @@ def _scenes() -> dict[str, list[Scene]]:
 
 
 @pytest.fixture(scope="module")
-def evaluation(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], frozenset[str]]:
-    """The evaluation sentences of a small world, as they are and as the validate stage knows them."""
-    settings = _settings()
-    tests = [pair for pair in SOURCE.pairs(settings) if pair.split == "test"]
+def tables() -> EvaluationTables:
+    """The evaluation tables of a small world."""
+    raw: dict[str, Any] = yaml.safe_load((COMPONENTS.parent / "params.yaml").read_text("utf-8"))
+    raw["prepare"]["counts"] = COUNTS
+    settings = Settings.model_validate(raw)
+    return SOURCE.evaluation(settings, [pair for pair in SOURCE.pairs(settings) if pair.split == "test"])
+
+
+@pytest.fixture(scope="module")
+def evaluation(tables: EvaluationTables, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], frozenset[str]]:
+    """The evaluation sentences as they are, and as the stage `validate` reads them."""
     folder = tmp_path_factory.mktemp("evaluation")
     texts: list[str] = []
-    for name, (table, rows) in SOURCE.evaluation(settings, tests).items():
+    for name, (table, rows) in tables.items():
         table.write(folder / f"{name}.parquet", rows)
         kept = rows
         if "register" in rows.column_names:
@@ -57,48 +65,36 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], fro
     return texts, evaluation_sentences(folder)
 
 
-def _settings() -> Settings:
-    raw: dict[str, Any] = yaml.safe_load((ASSETS.parents[2] / "params.yaml").read_text("utf-8"))
-    raw["prepare"]["counts"] = COUNTS
-    return Settings.model_validate(raw)
-
-
 def _leaks(texts: list[str], sentences: frozenset[str]) -> list[str]:
     return [text for text in texts if normalised(text) in sentences or find_leak(text)]
 
 
-def _teacher() -> list[str]:
-    texts = []
-    for path in sorted(ASSETS.glob("teacher*.tsv")):
+def _teacher(pattern: str) -> list[dict[str, str]]:
+    rows = []
+    for path in sorted((COMPONENTS / "students" / "assets").glob(pattern)):
         with path.open(encoding="utf-8", newline="") as stream:
-            texts += [text for row in csv.DictReader(stream, delimiter="\t") for text in row.values() if text]
-    return texts
+            rows += list(csv.DictReader(stream, delimiter="\t"))
+    return rows
 
 
-def test_alt_texts_of_training(evaluation: tuple[list[str], frozenset[str]]) -> None:
+def test_alt_texts_and_teacher_sets_have_no_leak(evaluation: tuple[list[str], frozenset[str]]) -> None:
     rng = random.Random(0)
-    texts = [alt_text(scene, rng, 0.3) for split in ("train", "val") for scene in _scenes()[split]]
-    assert len(texts) == 3100
-    assert _leaks(texts, evaluation[1]) == []
+    alt_texts = [alt_text(scene, rng, 0.3) for split in ("train", "val") for scene in _scenes()[split]]
+    taught = [text for row in _teacher("teacher*.tsv") for text in row.values() if text]
+    assert (len(alt_texts), len(taught) > 3000) == (3100, True)
+    assert _leaks(alt_texts + taught, evaluation[1]) == []
 
 
-def test_teacher_sets(evaluation: tuple[list[str], frozenset[str]]) -> None:
-    texts = _teacher()
-    assert len(texts) > 3000
-    assert _leaks(texts, evaluation[1]) == []
-
-
-def test_teacher_set_shows_no_held_out_pair() -> None:
-    with (ASSETS / "teacher.tsv").open(encoding="utf-8", newline="") as stream:
-        captions = [row["caption"] for row in csv.DictReader(stream, delimiter="\t")]
+def test_teacher_sets_show_no_held_out_pair() -> None:
+    concepts = load_lexicon().objects.items()
+    rows = _teacher("teacher*.tsv")
+    captions = {text for row in rows for name in ("caption", "other_caption") if (text := row.get(name))}
+    assert len(captions) > 1000
     for caption in captions:
         names = [
-            name
-            for name, concept in load_lexicon().objects.items()
-            if any(word_pattern(word).search(caption) for word in concept.words.values())
+            name for name, one in concepts if any(word_pattern(word).search(caption) for word in one.words.values())
         ]
-        if len(names) == 2:
-            assert not pair_is_held_out(*names), caption
+        assert len(names) != 2 or not pair_is_held_out(*names), caption
 
 
 def test_every_evaluation_sentence_is_caught(evaluation: tuple[list[str], frozenset[str]]) -> None:
@@ -108,11 +104,9 @@ def test_every_evaluation_sentence_is_caught(evaluation: tuple[list[str], frozen
     assert [text for text in texts if find_leak(text) is None] == [], "frames alone must know every sentence"
 
 
-def test_every_column_of_words_is_known() -> None:
-    """A new table's sentences must be in `SENTENCES` and in the leak check; labels and names are none."""
-    settings = _settings()
-    tests = [pair for pair in SOURCE.pairs(settings) if pair.split == "test"]
-    for name, (_, rows) in SOURCE.evaluation(settings, tests).items():
+def test_every_column_of_sentences_is_listed(tables: EvaluationTables) -> None:
+    """A new table's sentences must be in `SENTENCES` and in the leak check; labels and names must not."""
+    for name, (_, rows) in tables.items():
         for column in rows.column_names:
             many_words = max(len(str(value).split()) for value in rows[column].to_pylist()) > 4
             assert many_words == (column in SENTENCES), (name, column)
@@ -135,12 +129,10 @@ def test_words_of_the_last_tier_are_caught() -> None:
     assert not [form for form in forms if find_leak(f"IMG_7 small {form}, red bg.jpg") != "word"]
 
 
-def test_generations_with_planted_leaks(evaluation: tuple[list[str], frozenset[str]]) -> None:
-    """Raw answers may leak; what matters is that the check lets none of the leaks pass."""
-    path = ASSETS / "generations.parquet"
-    if not path.exists():
-        pytest.skip("no committed generations")
-    texts = [text for text in pq.read_table(path, columns=["answer"])["answer"].to_pylist() if text]
+def test_no_planted_leak_passes_among_generations(evaluation: tuple[list[str], frozenset[str]]) -> None:
+    """Raw answers may leak; the check must catch every leak."""
+    answers = pq.read_table(COMPONENTS / "captions/assets/generations.parquet", columns=["answer"])["answer"]
+    texts = [text for text in answers.to_pylist() if text]
     planted, sentences = evaluation
     clean = [text for text in texts if not _leaks([text], sentences)]
     assert len(clean) > 0.9 * len(texts)
