@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paraphrase_checks import run
-from benchmarks.paraphrase_labels import (
-    Labelled,
-    hidden,
-    shown,
-)
+from benchmarks.paraphrase_labels import Labelled, hidden, shown
 from components.core.system.profiles import settings_with
 
 CAPTION = "A dog with two red balls runs on the beach ."

@@ -72,10 +72,7 @@ def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
     """The caption of the green image says red; with two green expansions of three it finds green."""
     content = {
         "images": [{"id": number, "file_name": f"{number}.png"} for number in (1, 2)],
-        "annotations": [
-            {"id": 1, "image_id": 1, "caption": "a red"},
-            {"id": 2, "image_id": 2, "caption": "a car"},
-        ],
+        "annotations": [{"id": 1, "image_id": 1, "caption": "a red"}, {"id": 2, "image_id": 2, "caption": "a car"}],
     }
     (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
     colour_image(tmp_path / "val2014" / "1.png", (255, 0, 0))
