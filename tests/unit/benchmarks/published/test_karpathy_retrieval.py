@@ -92,15 +92,14 @@ def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
-    benchmark, (one, other) = (
-        find_published("coco_retrieval"),
-        ({"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b"}),
-    )
-    for image, message in ((None, r"has none of coco_test_karpathy.json, dataset_coco.json"),
-                           (7, "1 captions belong to no image, first image_id 7"),
-                           (1, "1 images have no caption, first b")):  # fmt: skip
+    images = [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}]
+    for image, message in (
+        (None, r"has none of coco_test_karpathy.json, dataset_coco.json"),
+        (7, "1 captions belong to no image, first image_id 7"),
+        (1, "1 images have no caption, first b.jpg"),
+    ):
         if image:
-            content = {"images": [one, other], "annotations": [{"image_id": image, "caption": "red"}]}
+            content = {"images": images, "annotations": [{"image_id": image, "caption": "red"}]}
             (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
         with pytest.raises(InputError, match=message):
-            benchmark.score(toy_context(tmp_path, TABLE))
+            find_published("coco_retrieval").score(toy_context(tmp_path, TABLE))
