@@ -131,19 +131,6 @@ def test_bad_pictures_are_named(tmp_path: Path, cache: ImageFeatures, under_test
         cache.of(EncoderUnderTest("text", ToyEncoder({}), "x"), [picture_bytes("good", whole)])
 
 
-def test_16_bits_of_grey_are_scaled_and_floats_refused(
-    tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest, encoder: Watched
-) -> None:
-    grey = np.full((8, 8), 30_000, dtype=np.uint16)
-    grey[:4] = 0
-    Image.fromarray(grey).save(tmp_path / "a.png")
-    cache.of(under_test, [picture_file(tmp_path / "a.png")])
-    assert set(encoder.batches[0].flatten().tolist()) == {0, 117}
-    Image.fromarray(np.zeros((8, 8), dtype=np.float32)).save(tmp_path / "b.tif")
-    with pytest.raises(InputError, match=r"image b\.tif cannot be decoded \(white is undefined"):
-        cache.of(under_test, [picture_file(tmp_path / "b.tif")])
-
-
 def test_squashed_pictures_are_those_of_torchvisions_transforms(
     tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest, encoder: Watched
 ) -> None:
