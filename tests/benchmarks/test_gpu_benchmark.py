@@ -39,8 +39,7 @@ def test_torch_and_open_clip_are_enough_and_both_sides_train_alike() -> None:
     last = [found["parts"][side]["last_step_loss"] for side in ("cliptune", "open_clip_train")]
     first = found["parts"]["cliptune"]["first_step_loss"]
     assert abs(last[0] - last[1]) < 0.1 < first - last[0]
-    assert found["speedup_vs_open_clip_train"] > 0
-    assert found["embed_images_per_second"] > 0
+    assert min(found["speedup_vs_open_clip_train"], found["embed_images_per_second"]) > 0
     assert found["speedup_of_compiling"] is None
 
 
@@ -62,6 +61,5 @@ def test_without_a_gpu_it_says_so_in_one_line(
     with pytest.raises(SystemExit, match="1"):
         gpu.main([])
     output = capsys.readouterr()
-    assert output.out == ""
     assert output.err.startswith("error: no GPU is visible: run this where")
-    assert output.err.count("\n") == 1
+    assert (output.out, output.err.count("\n")) == ("", 1)

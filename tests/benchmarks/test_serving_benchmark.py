@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from benchmarks.serving import compare, measure, registry, show
+from benchmarks.serving import compare, measure, registry
 from benchmarks.serving_client import Outcome
 
 KNOWN = {"a": np.array([0.6, 0.8], np.float32), "b": np.array([1, 0], np.float32)}
@@ -26,26 +24,17 @@ def test_both_servers_answer_the_same_vectors(tmp_path: Path, monkeypatch: pytes
     with registry(tmp_path):
         found = measure(tmp_path, clients=4, seconds=1.0, rounds=1, texts=50)
     assert found == json.loads(json.dumps(found))
-    assert found["requests_per_second"] > 0
-    assert found["requests_per_second_mlflow"] > 0
-    assert found["largest_difference"] < 1e-5
-    assert found["largest_difference_mlflow"] < 1e-5
-    assert found["overload_largest_difference"] < 1e-5
+    assert min(found["requests_per_second"], found["requests_per_second_mlflow"], found["overload_answered"]) > 0
+    assert all(found[name] < 1e-5 for name in found if "largest_difference" in name)
     assert found["not_answered"] == found["not_answered_mlflow"] == found["overload_other"] == 0
-    assert found["overload_answered"] > 0
     assert found["overload_alive"]
-    output = io.StringIO()
-    show(found, Console(file=output, width=200))
-    assert f"{found['speedup_vs_mlflow_serve']:.1f} times as many" in output.getvalue()
 
 
 def test_figures_are_medians_of_right_answers() -> None:
     slow = Outcome(2.0, {"200": 8}, 0, [4.0], [("a", [0.6, 0.8])])
     found = compare([(OURS, MLFLOW), (slow, MLFLOW), (slow, MLFLOW)], KNOWN)
-    assert found["requests_per_second"] == 4
-    assert found["requests_per_second_mlflow"] == 2
+    assert (found["requests_per_second"], found["requests_per_second_mlflow"], found["p95_ms"]) == (4, 2, 4)
     assert found["speedup_vs_mlflow_serve"] == 2
-    assert found["p95_ms"] == 4
     assert found["largest_difference"] == pytest.approx(0.001)
     assert found["largest_difference_mlflow"] == pytest.approx(0, abs=1e-6)
     assert (found["not_answered"], found["not_answered_mlflow"]) == (0, 9)

@@ -23,8 +23,7 @@ def test_every_figure_is_measured() -> None:
     found = measure(rows=20, latency=0.01, sequential_rows=4, concurrency=4, stored_rows=300, rate=5000.0)
     assert found == json.loads(json.dumps(found))
     assert found["rows_failed"] == 0
-    assert found["rows_per_second_server"] > 0
-    assert found["rows_per_second_sequential"] > 0
+    assert min(found["rows_per_second_server"], found["rows_per_second_sequential"]) > 0
     assert found["stores"].keys() == {"sqlite", "postgresql"}
     for store in found["stores"].values():
         assert store["overhead_share"] < 1

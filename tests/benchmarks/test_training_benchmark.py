@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 
 import pytest
 import torch
-from rich.console import Console
 
-from benchmarks.training import compare, compare_precisions, measure, show
+from benchmarks.training import compare, compare_precisions, measure
 from benchmarks.training_memory import curve
 from benchmarks.training_ours import Ours
 from benchmarks.training_peer import Peer
@@ -36,23 +34,15 @@ def test_both_sides_train_the_same_weights_on_the_same_rows() -> None:
     assert found["largest_loss_difference"] <= 1e-4
     assert abs(found["first_step_loss_ours"] - found["last_step_loss_ours"]) > 0.01
     assert abs(found["first_step_loss_mismatched"] - found["first_step_loss_ours"]) > 0.01
-    assert found["samples_per_second_peer"] > 0
-    assert found["samples_per_second_ours"] > 0
     # Rounded to three digits, the losses stay those of the same training.
     assert found["bf16"]["largest_loss_difference"] <= 0.05
     assert found["bf16"]["first_step_loss_ours"] != found["first_step_loss_ours"]
-    # The peer ran again.
-    assert found["bf16"]["samples_per_second_peer"] != found["samples_per_second_peer"]
-    assert found["bf16"]["first_step_loss_peer"] != found["first_step_loss_peer"]
-    assert found["speedup_bf16_vs_fp32"] > 0
+    assert found["bf16"]["first_step_loss_peer"] != found["first_step_loss_peer"], "the peer ran a second time"
     assert found["speedup_vs_open_clip_train_bf16"] == found["bf16"]["speedup_vs_open_clip_train"] > 0
     shares = found["time_shares"]
     assert shares.keys() == {"text forward", "optimiser", "data wait", "loss, backward and clipping"}
     assert all(share > 0 for share in shares.values())
     assert sum(shares.values()) == pytest.approx(1)
-    output = io.StringIO()
-    show(found, Console(file=output, width=200))
-    assert f"{found['speedup_vs_open_clip_train']:.2f} times as fast" in output.getvalue()
 
 
 def test_figures_by_hand() -> None:
@@ -74,9 +64,7 @@ def test_figures_by_hand() -> None:
 
 def test_speedups_are_medians_over_rounds_of_each_precision() -> None:
     slow = replace(OURS, seconds=[9.0, 2.0, 2.0])
-    found = compare([(PEER, OURS), (PEER, slow), (PEER, slow)], 8, 0.25)
-    assert found["speedup_vs_open_clip_train"] == 2.5
-    assert found["samples_per_second_ours"] == 4
+    assert compare([(PEER, OURS), (PEER, slow), (PEER, slow)], 8, 0.25)["speedup_vs_open_clip_train"] == 2.5
     mixed = replace(OURS, seconds=[9.0, 0.25, 0.25], processor=[1.0, 1.25, 1.5])
     runs = {"fp32": [(PEER, OURS), (PEER, slow)], "bf16": [(PEER, mixed), (PEER, replace(mixed, seconds=[9, 1, 1]))]}
     found = compare_precisions(runs, 8, 0.25)
@@ -87,10 +75,8 @@ def test_speedups_are_medians_over_rounds_of_each_precision() -> None:
 
 @pytest.mark.integration
 def test_memory_is_measured_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.training_memory.BATCH", 8)
-    monkeypatch.setattr("benchmarks.training_memory.MICRO_BATCH", 4)
-    monkeypatch.setattr("benchmarks.training_memory.MICRO_BATCHES", (4,))
-    monkeypatch.setattr("benchmarks.training_memory.BATCHES", (8,))
+    for name, size in {"BATCH": 8, "MICRO_BATCH": 4, "MICRO_BATCHES": (4,), "BATCHES": (8,)}.items():
+        monkeypatch.setattr(f"benchmarks.training_memory.{name}", size)
     held = torch.ones(500_000_000)
     (point,) = curve("ViT-S-32-alt", 1)
     assert (point.batch, point.micro_batch) == (8, 4)

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.benchmarks.published import find_published
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
-from components.experiments.parts.judge import Judge
 from tests.support.toy_context import toy_context
+from tests.unit.experiments.conftest import ScriptedModel
 
 
-@dataclass
-class Critic:
-    """Gives a difference that is called good 0.75, a bad one 0.25, and says nothing else about others."""
+def _critic() -> ScriptedModel:
+    """Gives a difference that is called good 0.75, a bad one 0.25, and others a score out of range."""
 
-    model: str = "critic"
-    asked: list[Request] = field(default_factory=list)
+    def reply(request: Request) -> str:
+        text = request.chat[-1][1]
+        score = 0.75 if "good one" in text else 0.25 if "bad one" in text else 7
+        content = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
+        return f"```json\n{json.dumps(content)}\n```"
 
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            self.asked.append(request)
-            text = request.chat[-1][1]
-            score = 0.75 if "good one" in text else 0.25 if "bad one" in text else 7
-            content = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
-            yield [Reply(request, f"```json\n{json.dumps(content)}\n```")]
+    return ScriptedModel(reply)
 
 
 def _write(folder: Path, *differences: str) -> None:
@@ -45,16 +39,13 @@ def _write(folder: Path, *differences: str) -> None:
 
 def test_scores_without_images(tmp_path: Path) -> None:
     _write(tmp_path, "a good one", "a bad one", "another good one")
-    critic = Critic()
-    options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")}
-    context = toy_context(tmp_path, {}, allow_partial=True, options=options)
+    critic = _critic()
+    context = toy_context(tmp_path, {}, allow_partial=True, options={"judge": critic.judge(tmp_path)})
     found = find_published("caption_quality").score(context).values
     assert sorted(found["caption_quality/captions_only/score"].tolist()) == [0.25, 0.75, 0.75]
     assert found["caption_quality/captions_only/good_share"].sum() == 2
     assert context.notes == ["differences.parquet: 3 differences, the paper judges 300"]
     assert all("Image 1 caption: a 'cat'" in request.chat[-1][1] for request in critic.asked)
-    find_published("caption_quality").score(context)
-    assert len(critic.asked) == 3
 
 
 def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path, png: Any) -> None:
@@ -64,21 +55,20 @@ def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path, png: Any
         "caption": ["a dog", "a cat"], "facts": [None] * 2,
     }  # fmt: skip
     PAIRS.write(tmp_path / "pairs.parquet", pairs)
-    critic = Critic()
-    options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")}
-    found = find_published("caption_quality").score(toy_context(tmp_path, {}, allow_partial=True, options=options))
+    critic = _critic()
+    context = toy_context(tmp_path, {}, allow_partial=True, options={"judge": critic.judge(tmp_path)})
+    found = find_published("caption_quality").score(context)
     assert found.values["caption_quality/with_images/score"].tolist() == [0.75]
     assert [picture.data for picture in critic.asked[0].pictures] == pairs["image"][::-1]
 
 
 def test_wrong_and_missing_tables(tmp_path: Path) -> None:
-    benchmark = find_published("caption_quality")
-    _write(tmp_path, "odd")
-    with pytest.raises(InputError, match="give --benchmark-option judge="):
-        benchmark.score(toy_context(tmp_path, {}, allow_partial=True))
-    options = {"judge": Judge(Critic(), f"sqlite:///{tmp_path}/store.db")}
-    with pytest.raises(InputError, match="judge critic returned no usable score"):
-        benchmark.score(toy_context(tmp_path, {}, allow_partial=True, options=options))
-    _write(tmp_path)
-    with pytest.raises(InputError, match=r"differences.parquet has no rows"):
-        benchmark.score(toy_context(tmp_path, {}, options=options))
+    judge = {"judge": _critic().judge(tmp_path)}
+    for differences, options, message in (
+        (["odd"], {}, "give --benchmark-option judge="),
+        (["odd"], judge, "judge scripted returned no usable score"),
+        ([], judge, r"differences.parquet has no rows"),
+    ):
+        _write(tmp_path, *differences)
+        with pytest.raises(InputError, match=message):
+            find_published("caption_quality").score(toy_context(tmp_path, {}, allow_partial=True, options=options))

@@ -18,8 +18,6 @@ from components.experiments.parts.clip4idc_model import captioned_pairs, picture
 from components.test_sets.pictures import picture_bytes
 from tests.support.toy_context import toy_context
 
-_COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
-
 
 def _context(encoder: Encoder, folder: Path) -> PublishedContext:
     under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", 16)
@@ -48,12 +46,12 @@ def test_other_towers_give_one_token_and_text_encoders_none(tmp_path: Path, png:
         picture_tokens(PublishedContext(blind, tmp_path), pictures)
 
 
-def test_examples_keep_the_order_of_pictures_and_whose_sentence_is_whose(tmp_path: Path, png: Any) -> None:
-    red, green, blue = (picture_bytes(name, png(colour)) for name, colour in _COLOURS.items())
+def test_examples_keep_the_order_of_pictures_and_the_pair_of_each_sentence(tmp_path: Path, png: Any) -> None:
+    axes = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    red, green, blue = (picture_bytes(str(axis), png(tuple(255 * part for part in axis))) for axis in axes)
     pairs = [PicturePair(red, green, ("one", "two")), PicturePair(blue, red, ()), PicturePair(green, blue, ("three",))]
-    found = captioned_pairs(toy_context(tmp_path, {"one": (1, 0, 0), "two": (0, 1, 0), "three": (0, 0, 1)}), pairs)
-    assert found.before[:, 0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
-    assert found.after[:, 0].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
-    assert found.sentences == ("one", "two", "three")
-    assert found.pair.tolist() == [0, 0, 2]
-    assert found.features.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    found = captioned_pairs(toy_context(tmp_path, dict(zip(("one", "two", "three"), axes, strict=True))), pairs)
+    assert found.before[:, 0].tolist() == [axes[0], axes[2], axes[1]]
+    assert found.after[:, 0].tolist() == [axes[1], axes[0], axes[2]]
+    assert (found.sentences, found.pair.tolist()) == (("one", "two", "three"), [0, 0, 2])
+    assert found.features.tolist() == axes

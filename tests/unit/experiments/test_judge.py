@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from components.captions.prompting.request import PICTURE, Reply, Request
+from components.captions.prompting.request import PICTURE, Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
-from components.experiments.parts.judge import Judge, JudgeQuestion, judge_of, judged, question_about, read_score
+from components.experiments.parts.judge import JudgeQuestion, judge_of, judged, question_about, read_score
 from tests.support.toy_context import toy_context
+from tests.unit.experiments.conftest import ScriptedModel
 
 
-@dataclass
-class Oracle:
-    """Answers with the last word of the question; fails where that is `silence`."""
-
-    model: str = "oracle"
-    asked: list[Request] = field(default_factory=list)
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            self.asked.append(request)
-            word = request.chat[-1][1].split()[-1]
-            yield [Reply(request, None, "silent") if word == "silence" else Reply(request, word)]
+def _last_word(request: Request) -> str | None:
+    word = request.chat[-1][1].split()[-1]
+    return None if word == "silence" else word
 
 
 def _questions(*words: str) -> list[JudgeQuestion]:
@@ -39,43 +29,41 @@ def _number(answer: str) -> float | None:
 
 
 def test_scores_are_those_of_the_answers_and_answers_are_cached(tmp_path: Path) -> None:
-    oracle = Oracle()
-    judge = Judge(oracle, f"sqlite:///{tmp_path}/store.db")
-    context = toy_context(tmp_path, {}, options={"judge": judge}, allow_partial=True)
+    model = ScriptedModel(_last_word)
+    options = {"judge": model.judge(tmp_path)}
+    context = toy_context(tmp_path, {}, options=options, allow_partial=True)
     values, rows = judged(context, "test", _questions("3", "silence", "nonsense", "5"), _number)
-    assert values.tolist() == [3, 5]
-    assert rows.tolist() == [0, 3]
-    assert context.notes == ["judge oracle: 2 of 4 scores are unusable"]
+    assert (values.tolist(), rows.tolist()) == ([3, 5], [0, 3])
+    assert context.notes == ["judge scripted: 2 of 4 scores are unusable"]
     judged(context, "test", _questions("5", "3", "nonsense"), _number)
-    assert len(oracle.asked) == 4
-    context = toy_context(tmp_path, {}, options={"judge": judge})
+    assert len(model.asked) == 4
+    context = toy_context(tmp_path, {}, options=options)
     for words, message in ((("3", "nonsense"), "1 of 2 scores are unusable"), (("nonsense",), "no usable score")):
         with pytest.raises(InputError, match=message):
             judged(context, "test", _questions(*words), _number)
 
 
-def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="give --benchmark-option judge="):
-        judge_of(toy_context(tmp_path, {}))
+def test_the_judge_is_named_in_params(tmp_path: Path) -> None:
     judge = judge_of(toy_context(tmp_path, {}, options={"judge": "student"}))
     assert judge.store == "sqlite:///state/generations.db"
-    with pytest.raises(InputError, match=r"model 'nobody' is not in synthesize.llms"):
-        judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
+    for options, message in (
+        ({}, "give --benchmark-option judge="),
+        ({"judge": "nobody"}, r"model 'nobody' is not in synthesize.llms"),
+    ):
+        with pytest.raises(InputError, match=message):
+            judge_of(toy_context(tmp_path, {}, options=options))
 
 
 def test_a_question_about_an_image_has_the_image_and_its_prompt() -> None:
     question = question_about("a blue {cat}", Image.new("RGBA", (4, 4), "blue"))
-    text = question.messages[-1]["content"]
+    (message,) = question.messages
+    text = message["content"]
     assert text.count(PICTURE) == len(question.pictures) == 1
     # PC-CLIP, appendix B.4, from its first to its last line.
-    assert [message["role"] for message in question.messages] == ["user"]
     assert text.startswith("You are an expert image judge. Please judge how well the corresponding generated image")
     assert text.endswith(f"Prompt: Generate an image of the following: a blue {{cat}}\nImage: {PICTURE}\n")
-    assert (
-        '{\n    "explanation": "I see a red apple on a tree but no spots, so partial match.",\n    "score": 3\n}'
-        in text
-    )
-    assert question.pictures[0].media_type == "image/jpeg"
+    assert '"I see a red apple on a tree but no spots, so partial match.",\n    "score": 3\n}' in text
+    assert (message["role"], question.pictures[0].media_type) == ("user", "image/jpeg")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ SYNSETS = {
     "verb": [["run", "race"]],
     "adj": [["galore(ip)", "aplenty(ip)"]],
 }
+METRICS = ("ao_at_1", "query_recall_at_1", "expanded_share")
 LICENCE = "  1 This software and database is being provided to you\n"
 
 
@@ -54,45 +55,37 @@ def test_both_sources_by_hand(tmp_path: Path) -> None:
     _pairs(tmp_path)
     _wordnet(tmp_path / "wordnet")
     texts: list[object] = ["one automobile", "one automobile", "some wheels"]
-    count = len(texts)
-    columns = {"id": ["1"] * count, "sample": [2, 1, 0], "query": ["a car"] * count, "paraphrase": texts}
-    QUERY_PARAPHRASES.write(tmp_path / "query_paraphrases.parquet", {**columns, "similarity": [0.9] * count})
+    columns = {"id": ["1"] * 3, "sample": [2, 1, 0], "query": ["a car"] * 3, "paraphrase": texts}
+    QUERY_PARAPHRASES.write(tmp_path / "query_paraphrases.parquet", {**columns, "similarity": [0.9] * 3})
     scores = find_published("query_expansion").score(toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2)))
     for source in ("wordnet", "paraphrases"):
-        named = {name.split("/")[-1]: found.tolist() for name, found in scores.values.items() if source in name}
-        assert named["ao_at_1"] == [1]
-        assert named["query_recall_at_1"] == [0]
-        assert named["expanded_share"] == [1]
+        found = [scores.values[f"query_expansion/{source}/{name}"].tolist() for name in METRICS]
+        assert found == [[1], [0], [1]], source
     once = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"expansions": 1})
     scores = find_published("query_expansion").score(once)
     assert scores.values["query_expansion/wordnet/ao_at_1"].tolist() == [0], "a tie, and red is the earlier image"
 
 
 def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
-    """The caption of the green image says red; with two green expansions of three it finds green."""
-    content = {
-        "images": [{"id": number, "file_name": f"{number}.png"} for number in (1, 2)],
-        "annotations": [
-            {"id": 1, "image_id": 1, "caption": "a red"},
-            {"id": 2, "image_id": 2, "caption": "a car"},
-        ],
-    }
-    (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
+    """The caption of the green image says red; with two green expansions of three it finds green.
+
+    With one expansion both images are alike, and the earlier, which is red, comes first.
+    """
+    images = [{"id": number, "file_name": f"{number}.png"} for number in (1, 2)]
+    annotations = [{"id": row, "image_id": row, "caption": text} for row, text in ((1, "a red"), (2, "a car"))]
+    (tmp_path / "coco_test_karpathy.json").write_text(json.dumps({"images": images, "annotations": annotations}))
     colour_image(tmp_path / "val2014" / "1.png", (255, 0, 0))
     colour_image(tmp_path / "val2014" / "2.png", (0, 255, 0))
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"a car": ["the thing", "some wheels"]}))
-    table = {**TABLE, "a red": (1, 0, 0)}
-    name = "query_expansion_coco"
-    options = {"paraphrases": str(path)}
-    found = find_published(name).score(toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=options))
-    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == [1, 1]
-    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_5"].tolist() == [1, 1]
-    assert found.values[f"{name}/paraphrases/expanded_share"].tolist() == [0, 1]
-    once = {**options, "expansions": 1}
-    found = find_published(name).score(toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=once))
-    # One expansion of two leaves both images alike, and the earlier, which is red, comes first.
-    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == [1, 0]
+    table, name = {**TABLE, "a red": (1, 0, 0)}, "query_expansion_coco"
+    for expansions, hits in ((3, [1, 1]), (1, [1, 0])):
+        options = {"paraphrases": str(path), "expansions": expansions}
+        context = toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=options)
+        found = find_published(name).score(context).values
+        assert found[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == hits
+        assert found[f"{name}/paraphrases/text_to_image/recall_at_5"].tolist() == [1, 1]
+        assert found[f"{name}/paraphrases/expanded_share"].tolist() == [0, 1]
 
 
 def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) -> None:
@@ -125,24 +118,24 @@ def test_synonyms_of_forms_and_compounds(tmp_path: Path) -> None:
 
 def test_a_wordnet_that_is_damaged_is_refused(tmp_path: Path) -> None:
     folder = _wordnet(tmp_path / "wordnet")
-    (folder / "index.noun").write_text("car n 1 0 1 0 00000007\n")
-    with pytest.raises(InputError, match=r"data.noun does not fit index.noun"):
-        read_wordnet(folder).synonyms("car")
-    (folder / "index.noun").write_text("car n one\n")
-    for path in (folder, tmp_path / "absent"):
-        with pytest.raises(InputError, match="is not a WordNet database"):
-            read_wordnet(path)
+    for index, path, message in (
+        ("car n 1 0 1 0 00000007\n", folder, r"data.noun does not fit index.noun"),
+        ("car n one\n", folder, "is not a WordNet database"),
+        ("car n one\n", tmp_path / "absent", "is not a WordNet database"),
+    ):
+        (folder / "index.noun").write_text(index)
+        with pytest.raises(InputError, match=message):
+            read_wordnet(path).synonyms("car")
 
 
 def test_one_word_changes_and_stop_words_stay() -> None:
-    def synonyms(word: str) -> list[str]:
-        return [f"{word}-one", f"{word}-two"]
+    def expansions(seed: int) -> list[str]:
+        text, stop = "The dog, by the car.", {"the", "by"}
+        return synonym_expansions(text, lambda word: [f"{word}-one", f"{word}-two"], stop, 3, seed)
 
-    expansions = synonym_expansions("The dog, by the car.", synonyms, {"the", "by"}, 3, seed=0)
     possible = {f"The {dog}, by the car." for dog in ("dog-one", "dog-two")}
     possible |= {f"The dog, by the {car}." for car in ("car-one", "car-two")}
-    assert len(set(expansions)) == 3
-    assert set(expansions) <= possible
-    assert expansions == synonym_expansions("The dog, by the car.", synonyms, {"the", "by"}, 3, seed=0)
-    draws = {tuple(synonym_expansions("The dog, by the car.", synonyms, {"the", "by"}, 3, seed)) for seed in range(9)}
-    assert len(draws) > 1
+    assert len(set(expansions(0))) == 3
+    assert set(expansions(0)) <= possible
+    assert expansions(0) == expansions(0)
+    assert len({tuple(expansions(seed)) for seed in range(9)}) > 1

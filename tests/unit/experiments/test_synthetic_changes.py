@@ -42,31 +42,28 @@ def test_exactly_one_fact_changes_and_every_kind_comes() -> None:
 @pytest.mark.parametrize(
     ("scene", "kind", "expected"),
     [
-        ("single", "size", ["the dog became large", "the dog is large now and was small before",
-                            "the small dog has turned into a large one"]),
+        ("single", "size", {"the dog became large", "the dog is large now and was small before",
+                            "the small dog has turned into a large one"}),
         ("group", "count", {"there are three dogs now instead of two", "there are four dogs now instead of two"}),
         ("pair", "relation", {"the dog moved from left of the cat to right of it",
                               "the cat moved from right of the dog to left of it"}),
     ],
 )  # fmt: skip
-def test_sentences_state_the_change(scene: str, kind: str, expected: list[str] | set[str]) -> None:
-    found = [change_of(SCENES[scene], random.Random(seed)) for seed in range(60)]
-    texts = [change.sentences for change in found if change.kind == kind]
-    assert texts
-    if isinstance(expected, list):
-        assert set(texts) == {tuple(expected)}
-    else:
-        assert expected <= {sentence for sentences in texts for sentence in sentences}
+def test_sentences_state_the_change(scene: str, kind: str, expected: set[str]) -> None:
+    changes = [change_of(SCENES[scene], random.Random(seed)) for seed in range(60)]
+    found = {sentence for change in changes if change.kind == kind for sentence in change.sentences}
+    assert found == expected if kind == "size" else found >= expected
 
 
 def test_the_same_seed_draws_the_same_pairs_and_pictures_differ() -> None:
     counts = {"train": 6, "val": 2, "test": 4}
-    one, again, other = (synthetic_pairs(seed, counts) for seed in (1, 1, 2))  # type: ignore[arg-type]
+    one, repeated, other = (synthetic_pairs(seed, counts) for seed in (1, 1, 2))  # type: ignore[arg-type]
     assert [len(split) for split in (one.train, one.val, one.test)] == [6, 2, 4]
-    for first, second in zip([*one.train, *one.test], [*again.train, *again.test], strict=True):
-        assert first.sentences == second.sentences
-        assert (first.before.stamp, first.after.stamp) == (second.before.stamp, second.after.stamp)
-        assert first.before.stamp != first.after.stamp
-        with first.before.open() as image:
-            assert np.asarray(image).shape == (64, 64, 3)
+    drawn = [
+        [(pair.sentences, pair.before.stamp, pair.after.stamp) for pair in found.train] for found in (one, repeated)
+    ]
+    assert drawn[0] == drawn[1]
+    assert all(before != after for _, before, after in drawn[0])
+    with one.train[0].before.open() as image:
+        assert np.asarray(image).shape == (64, 64, 3)
     assert [pair.sentences for pair in one.test] != [pair.sentences for pair in other.test]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from PIL import Image
 
 from components.benchmarks.published import find_published
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.core.system.errors import InputError
-from components.experiments.parts.judge import Judge
 from tests.support.toy_context import ToyEncoder, toy_context
+from tests.unit.experiments.conftest import ScriptedModel
 
 
 @dataclass
@@ -32,26 +31,27 @@ class Crayon:
         return Image.new("RGB", (8, 8), texts[1])
 
 
-@dataclass
-class Eye:
+def _eye() -> ScriptedModel:
     """Scores a red image 5, another one 1."""
 
-    model: str = "eye"
-    asked: list[Request] = field(default_factory=list)
+    def reply(request: Request) -> str:
+        with Image.open(io.BytesIO(request.pictures[0].data)) as image:
+            red, _, blue = np.asarray(image)[0, 0].tolist()
+        return f'{{"explanation": "", "score": {5 if red > 200 and blue < 50 else 1}}}'
 
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            self.asked.append(request)
-            with Image.open(io.BytesIO(request.pictures[0].data)) as image:
-                red = image.getpixel((0, 0))[0] > 200 and image.getpixel((0, 0))[2] < 50  # type: ignore[index]
-            yield [Reply(request, f'{{"explanation": "", "score": {5 if red else 1}}}')]
+    return ScriptedModel(reply)
 
 
-def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder with the names of two classes is the current one: images are cached there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fine_label_names.txt").write_text("apple\naquarium_fish\n")
-    crayon, eye = Crayon(), Eye()
-    options = {"diffusion": crayon, "judge": Judge(eye, f"sqlite:///{tmp_path}/store.db")}
+
+
+def test_scores_of_every_class_in_every_colour(tmp_path: Path) -> None:
+    crayon, eye = Crayon(), _eye()
+    options = {"diffusion": crayon, "judge": eye.judge(tmp_path)}
     context = toy_context(tmp_path, {}, allow_partial=True, options=options)
     found = find_published("text_to_image").score(context).values
     assert len(found["text_to_image/score"]) == 16
@@ -65,14 +65,10 @@ def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pyte
     assert context.notes[0] == "fine_label_names.txt: 2 found, 100 published"
 
 
-def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_figure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_images_of_the_users_texts_are_listed_and_not_compared_with_the_published_score(tmp_path: Path) -> None:
     texts = tmp_path / "texts.tsv"
     texts.write_text("a photo of a dog\tred\na house\tblue\n")
-    judge = Judge(Eye(), f"sqlite:///{tmp_path}/store.db")
-    options = {"diffusion": Crayon(), "judge": judge, "texts": texts}
+    options = {"diffusion": Crayon(), "judge": _eye().judge(tmp_path), "texts": texts}
     context = toy_context(tmp_path, {}, options=options)
     found = find_published("text_to_image").score(context).values
     assert {name: values.tolist() for name, values in found.items()} == {"text_to_image/score": [5, 1]}
@@ -101,27 +97,22 @@ def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_fig
 def test_missing_options_are_named_before_any_image_is_made(
     tmp_path: Path, name: str, options: dict[str, Any], message: str
 ) -> None:
-    (tmp_path / "fine_label_names.txt").write_text("apple")
     with pytest.raises(InputError, match=message):
         find_published(name).score(toy_context(tmp_path, {}, allow_partial=True, options=options))
     assert not getattr(options.get("diffusion"), "painted", [])
 
 
-def test_clip_score_is_by_another_encoder_between_image_and_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "fine_label_names.txt").write_text("apple\n")
+def test_clip_score_is_by_another_encoder_between_image_and_prompt(tmp_path: Path) -> None:
     # A picture's feature is its colour: red (1, 0, 0), blue (0, 0, 1); cosines of 0.6 and below 0.
     prompts = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
     scorer = EncoderUnderTest("scorer", ToyEncoder(prompts), "scorer", "scorer tower", 8)
     crayon = Crayon()
     context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
     found = find_published("text_to_image_clip_score").score(context).values
-    np.testing.assert_allclose(found["text_to_image_clip_score/red/clip_score"], [2.5 * 0.6], rtol=1e-6)
-    assert found["text_to_image_clip_score/blue/clip_score"].tolist() == [0]
-    assert len(found["text_to_image_clip_score/clip_score"]) == len(crayon.painted) == 8
+    assert found["text_to_image_clip_score/red/clip_score"][0] == pytest.approx(2.5 * 0.6)
+    assert found["text_to_image_clip_score/blue/clip_score"][0] == 0
+    assert len(found["text_to_image_clip_score/clip_score"]) == len(crayon.painted) == 16
     # The judge's benchmark shows the same images.
-    context.options = {"diffusion": crayon, "judge": Judge(Eye(), f"sqlite:///{tmp_path}/store.db")}
+    context.options = {"diffusion": crayon, "judge": _eye().judge(tmp_path)}
     find_published("text_to_image").score(context)
-    assert len(crayon.painted) == 8
+    assert len(crayon.painted) == 16

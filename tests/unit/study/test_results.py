@@ -11,13 +11,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.evaluation.results import Folders, read_report, write_record
 from components.study import claims as stage
-from components.study.results import (
-    Results,
-    comparison_over_seeds,
-    rank_for_all_needs,
-    read_results,
-    regressions,
-)
+from components.study.results import Results, comparison_over_seeds, rank_for_all_needs, read_results, regressions
 from tests.unit.study.conftest import AO, LOSS, TAU
 
 

@@ -12,8 +12,6 @@ from components.benchmarks.embedded import benchmark_names, find_benchmark, tabl
 from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import correlation_value
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
-from components.benchmarks.scoring.protocols.choices import composite_score
-from components.benchmarks.scoring.protocols.geometry import gaussian_potential
 from components.core.system.errors import InputError
 from components.core.tables.records import CAPTION_QUERIES, COMPARISONS, LABELS, SWAPS
 from components.core.tables.table import Table
@@ -21,8 +19,6 @@ from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)
-RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1), "zero_shot": (-1, 1), "comparative_prompting": (-1, 1)}
-"""Values of benchmarks that are not shares: distances and their squares, correlations."""
 EXPECTED: dict[str, dict[str, list[float]]] = {
     # Top 2 of query and paraphrase: ab/ba, cd/ac, dc/dc.
     "paraphrased_retrieval": {
@@ -134,9 +130,6 @@ def test_rankings_registers_and_groups_by_hand(context: EmbeddedContext) -> None
     assert _score("retrieval", context).values["retrieval_alt_text/t2i_recall_at_1"].tolist() == [1]
     groups = _score("swaps", context).strata["swaps/relation_macro_accuracy"]
     assert groups[0] == groups[1] != groups[2]
-    groups = _score("differences", context).strata["differences/macro_accuracy"]
-    assert groups[0] == groups[1]
-    assert len(set(groups.tolist())) == 4
 
 
 def test_correlations_by_hand(context: EmbeddedContext) -> None:
@@ -155,12 +148,7 @@ def test_correlations_by_hand(context: EmbeddedContext) -> None:
 
 
 def test_the_best_text_of_an_image_counts(context: EmbeddedContext) -> None:
-    rows = [("b", "c query"), ("a", "d query"), ("a", "a query")]
-    columns: dict[str, list[object]] = {
-        "image_id": [image for image, _ in rows],
-        "text": [text for _, text in rows],
-        "register": ["plain"] * 3,
-    }
+    columns = {"image_id": ["b", "a", "a"], "text": ["c query", "d query", "a query"], "register": ["plain"] * 3}
     CAPTION_QUERIES.write(context.folder / "caption_queries.parquet", columns)
     values = _score("retrieval", context).values
     # Image a: its better text is the best of all. Image b: its text ties with one and loses to another.
@@ -175,11 +163,6 @@ def test_the_ensemble_is_a_renormalised_mean(context: EmbeddedContext, third: fl
     assert values["zero_shot/top1"].tolist() == [1, 1, 0]
     # Cat's mean is (0.9, 0.2, 0.82), of length 1.23: above dog's 0.8 for image c, but below 0.70 at length 1.
     assert values["zero_shot/ensemble/top1"].tolist() == [1, 1, hit]
-
-
-def test_the_mean_composite_is_the_published_formula(context: EmbeddedContext) -> None:
-    values = _score("negations", context).values["negations/composite"]
-    assert values.mean() == pytest.approx(composite_score(1, 1 / 3, 1 / 3))
 
 
 @pytest.mark.parametrize(
@@ -203,12 +186,10 @@ def test_changed_texts_change_values(
     assert _score(name, context, **texts).values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_kinds_that_the_table_lacks_are_left_out(context: EmbeddedContext) -> None:
+def test_kinds_that_the_table_lacks_have_no_metric(context: EmbeddedContext) -> None:
     _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
-    assert set(_score("differences", context).values) == {
-        f"differences/{name}"
-        for name in ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
-    }
+    wanted = ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
+    assert set(_score("differences", context).values) == {f"differences/{name}" for name in wanted}
 
 
 def test_captions_and_opposite_sentences_have_distances(context: EmbeddedContext) -> None:
@@ -221,31 +202,12 @@ def test_captions_and_opposite_sentences_have_distances(context: EmbeddedContext
     assert values["image_caption/alignment"][0] == pytest.approx(0.66)
 
 
-def test_the_potential_at_its_ends() -> None:
-    assert gaussian_potential(np.ones((3, 1), dtype=np.float32)).tolist() == [1, 1, 1]
-    assert gaussian_potential(np.ones((1, 1), dtype=np.float32)).tolist() == [0]
-
-
-def test_an_encoder_with_equal_features_is_never_right(context: EmbeddedContext) -> None:
-    context.under_test.encoder.vectors = dict.fromkeys(context.under_test.encoder.vectors, (0.5, 0.5, 0.5, 0.5))  # type: ignore[attr-defined]
-    for name in ("negations", "differences", "triplets", "half_truths"):
-        for metric, values in find_benchmark(name).score(context).values.items():
-            if "top1" not in metric and "composite" not in metric:
-                assert values.sum() == 0, metric
-
-
 @pytest.mark.parametrize("name", benchmark_names())
-def test_every_value_is_declared_per_query_and_has_its_pictures(name: str, context: EmbeddedContext) -> None:
+def test_every_metric_is_declared_and_has_a_picture_for_each_query(name: str, context: EmbeddedContext) -> None:
     benchmark = find_benchmark(name)
     scores = benchmark.score(context)
-    assert benchmark.name == name
     declared = {benchmark.metric(metric).name for metric in (*scores.values, *scores.correlations)}
     assert declared == {metric.name for metric in benchmark.metrics}
-    for values in scores.values.values():
-        assert values.ndim == 1
-        assert values.dtype == np.float64
-        low, high = RANGES.get(name, (0, 1))
-        assert ((values >= low) & (values <= high)).all()
     rows = {metric: len(values) for metric, values in scores.values.items()}
     rows |= {metric: len(columns.gold) for metric, columns in scores.correlations.items()}
     for metric, pictures in scores.pictures.items():
@@ -253,18 +215,16 @@ def test_every_value_is_declared_per_query_and_has_its_pictures(name: str, conte
 
 
 def test_queries_about_one_picture_name_it(context: EmbeddedContext) -> None:
-    def pictures(name: str) -> dict[str, list[object]]:
-        return {metric: rows.tolist() for metric, rows in _score(name, context).pictures.items()}
-
-    assert pictures("swaps") == {"swaps/relation_accuracy": [0, 0, 2], "swaps/relation_macro_accuracy": [0, 0, 2]}
-    triplets = pictures("triplets")
-    assert (triplets["triplets/tot"], triplets["triplets/kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
-    assert pictures("paraphrased_retrieval") == pictures("negations") == pictures("zero_shot") == {}
+    pictures: dict[str, dict[str, list[object]]] = {}
+    for name in benchmark_names():
+        found = _score(name, context).pictures.items()
+        pictures[name] = {metric.removeprefix(f"{name}/"): rows.tolist() for metric, rows in found}
+    assert pictures["swaps"] == {"relation_accuracy": [0, 0, 2], "relation_macro_accuracy": [0, 0, 2]}
+    assert (pictures["triplets"]["tot"], pictures["triplets"]["kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
+    assert pictures["paraphrased_retrieval"] == pictures["negations"] == pictures["zero_shot"] == {}
     pairs = [[0, 3], [2, 3], [0, 2], [2, 0], [3, 0]]
-    differences = pictures("differences")
-    assert differences["differences/macro_accuracy"] == differences["differences/sign_accuracy"] == pairs
-    assert differences["differences/size_ordering_accuracy"] == pairs[:2]
-    assert pictures("geometry")["geometry/image_difference/distance"] == pairs
+    assert pictures["differences"]["macro_accuracy"] == pictures["geometry"]["image_difference/distance"] == pairs
+    assert pictures["differences"]["size_ordering_accuracy"] == pairs[:2]
 
 
 def test_missing_tables_are_named(folders: Folders) -> None:

@@ -16,19 +16,16 @@ WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
 
 
 @given(WRITTEN, st.integers(1, 12))
-def test_every_error_is_one_character_and_another_one(text: str, count: int) -> None:
+def test_every_error_changes_one_character_and_errors_differ(text: str, count: int) -> None:
     found = with_typing_errors(text, count)
     assert len(set(found)) == len(found) == count
     assert {Levenshtein.distance(text, one) for one in found} == {1}
     assert found == with_typing_errors(text, count)
 
 
-def test_errors_are_of_three_kinds() -> None:
+def test_errors_insert_drop_and_replace_and_spaces_have_none() -> None:
     text = "a cat on a mat"
     assert {len(one) - len(text) for one in with_typing_errors(text, 30)} == {-1, 0, 1}
-
-
-def test_a_text_of_spaces_has_nothing_to_misspell() -> None:
     with pytest.raises(ValueError, match="a text of spaces"):
         with_typing_errors("  ", 1)
 

@@ -26,7 +26,7 @@ def _write(folder: Path) -> None:
     colour_image(folder / "unlabeled2017" / "000000000004.png", (230, 80, 25))
 
 
-def test_the_small_gallery_by_hand(tmp_path: Path) -> None:
+def test_both_galleries_by_hand(tmp_path: Path) -> None:
     """Red ties on green and blue, which go by name: 1 2 3; scarlet 1 2 3. Moss 2 3 1, blue 3 1 2."""
     _write(tmp_path)
     context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
@@ -39,12 +39,7 @@ def test_the_small_gallery_by_hand(tmp_path: Path) -> None:
     assert named["paraphrase_recall_at_1"] == [1, 0]
     assert "ao_at_10" not in named, "the gallery has three images"
     assert context.notes == ["coco_p.json: 2 found, 4,155 published", "val2017: images: 3 found, 5,000 published"]
-
-
-def test_the_large_gallery_has_one_image_more(tmp_path: Path) -> None:
-    """The orange image is the first for scarlet, and the second for red."""
-    _write(tmp_path)
-    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
+    # The large gallery has an orange image more, which is the first for scarlet, and the second for red.
     values = find_published("coco_pe").score(context).values
     assert values["coco_pe/ao_at_1"].tolist()[0] == 0
     assert values["coco_pe/js_at_2"].tolist()[0] == 1
@@ -53,10 +48,11 @@ def test_the_large_gallery_has_one_image_more(tmp_path: Path) -> None:
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
     _write(tmp_path)
-    benchmark = find_published("coco_p")
-    (tmp_path / "coco_p.json").write_text(json.dumps([*ROWS, {"image_id": 3, "query": "blue"}]))
-    with pytest.raises(InputError, match=r"1 rows lack image or query or paraphrase \(row 2,"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    (tmp_path / "coco_p.json").write_text(json.dumps([{"image_id": 9, "query": "blue", "paraphrase": "sky"}]))
-    with pytest.raises(InputError, match=r"row 0 names image '000000000009.jpg', which the gallery lacks"):
-        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
+    for rows, partial, message in (
+        ([*ROWS, {"image_id": 3, "query": "blue"}], False, r"1 rows lack image or query or paraphrase \(row 2,"),
+        ([{"image_id": 9, "query": "blue", "paraphrase": "sky"}], True,
+         r"row 0 names image '000000000009.jpg', which the gallery lacks"),
+    ):  # fmt: skip
+        (tmp_path / "coco_p.json").write_text(json.dumps(rows))
+        with pytest.raises(InputError, match=message):
+            find_published("coco_p").score(toy_context(tmp_path, TABLE, allow_partial=partial))

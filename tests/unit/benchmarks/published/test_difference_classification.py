@@ -22,17 +22,18 @@ FIRST, SECOND = (1, -1, 0), (-1, 1, 0)
 """Where a text points when the first image is red and the second green, and the other way round."""
 
 
-def _awa2(folder: Path) -> None:
-    """Classes zebra, ant, cow; the test classes are cow and ant, whose labels are 1 and 0."""
+def _awa2(folder: Path, own_zebra: bool = False) -> None:
+    """Classes zebra, ant, cow; the test classes are cow and ant, whose labels are 1 and 0.
+
+    The released code takes zebra and ant for ant and cow: both are "small", unless the zebra is `own_zebra`.
+    """
     names = [f"p{number}" for number in range(1, 86)]
     names[14], names[15], names[33], names[34] = "big", "small", "smelly", "flys"
     _numbered(folder / "classes.txt", ["zebra", "ant", "cow"])
     _numbered(folder / "predicates.txt", names)
     (folder / "testclasses.txt").write_text("cow\nant\n")
     matrix = np.zeros((3, 85), dtype=int)
-    matrix[0, [0, 15]] = 1
-    matrix[1, [33, 34, 15]] = 1
-    matrix[2, [14, 33, 1]] = 1
+    matrix[0, [0] if own_zebra else [0, 15]] = matrix[1, [33, 34, 15]] = matrix[2, [14, 33, 1]] = 1
     np.savetxt(folder / "predicate-matrix-binary.txt", matrix, fmt="%d")
     for number in range(2):
         colour_image(folder / f"JPEGImages/ant/ant_1000{number}.jpg", RED)
@@ -48,8 +49,9 @@ AWA2_TABLE = {
     PAPER.format("small, flys", "p2, big"): FIRST,
     PAPER.format("p2, big", "small, flys"): SECOND,
     # The released code has zebra's row for ant, ant's for cow, and leaves out `flys` for `smelly`.
-    PAPER.format("p1", "smelly")[:-1]: FIRST,
-    PAPER.format("smelly", "p1")[:-1]: FIRST,
+    PAPER.format("p1", "small, smelly")[:-1]: FIRST,
+    PAPER.format("small, smelly", "p1")[:-1]: FIRST,
+    "The first image contains an animal is small, while the second image contains an animal that is large.": FIRST,
     benchmark.BIG_FIRST: SECOND,
     benchmark.LITTLE_FIRST: FIRST,
 }
@@ -59,31 +61,17 @@ def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(
     _awa2(tmp_path)
     context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
     with pytest.raises(InputError, match="no pair of different groups"):
-        # Zebra and ant, which the released code takes for ant and cow, are both "small".
         find_published("difference_awa2").score(context)
-    matrix = np.loadtxt(tmp_path / "predicate-matrix-binary.txt", dtype=int)
-    matrix[0, 15] = 0
-    np.savetxt(tmp_path / "predicate-matrix-binary.txt", matrix, fmt="%d")
-    table = {
-        **AWA2_TABLE,
-        PAPER.format("p1", "small, smelly")[:-1]: FIRST,
-        PAPER.format("small, smelly", "p1")[:-1]: FIRST,
-    }
-    table["The first image contains an animal is small, while the second image contains an animal that is large."] = (
-        FIRST
-    )
-    context = toy_context(tmp_path, table, allow_partial=True)
-    found = find_published("difference_awa2").score(context)
-    assert found.values["difference_awa2/paper/accuracy"].tolist() == [1] * 20
-    assert found.values["difference_awa2/size_corrected/accuracy"].tolist() == [1] * 20
-    assert found.scalars["difference_awa2/paper/standard_error"] == 0
+    _awa2(tmp_path, own_zebra=True)
+    scores = find_published("difference_awa2").score(context)
+    found = {name.removeprefix("difference_awa2/"): values for name, values in scores.values.items()}
+    assert found["paper/accuracy"].tolist() == found["size_corrected/accuracy"].tolist() == [1] * 20
+    assert scores.scalars["difference_awa2/paper/standard_error"] == 0
     # The text points to the ant whichever comes first: right where the ant does, in 4 pairs of each draw.
-    released = found.values["difference_awa2/released/accuracy"]
-    assert len(released) == 20
-    assert 0 < released.sum() < 20
-    assert found.strata["difference_awa2/released/accuracy"].tolist() == np.repeat(range(5), 4).tolist()
-    assert len(found.values["difference_awa2/size_released/accuracy"]) == 4
-    assert "difference_awa2/size_released/standard_error" not in found.scalars
+    assert 0 < found["released/accuracy"].sum() < len(found["released/accuracy"]) == 20
+    assert scores.strata["difference_awa2/released/accuracy"].tolist() == np.repeat(range(5), 4).tolist()
+    assert len(found["size_released/accuracy"]) == 4
+    assert "difference_awa2/size_released/standard_error" not in scores.scalars
     assert "classes.txt: 3 found, 50 published" in context.notes
 
 
@@ -117,38 +105,33 @@ def _cifar(folder: Path) -> None:
     (folder / "fine_label_names.txt").write_text("\n".join(f"fine{number}" for number in range(100)))
     # A lion, a tiger, a shrew, a bridge.
     records = [(8, 43, RED), (8, 88, BLUE), (16, 74, GREEN), (9, 12, GREY)]
-    (folder / "test.bin").write_bytes(
-        b"".join(bytes([one, two, *np.repeat(colour, 1024).tolist()]) for one, two, colour in records)
-    )
+    content = [bytes([one, two, *np.repeat(colour, 1024).tolist()]) for one, two, colour in records]
+    (folder / "test.bin").write_bytes(b"".join(content))
 
 
 def test_cifar100_goes_by_coarse_labels_in_the_paper_and_by_eight_classes_in_the_released_code(tmp_path: Path) -> None:
     _cifar(tmp_path)
+    text = "The first image contains a {} animal, {} the second contains a {} animal."
     table = {
-        "The first image contains a larger animal, while the second contains a smaller animal.": (0, -1, 0),
-        "The first image contains a smaller animal, while the second contains a larger animal.": (0, 1, 0),
-        "The first image contains a larger animal, whiel the second contains a smaller animal.": (0, 1, 0),
+        text.format("larger", "while", "smaller"): (0, -1, 0),
+        text.format("smaller", "while", "larger"): (0, 1, 0),
+        text.format("larger", "whiel", "smaller"): (0, 1, 0),
     }
     context = toy_context(tmp_path, table, allow_partial=True)
     found = find_published("difference_cifar100_size").score(context).values
     assert found["difference_cifar100_size/paper/accuracy"].tolist() == [1] * 10
-    released = found["difference_cifar100_size/released/accuracy"]
     # One pair a draw, right where the shrew was drawn first: the other sentence points the wrong way.
     order = [benchmark.drawn(2, 100, seed)[0] for seed in range(5)]
-    assert released.tolist() == order
+    assert found["difference_cifar100_size/released/accuracy"].tolist() == order
     assert "test.bin: 4 found, 10,000 published" in context.notes
-
-
-def _flowers(folder: Path, labels: Sequence[int], colours: Sequence[tuple[int, int, int]]) -> None:
-    savemat(folder / "imagelabels.mat", {"labels": np.array([labels])})
-    savemat(folder / "setid.mat", {"trnid": [[1]], "valid": [[1]], "tstid": np.arange(2, len(labels) + 1)[None]})
-    for number, colour in enumerate(colours, 1):
-        colour_image(folder / f"jpg/image_{number:05d}.jpg", colour)
 
 
 def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp_path: Path) -> None:
     # A training image, a sunflower and a grape hyacinth; a snapdragon and a canterbury bell.
-    _flowers(tmp_path, [54, 54, 25, 11, 3], [GREY, RED, GREEN, GREEN, RED])
+    savemat(tmp_path / "imagelabels.mat", {"labels": np.array([[54, 54, 25, 11, 3]])})
+    savemat(tmp_path / "setid.mat", {"trnid": [[1]], "valid": [[1]], "tstid": np.arange(2, 6)[None]})
+    for number, colour in enumerate([GREY, RED, GREEN, GREEN, RED], 1):
+        colour_image(tmp_path / f"jpg/image_{number:05d}.jpg", colour)
     table = {
         "The first flower is yellow, while the second is blue.": FIRST,
         "The first flower is blue, while the second is yellow.": SECOND,
@@ -165,22 +148,14 @@ def _cub(folder: Path, rows: Sequence[tuple[str, str, str]]) -> None:
     colour_image(folder / "images/001.Auk/a.jpg", RED)
     colour_image(folder / "images/002.Tit/c.jpg", GREEN)
     columns = dict(zip(("id", "other_id", "difference"), map(list, zip(*rows, strict=True)), strict=True))
-    same: dict[str, list[object]] = {
-        "sample": [0] * len(rows), "caption": ["a"] * len(rows), "other_caption": ["b"] * len(rows),
-        "similarity": [0.5] * len(rows),
-    }  # fmt: skip
-    DIFFERENCES_CUB.write(folder / "differences.parquet", {**columns, **same})
+    same = {"sample": 0, "caption": "a", "other_caption": "b", "similarity": 0.5}
+    columns |= {name: [value] * len(rows) for name, value in same.items()}
+    DIFFERENCES_CUB.write(folder / "differences.parquet", columns)
 
 
 def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> None:
-    auk, tit = "001.Auk/a.jpg", "002.Tit/c.jpg"
-    rows = [
-        (auk, tit, "redder"),
-        (tit, auk, "redder"),
-        (auk, auk, "the same"),
-        ("001.Auk/b.jpg", auk, "a training image"),
-    ]
-    _cub(tmp_path, rows)
+    auk, tit, training = "001.Auk/a.jpg", "002.Tit/c.jpg", "001.Auk/b.jpg"
+    _cub(tmp_path, [(auk, tit, "redder"), (tit, auk, "redder"), (auk, auk, "the same"), (training, auk, "x")])
     context = toy_context(tmp_path, {"redder": FIRST, "the same": FIRST}, allow_partial=True)
     found = find_published("difference_cub").score(context)
     assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2

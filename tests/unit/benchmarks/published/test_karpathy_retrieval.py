@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,12 @@ RED_PICTURE, GREEN_PICTURE = CAPTIONS
 FLICKR = {"1000.jpg": ["red", "leaf"], "999.jpg": ["moss", "mix, red", "leaf"]}
 
 
-def _coco(folder: Path) -> None:
+def _coco(folder: Path, file: str = "coco_test_karpathy.json") -> None:
     images = [{"id": 10, "file_name": GREEN_PICTURE}, {"id": 2, "file_name": RED_PICTURE}]
-    annotations = [
-        {"id": number, "image_id": int(name[-6:-4]), "caption": caption}
-        for number, (name, caption) in enumerate((name, text) for name, texts in CAPTIONS.items() for text in texts)
-    ]
-    (folder / "coco_test_karpathy.json").write_text(json.dumps({"images": images, "annotations": annotations}))
+    texts = [(int(name[-6:-4]), text) for name, texts in CAPTIONS.items() for text in texts]
+    annotations = [{"id": row, "image_id": image, "caption": text} for row, (image, text) in enumerate(texts)]
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text(json.dumps({"images": images, "annotations": annotations}))
 
 
 def _karpathy(folder: Path) -> None:
@@ -41,18 +41,12 @@ def _karpathy(folder: Path) -> None:
     (folder / "dataset_coco.json").write_text(json.dumps({"images": rows, "dataset": "coco"}))
 
 
-def _val2017(folder: Path) -> None:
-    _coco(folder)
-    (folder / "annotations").mkdir()
-    (folder / "coco_test_karpathy.json").rename(folder / "annotations" / "captions_val2017.json")
-
-
 @pytest.mark.parametrize(
     ("write", "name", "pictures", "captions"),
     [
         (_coco, "coco_retrieval", "val2014", "25,010"),
         (_karpathy, "coco_retrieval", "val2014", "25,010"),
-        (_val2017, "coco_val2017_retrieval", "val2017", "25,014"),
+        (partial(_coco, file="annotations/captions_val2017.json"), "coco_val2017_retrieval", "val2017", "25,014"),
     ],
 )
 def test_coco_by_hand_in_every_format(
@@ -70,9 +64,8 @@ def test_coco_by_hand_in_every_format(
     # The green picture's own captions tie with the other's "leaf", which stands before them.
     assert named["image_to_text/recall_at_1"] == [1, 0]
     assert named["image_to_text/recall_at_2"] == [1, 1]
-    assert {metric: found.tolist() for metric, found in scores.pictures.items()} == {
-        f"{name}/text_to_image/recall_at_{k}": [0, 0, 1, 1, 1] for k in (1, 2, 5, 10)
-    }
+    assert scores.pictures.keys() == {f"{name}/text_to_image/recall_at_{k}" for k in (1, 2, 5, 10)}
+    assert all(found.tolist() == [0, 0, 1, 1, 1] for found in scores.pictures.values())
     total = 3 / 5 + 1 / 2 + 4
     assert scores.scalars[f"{name}/rsum"] == pytest.approx(total)
     assert scores.scalars[f"{name}/mean_recall"] == pytest.approx(total / 6)
@@ -99,14 +92,14 @@ def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
-    benchmark, file = find_published("coco_retrieval"), tmp_path / "coco_test_karpathy.json"
-    with pytest.raises(InputError, match=r"has none of coco_test_karpathy.json, dataset_coco.json"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    image = {"id": 1, "file_name": "a.jpg"}
-    file.write_text(json.dumps({"images": [image], "annotations": [{"image_id": 7, "caption": "red"}]}))
-    with pytest.raises(InputError, match="1 captions belong to no image, first image_id 7"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    other = {"id": 2, "file_name": "b.jpg"}
-    file.write_text(json.dumps({"images": [image, other], "annotations": [{"image_id": 1, "caption": "red"}]}))
-    with pytest.raises(InputError, match=r"1 images have no caption, first b.jpg"):
-        benchmark.score(toy_context(tmp_path, TABLE))
+    images = [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}]
+    for image, message in (
+        (None, r"has none of coco_test_karpathy.json, dataset_coco.json"),
+        (7, "1 captions belong to no image, first image_id 7"),
+        (1, "1 images have no caption, first b.jpg"),
+    ):
+        if image:
+            content = {"images": images, "annotations": [{"image_id": image, "caption": "red"}]}
+            (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
+        with pytest.raises(InputError, match=message):
+            find_published("coco_retrieval").score(toy_context(tmp_path, TABLE))

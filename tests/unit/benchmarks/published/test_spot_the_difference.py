@@ -21,10 +21,8 @@ ROWS: list[dict[str, Any]] = [
 ]
 """Two rows of one pair; a pair without a description; pairs 7 and 8 show the same."""
 TABLE = {
-    "it is green now": (0, 1, 0),
-    "the red is gone": (-1, 0, 0),
-    "it is red now": (1, 0, 0),
-    "nothing has changed": (0, 0, 1),
+    **{"it is green now": (0, 1, 0), "the red is gone": (-1, 0, 0)},
+    **{"it is red now": (1, 0, 0), "nothing has changed": (0, 0, 1)},
 }
 
 
@@ -48,11 +46,11 @@ def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path
 
 
 def test_wrong_and_missing_files(tmp_path: Path) -> None:
-    benchmark = find_published("spot_the_difference")
     _write(tmp_path)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
     (tmp_path / "resized_images/7_2.png").unlink()
     with pytest.raises(InputError, match=r"7_2.png is missing"):
-        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
+        find_published("spot_the_difference").score(context)
     (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
     with pytest.raises(InputError, match="has no sentences"):
-        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
+        find_published("spot_the_difference").score(context)

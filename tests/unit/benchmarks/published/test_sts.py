@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -59,12 +59,12 @@ def _values(scores: Scores) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("write", [_senteval, _tsv])
-def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: object) -> None:
-    assert callable(write)
-    write(tmp_path, "2012", {"MSRpar": PAIRS, "surprise.OnWN": REVERSED})
+def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: Callable[..., None]) -> None:
+    separators = [("a\x85man", "a\u2028dog", "1"), ("a man", "a boy", "2")]
+    unscored = ("unscored one", "unscored two", "")
+    write(tmp_path, "2012", {"MSRpar": [*PAIRS, unscored], "surprise.OnWN": REVERSED})
     context = toy_context(tmp_path, TABLE, allow_partial=True)
-    found = _values(find_published("sts12").score(context))
-    assert found == pytest.approx(
+    assert _values(find_published("sts12").score(context)) == pytest.approx(
         {
             "sts12/all/spearman": POOLED,
             "sts12/MSRpar/spearman": 0.8,
@@ -80,13 +80,11 @@ def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: object) -> None:
         "STS 2012 surprise.OnWN, scored pairs: 2 found, 750 published",
         "STS 2012 surprise.SMTnews, scored pairs: 0 found, 399 published",
     ]
-
-
-def test_sentences_reach_the_encoder_with_single_spaces_and_unscored_pairs_do_not(tmp_path: Path) -> None:
-    _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, ("unscored one", "unscored two", "")]})
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    find_published("sts13").score(context)
-    assert sorted(context.under_test.encoder.asked) == ["a boy", "a dog", "a girl", "a man", "one man"]  # type: ignore[attr-defined]
+    texts = set(context.under_test.encoder.asked)  # type: ignore[attr-defined]
+    assert texts == {"a boy", "a dog", "a girl", "a man", "one man"}, "single spaces, and no unscored pair"
+    write(tmp_path, "2014", {"tweet-news": separators})
+    found = find_published("sts14").score(context).correlations["sts14/tweet-news/spearman"]
+    assert len(found.gold) == 2, "unusual line separators are part of a sentence"
 
 
 @pytest.mark.parametrize("year", SUBSETS)
@@ -127,19 +125,11 @@ def test_bad_rows_and_files_are_named_and_rows_left_out_only_where_allowed(tmp_p
     for content, message in (
         (b"1\n", r"STS.input.FNWN.txt has 8 lines, STS13-en-test/STS.gs.FNWN.txt has 1"),
         (b"\xff\xfe1", r"STS.gs.FNWN.txt is damaged"),
+        (None, r"STS.gs.FNWN.txt cannot be read"),
     ):
-        scores.write_bytes(content)
+        scores.unlink() if content is None else scores.write_bytes(content)
         with pytest.raises(InputError, match=message):
             benchmark.score(context)
-    scores.unlink()
-    with pytest.raises(InputError, match=r"STS.gs.FNWN.txt cannot be read"):
-        benchmark.score(context)
-
-
-def test_unusual_line_separators_are_part_of_a_sentence(tmp_path: Path) -> None:
-    _senteval(tmp_path, "2014", {"tweet-news": [("a\x85man", "a\u2028dog", "1"), ("a man", "a boy", "2")]})
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    assert len(find_published("sts14").score(context).correlations["sts14/tweet-news/spearman"].gold) == 2
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:
@@ -151,33 +141,24 @@ def test_missing_files_are_listed(tmp_path: Path) -> None:
         find_published("sts13").score(toy_context(tmp_path / "sts", TABLE, allow_partial=True))
 
 
-def _sts_b(folder: Path, pairs: list[tuple[str, str, str]]) -> None:
-    """Genre, file, year, number, score and sentences; some rows also name the sentences' licence."""
-    rows = [
-        "\t".join(
-            ["main-captions", "MSRvid", "2012test", f"{number:04d}", gold, one, two, *(["licence"] * (number % 2))]
-        )
-        for number, (one, two, gold) in enumerate(pairs)
-    ]
-    (folder / "STSBenchmark").mkdir(parents=True)
-    (folder / "STSBenchmark" / "sts-test.csv").write_text("\n".join(rows) + "\n", "utf-8")
-
-
 def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
-    pairs = [
-        ('"a man', "one man", "5.000"),
-        ("a man", "a boy", "4"),
-        ("a man", 'a "girl"', "3"),
-        ("a man", "a dog", "1"),
+    """Genre, file, year, number, score and sentences; some rows also name the sentences' licence."""
+    start = "main-captions\tMSRvid\t2012test"
+    rows = [
+        f'{start}\t0000\t5.000\t"a man\tone man',
+        f"{start}\t0001\t4\ta man\ta boy\tlicence",
+        f'{start}\t0002\t3\ta man\ta "girl"',
+        f"{start}\t0003\t1\ta man\ta dog\tlicence",
     ]
-    table = TABLE | {'"a man': (1, 0, 0), 'a "girl"': (0.6, 0.8, 0)}
-    _sts_b(tmp_path, pairs)
-    context = toy_context(tmp_path, table, allow_partial=True)
-    found = _values(find_published("stsb").score(context))
+    path = tmp_path / "STSBenchmark" / "sts-test.csv"
+    path.parent.mkdir()
+    path.write_text("\n".join(rows) + "\n")
+    context = toy_context(tmp_path, TABLE | {'"a man': (1, 0, 0), 'a "girl"': (0.6, 0.8, 0)}, allow_partial=True)
     pearson = np.corrcoef([5, 4, 3, 1], [1, 0.8, 0.6, 0])[0, 1]
-    assert found == pytest.approx({"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson})
+    expected = {"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson}
+    assert _values(find_published("stsb").score(context)) == pytest.approx(expected)
     assert context.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
-    (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("genre,file,year,0,5.0,a man,one man\n")
+    path.write_text("genre,file,year,0,5.0,a man,one man\n")
     with pytest.raises(InputError, match=r"sts-test.csv: 1 rows are not two sentences and a score"):
         find_published("stsb").score(toy_context(tmp_path, TABLE))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,18 +22,18 @@ RIGHT = {"filename": "a.png", "caption": "red", "negative_caption": "green"}
 TIE = {"filename": "a.png", "caption": "red", "negative_caption": "rosy"}
 
 
-def _write(folder: Path) -> None:
-    """Every subset holds a right row and a tie; that of swapped objects two right ones more."""
-    for subsets in TYPES.values():
-        for subset in subsets:
-            rows = {"0": RIGHT, "2": TIE}
-            rows |= {"107": RIGHT, "109": RIGHT} if subset == "swap_obj" else {}
-            (folder / f"{subset}.json").write_text(json.dumps(rows))
-    colour_image(folder / "images" / "a.png", (255, 0, 0))
+def _write(folder: Path, rows: Any, subsets: Iterable[str] = SUBSETS) -> None:
+    for subset in subsets:
+        (folder / f"{subset}.json").write_text(json.dumps(rows))
+    for name, colour in (("a", (255, 0, 0)), ("b", (0, 255, 0)), ("c", (0, 0, 255))):
+        colour_image(folder / "images" / f"{name}.png", colour)
 
 
 def test_subsets_and_types_by_hand(tmp_path: Path) -> None:
-    _write(tmp_path)
+    """Every subset has a right row and a tie; that of swapped objects two right ones more."""
+    rows = {"0": RIGHT, "2": TIE}
+    _write(tmp_path, rows, [subset for subsets in TYPES.values() for subset in subsets])
+    _write(tmp_path, rows | {"107": RIGHT, "109": RIGHT}, ["swap_obj"])
     context = toy_context(tmp_path, TABLE, allow_partial=True)
     scores = find_published("sugar_crepe").score(context)
     assert scores.values["sugar_crepe/add_att/accuracy"].tolist() == [1, 0]
@@ -43,8 +45,7 @@ def test_subsets_and_types_by_hand(tmp_path: Path) -> None:
     assert scores.pictures["sugar_crepe/swap/accuracy"].tolist() == [0] * len(swap)
     assert scores.pictures.keys() == scores.values.keys()
     assert "swap_obj.json: 4 found, 245 published" in context.notes
-    declared = find_published("sugar_crepe")
-    assert all(declared.metric(name).name == "accuracy" for name in scores.values)
+    assert all(find_published("sugar_crepe").metric(name).name == "accuracy" for name in scores.values)
 
 
 PP_TABLE = {"red": (1, 0, 0), "crimson": (0.9, 0.1, 0), "green": (0, 1, 0), "leaf": (0.1, 0.9, 0)}
@@ -56,49 +57,35 @@ PP_ROWS = [
 """Right; its second caption is the wrong one; a tie, which is a failure."""
 
 
-def _write_pp(folder: Path) -> None:
-    for subset in SUBSETS:
-        (folder / f"{subset}.json").write_text(json.dumps(PP_ROWS))
-    colour_image(folder / "images" / "a.png", (255, 0, 0))
-
-
 def test_text_and_image_parts_by_hand(tmp_path: Path) -> None:
-    _write_pp(tmp_path)
+    _write(tmp_path, PP_ROWS)
     context = toy_context(tmp_path, PP_TABLE, allow_partial=True)
-    tot = find_published("sugar_crepe_pp_text").score(context).values
-    assert [tot[f"sugar_crepe_pp_text/{subset}/tot"].tolist() for subset in SUBSETS] == [[1, 0, 0]] * 5
-    found = find_published("sugar_crepe_pp").score(context).values
-    assert found["sugar_crepe_pp/swap_obj/i_p1_n"].tolist() == [1, 1, 0]
-    assert found["sugar_crepe_pp/swap_obj/i_p2_n"].tolist() == [1, 0, 0]
-    assert found["sugar_crepe_pp/swap_obj/itt"].tolist() == [1, 0, 0]
-    assert "swap_obj.json: 3 found, 245 published" in context.notes
     for name in ("sugar_crepe_pp_text", "sugar_crepe_pp", "sugar_crepe_pp_semclip"):
         scores = find_published(name).score(context)
         assert scores.pictures.keys() == scores.values.keys()
         assert all(not found.any() for found in scores.pictures.values())
+        values = {metric.removeprefix(f"{name}/"): found.tolist() for metric, found in scores.values.items()}
+        if name == "sugar_crepe_pp_text":
+            assert [values[f"{subset}/tot"] for subset in SUBSETS] == [[1, 0, 0]] * 5
+        elif name == "sugar_crepe_pp":
+            parts = [values[f"swap_obj/{part}"] for part in ("i_p1_n", "i_p2_n", "itt")]
+            assert parts == [[1, 1, 0], [1, 0, 0], [1, 0, 0]]
+    assert "swap_obj.json: 3 found, 245 published" in context.notes
 
 
 def test_semclips_numbers_by_hand(tmp_path: Path) -> None:
-    _write_pp(tmp_path)
-    # The other subsets' blue image is as far from both captions: nothing there is right.
-    for subset in list(SUBSETS)[1:]:
-        (tmp_path / f"{subset}.json").write_text(json.dumps([{**PP_ROWS[0], "filename": "c.png"}]))
-    colour_image(tmp_path / "images" / "b.png", (0, 255, 0))
-    colour_image(tmp_path / "images" / "c.png", (0, 0, 255))
-    rows = [PP_ROWS[0], {**PP_ROWS[1], "filename": "b.png", "caption": "green", "negative_caption": "red"}]
-    (tmp_path / "swap_obj.json").write_text(json.dumps(rows))
-    name = "sugar_crepe_pp_semclip"
-    found = find_published(name).score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
-    for part in ("original/recall_at_1", "paraphrase/recall_at_1", "original_over_negation"):
-        assert found.values[f"{name}/{part}"].tolist() == [1, 1, 0, 0, 0, 0]
-    # An accuracy over negations below chance counts as 0.
-    assert found.scalars[f"{name}/composite_score"] == pytest.approx((1 / 3 + 1 / 3 + 0) / 3)
-    for subset in list(SUBSETS)[1:]:
-        (tmp_path / f"{subset}.json").write_text(json.dumps([rows[1]]))
-    found = find_published(name).score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
-    assert found.values[f"{name}/original/recall_at_1"].tolist() == [1, 1, 0, 0, 0, 0]
-    assert found.values[f"{name}/original_over_negation"].tolist() == [1] * 6
-    assert found.scalars[f"{name}/composite_score"] == pytest.approx((1 / 3 + 1 / 3 + 1) / 3)
+    name, others = "sugar_crepe_pp_semclip", list(SUBSETS)[1:]
+    right = {**PP_ROWS[1], "filename": "b.png", "caption": "green", "negative_caption": "red"}
+    _write(tmp_path, [PP_ROWS[0], right], ["swap_obj"])
+    # The blue image is as far from both captions: nothing is right, and an accuracy below chance counts as 0.
+    for rows, over_negation, composite in (([{**PP_ROWS[0], "filename": "c.png"}], [1, 1, 0, 0, 0, 0], 2 / 9),
+                                           ([right], [1] * 6, 5 / 9)):  # fmt: skip
+        _write(tmp_path, rows, others)
+        found = find_published(name).score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
+        for part in ("original", "paraphrase"):
+            assert found.values[f"{name}/{part}/recall_at_1"].tolist() == [1, 1, 0, 0, 0, 0]
+        assert found.values[f"{name}/original_over_negation"].tolist() == over_negation
+        assert found.scalars[f"{name}/composite_score"] == pytest.approx(composite)
 
 
 def _semclip_file(folder: Path, rows: list[tuple[str, ...]]) -> None:
@@ -115,8 +102,7 @@ def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(tmp_path: P
     rows[second] = ("b.png", "leaf", "red", "green")
     rows[third] = ("a.png", "red", "red", "red")
     _semclip_file(tmp_path, rows)
-    colour_image(tmp_path / "images" / "a.png", (255, 0, 0))
-    colour_image(tmp_path / "images" / "b.png", (0, 255, 0))
+    _write(tmp_path, [])
     name = "sugar_crepe_pp_semclip_released"
     context = toy_context(tmp_path, PP_TABLE, allow_partial=True)
     found = find_published(name).score(context)
@@ -139,12 +125,10 @@ def test_semclips_released_code_sees_all_of_a_wide_picture(tmp_path: Path) -> No
 
 
 def test_semclips_released_file_of_too_few_or_other_rows_is_refused(tmp_path: Path) -> None:
-    score = find_published("sugar_crepe_pp_semclip_released").score
     _semclip_file(tmp_path, [("a.png", "red", "red", "green")] * 9)
-    with pytest.raises(InputError, match=r"9 found, 4,757 published"):
-        score(toy_context(tmp_path, PP_TABLE))
-    with pytest.raises(InputError, match=r"has 9 rows, of which a tenth is tested"):
-        score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
+    for partial, message in ((False, r"9 found, 4,757 published"), (True, r"has 9 rows, of which a tenth is tested")):
+        with pytest.raises(InputError, match=message):
+            find_published("sugar_crepe_pp_semclip_released").score(toy_context(tmp_path, {}, allow_partial=partial))
     (tmp_path / "sugarcrepe_pp_paraphrased.csv").write_text("filename,caption\na.png,red\n")
     with pytest.raises(InputError, match=r"1 rows lack filename or caption or paraphrased or negation"):
-        score(toy_context(tmp_path, PP_TABLE))
+        find_published("sugar_crepe_pp_semclip_released").score(toy_context(tmp_path, {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ class Watched(ToyEncoder):
         return super().embed_pixels(pixels)
 
 
+class Broken(ToyEncoder):
+    """Returns NaN for red pictures, as a tower whose weights overflow does."""
+
+    def embed_pixels(self, pixels: Tensor) -> Any:
+        found = super().embed_pixels(pixels)
+        found[found[:, 0] == 1] = np.nan
+        return found
+
+
 @pytest.fixture
 def encoder() -> Watched:
     return Watched()
@@ -67,10 +77,8 @@ def test_only_the_box_is_embedded(tmp_path: Path, cache: ImageFeatures, under_te
     image.save(tmp_path / "a.png")
     boxes = [picture_file(tmp_path / "a.png", box) for box in (None, (0, 0, 10, 10), (10, 0, 10, 10))]
     whole, left, right = cache.of(under_test, boxes)
-    np.testing.assert_allclose(left, (1, 0, 0))
-    np.testing.assert_allclose(right, (0, 0, 1))
-    assert whole[0] > 0.5
-    assert whole[2] > 0.5
+    assert (left.tolist(), right.tolist()) == ([1, 0, 0], [0, 0, 1])
+    assert min(whole[0], whole[2]) > 0.5
 
 
 def test_pictures_are_embedded_once_per_tower_and_content(
@@ -97,38 +105,18 @@ def test_pictures_are_embedded_once_per_tower_and_content(
 def test_damaged_features_are_computed_again_and_a_damaged_file_is_named(
     tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest
 ) -> None:
-    images = pictures(tmp_path, RED)
-    cache.of(under_test, images)
-    (path,) = (tmp_path / "cache").iterdir()
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.execute("UPDATE features SET feature = ?", (np.full(3, np.nan, "<f4").tobytes(),))
-    for _ in range(2):
-        assert cache.of(under_test, images).tolist() == [[1, 0, 0]]
-    stored = np.frombuffer(connection.execute("SELECT feature FROM features").fetchone()[0], "<f4")
-    connection.close()
-    assert stored.tolist() == [1, 0, 0]
-    path.write_bytes(b"not a database" * 100)
-    with pytest.raises(InputError, match=rf"{path.name} cannot be used .*: delete the file"):
-        cache.of(under_test, images)
-
-
-class Broken(ToyEncoder):
-    """Returns NaN for red pictures, as a tower whose weights overflow does."""
-
-    def embed_pixels(self, pixels: Tensor) -> Any:
-        found = super().embed_pixels(pixels)
-        found[found[:, 0] == 1] = np.nan
-        return found
-
-
-def test_features_that_are_not_finite_are_refused_and_not_kept(
-    tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest
-) -> None:
     images = pictures(tmp_path, GREEN, RED)
     with pytest.raises(InputError, match=r"encoder 'toy' gives picture '1\.png' a feature that is not finite"):
         cache.of(replace(under_test, encoder=Broken({})), images)
-    assert cache.of(under_test, images).tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert cache.of(under_test, images).tolist() == [[0, 1, 0], [1, 0, 0]], "NaN is not kept"
+    (path,) = (tmp_path / "cache").iterdir()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE features SET feature = ?", (np.full(3, np.nan, "<f4").tobytes(),))
+    for _ in range(2):
+        assert cache.of(under_test, images).tolist() == [[0, 1, 0], [1, 0, 0]]
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(InputError, match=rf"{path.name} cannot be used .*: delete the file"):
+        cache.of(under_test, images)
 
 
 def test_bad_pictures_are_named(tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest) -> None:
@@ -143,52 +131,33 @@ def test_bad_pictures_are_named(tmp_path: Path, cache: ImageFeatures, under_test
         cache.of(EncoderUnderTest("text", ToyEncoder({}), "x"), [picture_bytes("good", whole)])
 
 
-def test_16_bits_of_grey_are_scaled_and_floats_refused(
-    tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest, encoder: Watched
-) -> None:
-    grey = np.full((8, 8), 30_000, dtype=np.uint16)
-    grey[:4] = 0
-    Image.fromarray(grey).save(tmp_path / "a.png")
-    cache.of(under_test, [picture_file(tmp_path / "a.png")])
-    assert set(encoder.batches[0].flatten().tolist()) == {0, 117}
-    Image.fromarray(np.zeros((8, 8), dtype=np.float32)).save(tmp_path / "b.tif")
-    with pytest.raises(InputError, match=r"image b\.tif cannot be decoded \(white is undefined"):
-        cache.of(under_test, [picture_file(tmp_path / "b.tif")])
-
-
 def test_squashed_pictures_are_those_of_torchvisions_transforms(
     tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest, encoder: Watched
 ) -> None:
     """The transform of SemCLIP's released src/dataset.py."""
-    noise = np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "a.png")
-    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    theirs = transforms.Compose(
-        [transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
-    )
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
+    noise.save(tmp_path / "a.png")
+    normal = transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
+    theirs = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor(), normal])
     squashed = cache.of(under_test, [picture_file(tmp_path / "a.png")], preparation=SQUASHED)
-    np.testing.assert_allclose(encoder.batches[0][0].numpy(), theirs(Image.fromarray(noise)).numpy(), atol=1e-6)
+    np.testing.assert_allclose(encoder.batches[0][0].numpy(), theirs(noise).numpy(), atol=1e-6)
     assert not np.allclose(cache.of(under_test, [picture_file(tmp_path / "a.png")]), squashed), "cached separately"
 
 
 def test_a_real_encoder_has_the_features_of_embed_images_in_either_precision(
     tmp_path: Path, cache: ImageFeatures, tiny_encoder: Encoder
 ) -> None:
-    generator = np.random.default_rng(0)
-    paths = []
-    for number, size in enumerate([(16, 16), (31, 17), (50, 90)]):
-        paths.append(tmp_path / f"{number}.png")
-        Image.fromarray(generator.integers(0, 256, (size[1], size[0], 3), np.uint8).astype(np.uint8)).save(paths[-1])
+    generator, paths = np.random.default_rng(0), [tmp_path / f"{number}.png" for number in range(3)]
+    for path, size in zip(paths, [(16, 16), (17, 31), (90, 50)], strict=True):
+        Image.fromarray(generator.integers(0, 256, (*size, 3), np.uint8)).save(path)
     images = [picture_file(path) for path in paths]
     wanted = tiny_encoder.embed_images([path.read_bytes() for path in paths])
     np.testing.assert_allclose(cache.of(encoder_under_test("tiny", tiny_encoder), images), wanted, atol=1e-6)
     tiny_encoder.save(tmp_path / "mine")
-    bf16, fp32, again = (
-        cache.of(find_encoder(str(tmp_path / "mine"), precision=precision), images)
-        for precision in ("bf16", "fp32", "bf16")
+    bf16, fp32 = (
+        cache.of(find_encoder(str(tmp_path / "mine"), precision=precision), images) for precision in ("bf16", "fp32")
     )
     np.testing.assert_allclose(fp32, wanted, atol=1e-6)
-    np.testing.assert_array_equal(bf16, again)
     assert not np.array_equal(bf16, fp32)
 
 
