@@ -62,31 +62,17 @@ def test_every_task_is_consistent(name: str) -> None:
             task.render(inputs, "published")
 
 
-def test_a_prompt_that_its_paper_does_not_print_says_so() -> None:
-    for name in ("rewrite", "negate_terms", "swap_negative", "name_absent", "state_absence"):
-        assert "wording ours" in find_task(name).citation
-
-
 def test_an_absent_object_is_a_name_of_at_most_three_words() -> None:
-    answers = {
-        "Fork.": "fork",
-        "an Apple\nIt is often on plates.": "apple",
-        "The fork": "fork",
-        "A large silver fork": "large silver fork",
-        "The object is a fork.": None,
-        ".": None,
-        "": None,
-    }
+    answers = {"an Apple\nIt is often on plates.": "apple", "A large silver fork.": "large silver fork"}
     assert {answer: find_task("name_absent").parse(answer) for answer in answers} == answers
-
-
-READ_CAPTIONS = [name for name in NAMES if find_task(name).inputs == ("caption",)] + ["difference", "difference_cub"]
+    assert [find_task("name_absent").parse(answer) for answer in ("The object is a fork.", ".", "")] == [None] * 3
 
 
 def test_only_paraclip_takes_only_short_captions(settings: Settings) -> None:
-    lengths = {"dog": False, "a dog": True, "w " * 15: True, "w " * 16: False}
-    for name in READ_CAPTIONS:
-        for caption, short in lengths.items():
+    captions = {"dog": False, "a dog": True, "w " * 15: True, "w " * 16: False}
+    names = [name for name in NAMES if find_task(name).inputs == ("caption",)] + ["difference", "difference_cub"]
+    for name in names:
+        for caption, short in captions.items():
             assert (find_task(name).accepts({"caption": caption}) is None) is (short or name != "paraphrase_1")
         # In the synthetic dataset every task is about the same captions.
         assert name == "paraphrase_1" or settings.synthesize.tasks[name].caption_length == (2, 15)
@@ -95,32 +81,26 @@ def test_only_paraclip_takes_only_short_captions(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ('"A dog."', "A dog."),
         ("\n  A  dog\nmore", "A dog"),
         ("", None),
         ('""\n\n', None),
         ("**A dog**", "A dog"),
-        ('A sign that says "stop"', 'A sign that says "stop"'),
         ('"A sign that says "stop""', 'A sign that says "stop"'),
         ('"stop" says a sign', '"stop" says a sign'),
         ('"Stop" and "go"', '"Stop" and "go"'),
-        ("\u201cA dog.\u201d", "A dog."),
         ("\u2018The dog\u2019s bowl\u2019", "The dog\u2019s bowl"),
         ("'It's a dog'", "It's a dog"),
         ("the dogs' bowl", "the dogs' bowl"),
         ('"A dog', "A dog"),
         ('A dog"', "A dog"),
-        ("1. A dog", "A dog"),
         ("2) A dog", "A dog"),
         ("- A dog", "A dog"),
-        ("\u2022 A dog", "A dog"),
         ("Option 1: A dog\nOption 2: A cat", "A dog"),
         ('1. "A dog"', "A dog"),
         ("2 dogs", "2 dogs"),
         ("1.5 m of snow", "1.5 m of snow"),
         ("```text\nA dog\n```", "A dog"),
-        ("A dog\u2028on a mat", "A dog on a mat"),
-        ("A dog\x85on a mat\r\nmore", "A dog on a mat"),
+        ("A dog\x85on a\u2028mat\r\nmore", "A dog on a mat"),
     ],
 )
 def test_answers_are_cleaned(answer: str, text: str | None) -> None:

@@ -30,9 +30,8 @@ def _join(files: Any, size: int = 1000) -> Any:
 
 
 def test_keeps_every_first_answer_in_order(tmp_path: Path) -> None:
-    frame = _join(
-        write_paraphrases(tmp_path, [Answer(pair=2), Answer(pair=1, found_2=False), Answer(pair=1, sample=1)])
-    )
+    answers = [Answer(pair=2), Answer(pair=1, found_2=False), Answer(pair=1, sample=1)]
+    frame = _join(write_paraphrases(tmp_path, answers))
     assert list(zip(frame["id"], frame["sample"], strict=True)) == [("pair2", 0), ("pair1", 0), ("pair1", 1)]
     assert list(frame["rejected_paraphrase_2"]) == [None, "never asked", None]
     assert list(frame["row"]) == [0, 1, 2]
@@ -42,16 +41,16 @@ def _change(path: Any, table: Any, change: Callable[[pa.Table], pa.Table]) -> No
     table.write(path, change(table.read(path)))
 
 
-def _set(column: str, value: str) -> Callable[[pa.Table], pa.Table]:
+def _set(column: str, value: str | None) -> Callable[[pa.Table], pa.Table]:
     def change(table: pa.Table) -> pa.Table:
         at = table.schema.get_field_index(column)
-        return table.set_column(at, table.schema.field(at), pa.array([value] * table.num_rows))
+        return table.set_column(at, table.schema.field(at), pa.array([value] * table.num_rows, pa.string()))
 
     return change
 
 
-def test_tables_that_do_not_fit(tmp_path: Path) -> None:
-    faults: list[tuple[str, Callable[[pa.Table], pa.Table], str]] = [
+def test_tables_that_do_not_belong_together_are_named_with_file_and_row(tmp_path: Path) -> None:
+    faults: list[tuple[str, Callable[[pa.Table], Any], str]] = [
         ("paraphrase_1", lambda table: table.slice(0, 0), r"paraphrase_1\.parquet has no rows"),
         ("paraphrase_1", lambda table: pa.concat_tables([table, table]), r"_1\.parquet has two answers .*pair0"),
         ("paraphrase_1", lambda table: table.slice(1), r"_2\.parquet has answers for rows that .*_1\.parquet lacks"),
@@ -67,10 +66,6 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     _change(files.pairs, PAIRS, lambda table: table.filter(pc.equal(table.column("id"), "pair1")))
     with pytest.raises(InputError, match="id pair0, sample 0"):
         _join(files)
-
-
-def test_truncated_file_is_named(tmp_path: Path) -> None:
-    files = write_paraphrases(tmp_path, [Answer()])
     path = files.captions / "paraphrases" / "paraphrase_2.parquet"
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(InputError, match=r"paraphrase_2\.parquet cannot be read"):
@@ -103,18 +98,6 @@ def test_of_two_rows_of_a_pair_the_first_counts(tmp_path: Path) -> None:
     assert _join(files)["facts"].tolist() == [pairs["facts"][0].as_py()]
 
 
-def test_judgements_come_along(tmp_path: Path) -> None:
-    files = write_texts(tmp_path, "semclip_paraphrases", ["A dog.", "A cat."])
-    path = files.captions / "semclip_paraphrases" / "judge_paraphrase.parquet"
-    _change(path, GENERATIONS, lambda table: _set("verdict", "no")(_set("written_by", "judge")(table)))
-    with _joined(files, "semclip_paraphrases") as joined:
-        frame = pd.concat(joined.shards(1))
-    assert frame[["semclip_paraphrase", "verdict", "written_by"]].to_numpy().tolist() == [
-        ["A dog.", "no", "judge"],
-        ["A cat.", "no", "judge"],
-    ]
-
-
 def test_a_table_about_classes_needs_no_pairs(tmp_path: Path) -> None:
     files = write_texts(tmp_path, "class_descriptions", ["It has four legs."], "dog")
     files.pairs.unlink()
@@ -125,14 +108,9 @@ def test_a_table_about_classes_needs_no_pairs(tmp_path: Path) -> None:
 
 def test_pair_without_facts_is_named(tmp_path: Path) -> None:
     files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
-    _change(files.pairs, PAIRS, lambda table: pa.concat_tables([table.slice(0, 1), _without_facts(table.slice(1))]))
+    _change(files.pairs, PAIRS, lambda rows: pa.concat_tables([rows.slice(0, 1), _set("facts", None)(rows.slice(1))]))
     with _joined(files) as joined, pytest.raises(InputError, match=r"pair pair1 has no facts: set validate\.check"):
         joined.require_facts(files.pairs)
-
-
-def _without_facts(table: pa.Table) -> pa.Table:
-    at = table.schema.get_field_index("facts")
-    return table.set_column(at, table.schema.field(at), pa.nulls(table.num_rows, pa.string()))
 
 
 def test_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,20 +119,16 @@ def test_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("components.validation.joining._join", full)
     files = write_paraphrases(tmp_path, [Answer()])
-    with pytest.raises(
-        InputError, match=r"captions/paraphrases: the answers cannot be joined \(Could not write.*free disk space"
-    ):
+    message = r"captions/paraphrases: the answers cannot be joined \(Could not write.*free disk space"
+    with pytest.raises(InputError, match=message):
         _join(files)
     assert list(files.quarantine.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "candidates"), [("negations", "negate_semclip"), ("semclip_paraphrases", "paraphrase_semclip")]
-)
-def test_without_the_judge_its_candidates_are_the_answers(name: str, candidates: str) -> None:
-    judged = find_table(name)
-    unjudged = judged.unjudged()
-    assert [answer.task for answer in unjudged.answers] == [candidates]
-    assert [answer.checks for answer in unjudged.answers] == [answer.checks for answer in judged.answers]
-    assert shown_columns(unjudged) == shown_columns(judged), "a verdict column stays, empty"
+def test_without_the_judge_its_candidates_are_the_answers() -> None:
+    for name, candidates in (("negations", "negate_semclip"), ("semclip_paraphrases", "paraphrase_semclip")):
+        judged, unjudged = find_table(name), find_table(name).unjudged()
+        assert [answer.task for answer in unjudged.answers] == [candidates]
+        assert [answer.checks for answer in unjudged.answers] == [answer.checks for answer in judged.answers]
+        assert shown_columns(unjudged) == shown_columns(judged), "a verdict column stays, empty"
     assert find_table("paraphrases").unjudged() == find_table("paraphrases")

@@ -21,7 +21,6 @@ from components.data.leak_guard import Guard, KnownSet
 from components.data.leaks.keys import text_key
 from components.validation.rules.measuring.probes import evaluation_sentences
 from tests.unit.validation.conftest import (
-    GOOD_1,
     Answer,
     fake_probes,
     strict_settings,
@@ -32,14 +31,13 @@ from tests.unit.validation.conftest import (
 
 def test_sentences_of_every_table(tmp_path: Path) -> None:
     assert evaluation_sentences(tmp_path) == frozenset(), "a source without benchmark tables has none"
-    CAPTION_QUERIES.write(
-        tmp_path / "caption_queries.parquet",
-        {"image_id": ["i", "i"], "text": ["A plain one.", "IMG_7 alt"], "register": ["plain", "alt_text"]},
-    )
+    queries = {"image_id": ["i", "i"], "text": ["A plain one.", "IMG_7 alt"], "register": ["plain", "alt_text"]}
+    CAPTION_QUERIES.write(tmp_path / "caption_queries.parquet", queries)
+    rare = {"image_id": "i", "tier": "rare"}
     tables: dict[str, tuple[Table, dict[str, object]]] = {
         "paraphrase_queries": (
             PARAPHRASE_QUERIES,
-            {"image_id": "i", "query": "Que-ry!", "paraphrase": "Other Words", "tier": "rare", "held_out": "pair"},
+            rare | {"query": "Que-ry!", "paraphrase": "Other Words", "held_out": "pair"},
         ),
         "swaps": (
             SWAPS,
@@ -47,8 +45,7 @@ def test_sentences_of_every_table(tmp_path: Path) -> None:
         ),
         "negations": (
             NEGATION_QUERIES,
-            {"image_id": "i", "caption": "True.", "negation": "No truth", "paraphrase": "Quite so", "cue": "no",
-             "tier": "rare"},
+            rare | {"caption": "True.", "negation": "No truth", "paraphrase": "Quite so", "cue": "no"},
         ),
         "comparisons": (
             COMPARISONS,
@@ -68,33 +65,23 @@ def test_sentences_of_every_table(tmp_path: Path) -> None:
         "aplainone", "query", "otherwords", "so", "notso", "true", "notruth", "quiteso", "one", "another", "this",
         "that", "inshort", "andfalse", "bothso",
     }  # fmt: skip
-
-
-def test_damaged_table_is_named(tmp_path: Path) -> None:
     (tmp_path / "swaps.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"swaps\.parquet cannot be read"):
         evaluation_sentences(tmp_path)
 
 
-PUBLISHED = "A little dog is to the left of a big cat before red."
-
-
-def _known(folder: Path) -> None:
-    """What stage `prepare` writes of a test set with one text."""
-    key = text_key(PUBLISHED)
-    assert key is not None
-    folder.mkdir()
-    Guard(Path("sets"), False, [KnownSet("vg_relation", texts=frozenset({key}))]).write(folder)
-
-
 def test_a_text_of_a_test_set_is_quarantined_with_the_set_as_reason(tmp_path: Path) -> None:
-    leak = PUBLISHED.upper().replace(" ", "  ").replace(".", "!")
+    published = "A little dog is to the left of a big cat before red."
+    leak = published.upper().replace(" ", "  ").replace(".", "!")
     files = write_paraphrases(tmp_path, [Answer(text_1=leak), Answer(pair=1), Answer(pair=2, text_2=leak)])
-    assert fake_probes(strict_settings(), files).find_leak(PUBLISHED) is None
-    _known(files.leaks)
+    assert fake_probes(strict_settings(), files).find_leak(published) is None
+    # As stage `prepare` writes it of a test set with one text.
+    files.leaks.mkdir()
+    key = text_key(published)
+    assert key is not None
+    known = KnownSet("vg_relation", texts=frozenset({key}))
+    Guard(Path("sets"), False, [known]).write(files.leaks)
     written = validated(files)
-    assert [row["paraphrase_1"] for row in written.accepted] == [GOOD_1]
-    reasons = {row["id"]: row["reason"].split(";") for row in written.quarantine}
-    assert "paraphrase_1_leak:published_vg_relation" in reasons["pair0"]
-    assert "paraphrase_2_leak:published_vg_relation" in reasons["pair2"]
-    assert set(reasons) == {"pair0", "pair2"}
+    assert [row["id"] for row in written.accepted] == ["pair1"]
+    assert "paraphrase_1_leak:published_vg_relation" in written.quarantine[0]["reason"].split(";")
+    assert "paraphrase_2_leak:published_vg_relation" in written.quarantine[1]["reason"].split(";")

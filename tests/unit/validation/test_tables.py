@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Limits, Settings
 from components.core.system.discovery import file_names
@@ -50,54 +51,40 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("rewrite_few_new_words", "A small dog left of a large cat, red."),
     ],
     "semclip_paraphrases": [
-        ("semclip_paraphrase_fault:size", "Scarlet backdrop; a huge hound waits to the left of one huge tabby."),
         ("semclip_paraphrase_fault:object_missing", "Scarlet backdrop; a tiny hound waits alone."),
     ],
     "negations": [
         ("negation_affirmed:no_cue", "A small dog is left of a large cat, red background."),
-        ("negation_affirmed:no_cue", "A small dog is left of a large cat."),
         ("negation_affirmed:stranger", "No bus is left of the large cat, red background."),
     ],
     "negated_terms": [
-        ("negated_term_terms:none", "A small dog left of a large cat, red background."),
         ("negated_term_terms:none", "A small dog isn't left of a large cat, red background."),
         ("negated_term_stranger:colour", "A small dog left of a large cat without a blue background."),
         ("negated_term_terms:many", "No small dog is left of a large cat, not on red."),
     ],
     "hard_negatives": [
-        ("hard_negative_not_false:true", "A small dog left of a large cat, red background."),
         ("hard_negative_not_false:true", "A large cat right of a small dog, red background."),
         ("hard_negative_not_false:colour", "A small dog left of a large cat."),
-        ("hard_negative_not_false:size", "A dog left of a cat, red background."),
-        ("hard_negative_not_false:object_missing", "A large dog left of a small bus, red background."),
         ("hard_negative_overlap", "One huge hound poses leftward near some tiny tabby, scarlet everywhere around."),
     ],
     "differences": [
         ("difference_short", "Dog and cat on red, not bees on blue."),
         (
             "difference_not_ascii:letter",
-            "A small dog \u2013 with a large cat on red \u2013 in the first, but bees on blue later.",
+            "A small dog \u2013 with a large cat on red \u2013 in the first, but bees later.",
         ),
         ("difference_junk:list", "1. A small dog beside a large cat on red in the first. 2. Three bees on blue."),
         ("difference_junk:list", "A small dog and a large cat on red, #include <bees> in the second picture on blue."),
-        (
-            "difference_one_sided:second",
-            "A small dog beside a large cat on red in the first, something else in the second.",
-        ),
+        ("difference_one_sided:second", "A small dog beside a large cat on red in the first, else in the second."),
         ("difference_one_sided:first", "The first shows two things on red, the second has three small bees on blue."),
         ("difference_stranger:object", "A small dog and a large bus on red in the first, but three bees on blue."),
-        (
-            "difference_stranger:colour",
-            "A small dog and a large cat on green in the first, but three little bees on blue.",
-        ),
+        ("difference_stranger:colour", "A small dog and a large cat on green in the first, but three bees on blue."),
         ("difference_stranger:count", "A small dog and a large cat on red in the first, but four little bees on blue."),
     ],
 }
 MORE_NEGATIONS = [
     "No cat is right of the small dog, and red is nowhere.",
-    "The small dog stands alone, lacking any large cat, on red.",
     "A small dog isn't left of a large cat on red.",
-    "A large rooster left of a small dog, red background.",
     "A large dog right of a small cat, blue background.",
 ]
 PAPERS, PAPERS_LEAST = ("short", "not_ascii", "junk"), 60
@@ -181,23 +168,18 @@ def test_without_facts_words_decide(tmp_path: Path, table: str) -> None:
 
 
 def test_equal_captions_have_no_difference(tmp_path: Path) -> None:
-    caption = "blue bg - three bees: clipart (ref) a12"
-    assert (
-        "difference_same:caption"
-        in validated(write_texts(tmp_path, "differences", [GOOD["differences"]], caption), "differences").reasons
-    )
+    files = write_texts(tmp_path, "differences", [GOOD["differences"]], "blue bg - three bees: clipart (ref) a12")
+    assert "difference_same:caption" in validated(files, "differences").reasons
 
 
-def test_limits_of_one_table_and_of_similarity(tmp_path: Path) -> None:
+def test_a_table_may_have_its_own_limits(tmp_path: Path) -> None:
     texts = [GOOD["differences"], "A small dog and a large cat on red, not three bees on blue."]
     files = write_texts(tmp_path, "differences", texts)
-    wide = validated(files, "differences", tables={"differences": Limits(min_characters=20)})
     narrow = validated(files, "differences", min_characters=20, tables={"differences": Limits(min_characters=60)})
-    assert (len(wide.accepted), len(narrow.accepted)) == (2, 1)
+    assert len(narrow.accepted) == 1
     files = write_texts(tmp_path, "negations", [GOOD["negations"], "dog"])
-    with pytest.raises(
-        InputError, match=r"negations: accepted share 0\.500 breaks validate\.tables\.negations\.min_acc"
-    ):
+    message = r"negations: accepted share 0\.500 breaks validate\.tables\.negations\.min_acc"
+    with pytest.raises(InputError, match=message):
         validated(files, "negations", tables={"negations": Limits(min_accepted_share=0.9)})
     files = write_texts(tmp_path, "negations", [GOOD["negations"]])
     assert validated(files, "negations", max_similarity=0.7).reasons == {"negation_similarity"}
@@ -214,22 +196,13 @@ ABSENCE_FAULTS = [
     # The world draws no carts, so a drawn thing may be called one.
     ("absent_object_not_absent:unknown", "cart", "A small dog left of a large cat with no cart, red background."),
     ("absence_denial:none", "bus", "A small dog left of a large cat and a bus, red background."),
-    ("absence_denial:many", "bus", "No small dog left of a large cat, without a bus, red background."),
-    ("absence_denial:another", "bus", "A small dog left of a large cat, not on red."),
-    ("absence_fault:relation", "bus", "A small dog right of a large cat with no bus, red background."),
     ("absence_fault:object_missing", "bus", "A large cat with no bus, red background."),
     ("absence_fault:object_added", "bus", "A small dog left of a large cat with no bus but a bee, red background."),
     ("absence_copies:source", "bus", "img 7 SMALL dog left of large cat, red bg, jpg!"),
 ]
-UNITS = [
-    ("a small dog", "a large dog"),
-    ("small dog left of large cat", "small dog right of large cat"),
-    ("a large cat", "a large bus"),
-    ("red background", "blue background"),
-]
+UNITS = [("small dog left of large cat", "small dog right of large cat"), ("a large cat", "a large bus")]
 UNIT_FAULTS = [
     ("unit_fault:object_added", "a small bus, a dog", "a large bus, a dog"),
-    ("unit_fault:size", "a large dog", "a small dog, large cat"),
     ("unit_overlap", "one scarlet hound", "one azure hound"),
     ("unit_fault:nothing", "an IMG_7 jpg", "an IMG_7 png"),
     ("unit_foil_not_false:true", "a small dog", "the small dog"),
@@ -255,7 +228,7 @@ def test_tables_of_two_steps(
 def test_without_facts_only_the_caption_shows_an_absence(tmp_path: Path) -> None:
     rows = [(name, text) for reason, name, text in ABSENCE_FAULTS if reason.startswith(("absence_fault", "absent"))]
     written = validated(write_steps(tmp_path, "absences", rows), "absences", check_scene_facts=False)
-    assert [row["absent_object"] for row in written.accepted] == ["kitty", "cart", "bus", "bus", "bus"]
+    assert [row["absent_object"] for row in written.accepted] == ["kitty", "cart", "bus", "bus"]
     foils = [("a small dog", "the small dog"), ("a small dog", "a bus")]
     limits = {"units": Limits(min_overlap=0.5)}
     written = validated(write_steps(tmp_path, "units", foils), "units", check_scene_facts=False, tables=limits)
@@ -265,24 +238,19 @@ def test_without_facts_only_the_caption_shows_an_absence(tmp_path: Path) -> None
 def test_denials() -> None:
     caption = "a child plays in the park"
     denials = [
-        (caption, "a child plays in the park with no tree", "tree", None),
         (caption, "a child plays in the park without any trees", "tree", None),
-        (caption, "a child not wearing a hat plays in the park", "hat", None),
         (caption, "no bench is in the park where a child plays", "bench", None),
         (caption, "a child plays in the park; a bench is missing", "park bench", None),
         (caption, "a child plays in the park without an ice cream", "ice cream", None),
         (caption, "there isn't a tree in the park where a child plays", "tree", None),
         (caption, "a child plays in the park with a tree", "tree", "none"),
-        (caption, "no child plays in the park near a tree", "tree", "another"),
         (caption, "a child plays in no park, but there a tree stands", "tree", "another"),
         (caption, "no child plays in the park without a tree", "tree", "many"),
-        (caption, "a child plays in the park with no bench", "tree", "another"),
         # The caption's own denials do not count.
         ("a park without people", "a park without people, and no tree", "tree", None),
         ("a park without people", "a park without people and a tree", "tree", "none"),
     ]
-    wrong = [row for row in denials if find_denial_fault(row[1], row[0], row[2]) != row[3]]
-    assert wrong == []
+    assert [row for row in denials if find_denial_fault(row[1], row[0], row[2]) != row[3]] == []
 
 
 @pytest.mark.parametrize("name", ["semclip_paraphrases", "negations"])
@@ -298,17 +266,9 @@ def test_verdicts_and_authors_are_copied(tmp_path: Path, name: str) -> None:
     assert any("rejected:unparsable" in reason for reason in written.reasons)
 
 
-def test_differences_of_one_kind_have_the_same_filters(tmp_path: Path) -> None:
-    good = GOOD["differences"]
-    texts = [good, "Dog and cat on red, not bees on blue.", f"#define {good}", good.replace("bees", "things")]
-    files = write_texts(tmp_path, "differences_cub", texts)
-    written = validated(files, "differences_cub", min_characters=60, max_words=40)
-    assert [row["difference"] for row in written.accepted] == [good]
-    assert [row["reason"] for row in written.quarantine] == [
-        "difference_short",
-        "difference_junk:list",
-        "difference_one_sided:second",
-    ]
+def test_differences_of_one_kind_have_the_same_filters() -> None:
+    (of_birds,), (any_kind,) = (find_table(name).answers for name in ("differences_cub", "differences"))
+    assert of_birds.checks == any_kind.checks
 
 
 CATS = "Cats have a slim, supple body, soft fur, and long whiskers."
@@ -332,9 +292,8 @@ def test_descriptions_must_name_their_class(tmp_path: Path) -> None:
 
 
 def test_class_differences_must_name_both_classes(tmp_path: Path) -> None:
-    other = {"source": "cat", "other_id": "dog's", "other_source": "dog"}
     texts = [CAT_AND_DOG, "Cats are small with soft fur and whiskers.", "It is small, while dogs have long snouts."]
-    rows = [other | {"text": text} for text in texts]
+    rows = [{"source": "cat", "other_id": "dog's", "other_source": "dog", "text": text} for text in texts]
     written = validated(write_rows(tmp_path, "class_differences", rows), "class_differences")
     (row,) = written.accepted
     assert (row["class_name"], row["other_class_name"], row["other_id"]) == ("cat", "dog", "dog's")
@@ -344,15 +303,12 @@ def test_class_differences_must_name_both_classes(tmp_path: Path) -> None:
 def test_a_text_names_a_class_in_any_number() -> None:
     names = [
         ("Two CACTI stand tall.", "cactus", True),
-        ("Flamingos are pink.", "flamingo", True),
-        ("Soft mice hide.", "mouse", True),
         ("A pair of glasses.", "glasses", True),
         ("The sparrow is brown.", "Le Conte's Sparrow", True),
         ("A crop seen from above.", "PermanentCrop", True),
         ("Some maple trees.", "maple_tree", True),
         ("A bistro with tables.", "bistro, indoor", True),
         ("A catalogue of furs.", "cat", False),
-        ("It is small and soft.", "cat", False),
         ("Anything.", "!!", False),
     ]
     assert [row for row in names if says_name(row[0], row[1]) is not row[2]] == []
@@ -381,37 +337,22 @@ def test_scores_are_numbers_with_an_optional_limit(tmp_path: Path) -> None:
 
 def test_the_tables_fit_their_tasks_columns_and_settings(settings: Settings) -> None:
     assert sorted(SYNTHESISED) == list(synthesised_tables())
-    wanted = {}
+    of_tasks, asked = {}, set()
     for name, table in synthesised_tables().items():
-        columns = set(table.table.schema.names)
-        source, other = table.sources
-        assert table.name == name
-        assert source in columns
-        known = {source}
+        columns, checks = set(table.table.schema.names), []
         for answer in table.answers:
             task = find_task(answer.task)
-            wanted |= {task: name for task in (answer.task, task.judges) if task}
-            assert answer.source in known, name
-            assert answer.column in columns, name
-            assert (other in columns) == (other in task.inputs), name
+            asked.add(answer.task)
+            of_tasks |= {task: name for task in (answer.task, task.judges) if task}
+            assert {answer.source, answer.column} <= columns, name
+            assert (table.sources[1] in columns) == (table.sources[1] in task.inputs), name
             assert ({"verdict", "written_by"} <= columns) == (task.judges is not None), name
-            checked = {check.column for check in answer.checks}
-            assert {f"{number}{answer.suffix}" for number in checked & {"similarity", "score"}} <= columns, name
             assert len({check.reason for check in answer.checks}) == len(answer.checks), name
-            assert len(checked) == len(answer.checks), name
-            known.add(answer.column)
-        checked = {check.column for answer in table.answers for check in answer.checks}
-        assert ("leak" in checked) == (table.about == "captions" and name != "difference_scores"), name
+            checks += [check.column for check in answer.checks]
+        assert ("leak" in checks) == (table.about == "captions" and name != "difference_scores"), name
         required = [field.name for field in quarantine_of(table.table).schema if not field.nullable]
-        assert required == ["id", "sample", source, "reason"], name
-    assert {name: task.table for name, task in settings.synthesize.tasks.items()} == wanted
-    assert set(settings.validation.tables) == set(wanted.values())
-
-
-def test_no_task_is_left_without_a_table() -> None:
-    from components.captions.prompting import tasks
-
-    used = {answer.task for name in SYNTHESISED for answer in find_table(name).answers}
-    judged = {judged for name in used if (judged := find_task(name).judges)}
-    assert used.isdisjoint(judged), "a judged table must use its judge's task"
-    assert used | judged == set(file_names(tasks.__path__))
+        assert required == ["id", "sample", table.sources[0], "reason"], name
+    assert {name: task.table for name, task in settings.synthesize.tasks.items()} == of_tasks
+    assert set(settings.validation.tables) == set(of_tasks.values())
+    assert asked.isdisjoint(find_task(name).judges for name in asked), "a judged table must use its judge's task"
+    assert set(of_tasks) == set(file_names(tasks.__path__))

@@ -24,35 +24,29 @@ from tests.unit.validation.conftest import (
     write_paraphrases,
 )
 
-FRAME = "Someone put a small dog left of a large cat and painted the rest red."
-SAME_1 = "a small DOG sits left of a large cat - red background"
 FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_1_length": {"text_1": "dog cat"},
     "paraphrase_2_length": {"text_2": "word " * 31},
-    "paraphrase_1_tokens": {"text_1": "A verbose small dog left of a large cat, red."},
     "paraphrase_2_tokens": {"text_2": "Verbose: a verbose tiny hound left of a huge tabby on scarlet."},
     "paraphrase_1_copies:source": {"text_1": "img 7 SMALL dog left of large cat, red bg, jpg!"},
     "paraphrase_2_copies:source": {"text_2": "a small dog SITS left of a large cat; red background"},
     "paraphrase_2_few_new_words": {"text_2": "Red background, a large cat right of a small dog."},
     "paraphrase_1_echo:lead_in": {"text_1": "Sure! A small dog left of a large cat, red background."},
-    "paraphrase_2_echo:prompt": {
-        "text_2": "Concisely while preserving the meaning, tiny hound left of huge tabby, scarlet."
-    },
+    "paraphrase_2_echo:prompt": {"text_2": "Concisely while preserving the meaning, tiny hound left of huge tabby."},
     "paraphrase_1_leak:sentence": {"text_1": EVALUATION_QUERY.upper()},
-    "paraphrase_2_leak:sentence": {"text_2": EVALUATION_QUERY},
-    "paraphrase_1_leak:frame": {"text_1": FRAME},
+    "paraphrase_1_leak:frame": {"text_1": "Someone put a small dog left of a large cat and painted the rest red."},
     "paraphrase_2_leak:word": {"text_2": "Scarlet backdrop; a tiny canine waits left of one huge tabby."},
     "paraphrase_1_fault:relation": {"text_1": "A small dog sits right of a large cat, red background."},
     "paraphrase_1_fault:colour": {"text_1": "A small dog sits left of a large cat, blue background."},
     "paraphrase_2_fault:size": {"text_2": "Scarlet backdrop; a huge hound waits to the left of one huge tabby."},
-    "paraphrase_1_similarity": {"text_1": "A small unrelated dog sits left of a large cat, red."},
     "paraphrase_2_similarity": {"text_2": "Unrelated scarlet; a unrelated tiny hound left of a huge tabby."},
     "paraphrase_1_rejected:too long, wants 15": {"text_1": None, "found_2": False, "reason_1": "too long; wants 15"},
     "paraphrase_2_rejected:no parse": {"text_2": None, "reason_2": "no parse"},
     "paraphrase_2_rejected:never asked": {"found_2": False},
     "paraphrase_2_rejected:empty answer": {"text_2": "  "},
-    "duplicate:sample": {"pair": 0, "sample": 1, "text_1": SAME_1},
+    "duplicate:sample": {"pair": 0, "sample": 1, "text_1": "a small DOG sits left of a large cat - red background"},
 }
+SEVERAL = "Sure! An unrelated canine sits right of a large cat, red."
 SEVERAL = "Sure! An unrelated canine sits right of a large cat, red."
 
 
@@ -72,32 +66,25 @@ def test_faults_are_quarantined_with_their_reasons_and_no_row_is_lost(planted: W
     row = planted.accepted[0]
     assert (row["sample"], row["similarity_1"], row["similarity_2"]) == (0, 0.8, 0.8)
     assert row["caption"].startswith("IMG_7")
-    identities = [f"pair{answer.pair}" for answer in _planted()[1:-1]]
-    assert [row["id"] for row in planted.quarantine] == identities
+    assert [row["id"] for row in planted.quarantine] == [f"pair{answer.pair}" for answer in _planted()[1:-1]]
     assert missed([(reason,) for reason in FAULTS], planted.quarantine[:-1]) == []
+    several = {"paraphrase_1_echo:lead_in", "paraphrase_1_leak:word", "paraphrase_1_similarity"}
+    assert several < set(planted.quarantine[-1]["reason"].split(";")), "all reasons of a row are named"
+    of_none = next(row for row in planted.quarantine if row["reason"].startswith("paraphrase_1_rejected"))
+    assert of_none["reason"] == "paraphrase_1_rejected:too long, wants 15", "without an answer, no other reason"
     summary = planted.summary
     assert (summary["rows"], summary["accepted"], summary["quarantined"]) == (len(FAULTS) + 3, 2, len(FAULTS) + 1)
     assert summary["rejected_by_reason"]["paraphrase_2_rejected:no parse"] == 1
     assert summary["rejected_by_reason"].keys() >= FAULTS.keys()
 
 
-def test_all_reasons_of_a_row_are_named(planted: Written) -> None:
-    reasons = {"paraphrase_1_echo:lead_in", "paraphrase_1_leak:word", "paraphrase_1_similarity"}
-    assert reasons < set(planted.quarantine[-1]["reason"].split(";"))
-
-
 def test_results_do_not_depend_on_the_shards(planted: Written, tmp_path: Path) -> None:
     parts = validated(write_paraphrases(tmp_path, _planted()), shard_rows=7)
     assert (planted.summary["shards"], parts.summary["shards"]) == (1, 4)
-    assert parts.accepted == planted.accepted
-    assert parts.quarantine == planted.quarantine
     assert parts.summary | {"shards": 1} == planted.summary
     for folder in ("data", "quarantine"):
-        (one,), (other,) = (
-            [path.read_bytes() for path in (written.files.project / folder).rglob("*.parquet")]
-            for written in (parts, planted)
-        )
-        assert one == other
+        one, other = (next((found.files.project / folder).rglob("*.parquet")) for found in (parts, planted))
+        assert one.read_bytes() == other.read_bytes()
 
 
 def test_a_pair_whose_samples_follow_each_other_stays_in_one_shard(tmp_path: Path) -> None:
@@ -135,10 +122,8 @@ def test_a_broken_share_fails_the_stage_after_its_outputs_are_written(
 
 def test_limits_hold_for_the_whole_table_and_a_share_at_its_limit_passes(tmp_path: Path) -> None:
     fault = FAULTS["paraphrase_1_leak:frame"]
-    answers = [Answer(pair=pair, **(fault if pair > 1 else {})) for pair in range(4)]
-    summary = validated(
-        write_paraphrases(tmp_path, answers), shard_rows=2, min_accepted_share=0.5, max_leak_share=0.5
-    ).summary
+    files = write_paraphrases(tmp_path, [Answer(pair=pair, **(fault if pair > 1 else {})) for pair in range(4)])
+    summary = validated(files, shard_rows=2, min_accepted_share=0.5, max_leak_share=0.5).summary
     assert summary["passed"] is True
     expectations = {entry["column"]: entry for entry in reversed(summary["expectations"])}
     assert expectations["accepted"]["observed"] == 0.5
@@ -163,11 +148,6 @@ def test_an_interrupted_stage_writes_nothing(tmp_path: Path, monkeypatch: pytest
         validated(write_paraphrases(tmp_path, [Answer(), Answer(pair=1)]), shard_rows=1)
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
     assert list((tmp_path / "quarantine" / "paraphrases").iterdir()) == []
-
-
-def test_a_row_without_a_first_answer_has_no_other_reason(tmp_path: Path) -> None:
-    written = validated(write_paraphrases(tmp_path, [Answer(text_1=None, found_2=False, reason_1="too long")]))
-    assert (written.accepted, written.reasons) == ([], {"paraphrase_1_rejected:too long"})
 
 
 def test_other_sources_have_no_scenes(raw_params: dict[str, Any], tmp_path: Path) -> None:

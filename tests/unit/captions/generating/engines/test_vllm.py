@@ -84,13 +84,19 @@ def _wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
-def test_every_request_has_its_reply(python: Path, model: Path) -> None:
+def test_every_request_has_its_reply(
+    python: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     requests = _requests(30)
-    replies = [reply for batch in _engine(python, model).answer(iter(requests)) for reply in batch]
+    engine = _engine(python, model, log=tmp_path / "logs")
+    replies = [reply for batch in engine.answer(iter(requests)) for reply in batch]
     assert len(replies) == 30
     assert {reply.request for reply in replies} == set(requests)
     assert [answer["asked"] for answer in _answers(replies)] == [reply.request.messages for reply in replies]
     assert not any(_running(pid) for pid in _processes(model))
+    assert "noise of a child" in (tmp_path / "logs" / "vllm.log").read_text()
 
 
 def test_the_task_and_the_settings_reach_vllm(python: Path, model: Path) -> None:
@@ -135,61 +141,52 @@ def test_the_gpus_share_the_work_and_each_row_has_its_own_seed(
 def test_on_a_cpu_it_has_as_many_threads_as_this_process(
     python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(9)))
-    [replies] = _engine(python, model).answer(_requests(1))
-    assert _answers(replies)[0]["OMP_NUM_THREADS"] == "9"
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    [replies] = _engine(python, model).answer(_requests(1))
-    assert _answers(replies)[0]["OMP_NUM_THREADS"] == "3"
-
-
-def test_no_proxy_stands_between(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    [[reply]] = _engine(python, model).answer(_requests(1))
-    assert reply.answer is not None
+    for given, threads in ((None, "9"), ("3", "3")):
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        if given is not None:
+            monkeypatch.setenv("OMP_NUM_THREADS", given)
+        [replies] = _engine(python, model).answer(_requests(1))
+        assert _answers(replies)[0]["OMP_NUM_THREADS"] == threads
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "reason"),
+    ("text", "options", "reason"),
     [
-        ("question", {"broken": True}, r"ValueError: these settings do not go together"),
-        ("question", {"invalid": True}, r"vLLM died \(Value error, 9 is too long\)"),
+        ("question", {"arguments": {"broken": True}}, r"ValueError: these settings do not go together"),
+        ("question", {"arguments": {"invalid": True}}, r"vLLM died \(Value error, 9 is too long\)"),
+        (
+            "question",
+            {"arguments": {"slow": True}, "wait_s": 2},
+            r"not loaded after 2 seconds: give .* longer `wait_s`",
+        ),
         ("die", {}, r"vLLM died \(exit code 7 after: noise of a child\)"),
         ("dead engine", {}, r"VLLMServerError: the engine is dead"),
     ],
 )
-def test_a_dead_vllm_is_told_in_one_line_and_leaves_nothing_behind(
-    text: str, arguments: dict[str, Any], reason: str, python: Path, model: Path
+def test_a_dead_vllm_is_reported_in_one_line_and_leaves_no_process(
+    text: str, options: dict[str, Any], reason: str, python: Path, model: Path
 ) -> None:
     requests = [*_requests(4), _request(text), *_requests(20)]
     with pytest.raises(InputError, match=reason) as fault:
-        list(_engine(python, model, arguments=arguments).answer(requests))
+        list(_engine(python, model, **options).answer(requests))
     assert "\n" not in str(fault.value)
     assert not any(_running(pid) for pid in _processes(model))
 
 
-def test_a_model_that_loads_for_too_long_is_given_up(python: Path, model: Path) -> None:
-    with pytest.raises(InputError, match=r"not loaded after 2 seconds: give the model a longer `wait_s`"):
-        list(_engine(python, model, wait_s=2, arguments={"slow": True}).answer(_requests(1)))
-    assert not any(_running(pid) for pid in _processes(model))
-
-
-def test_a_vllm_ended_by_the_system_is_named_so(python: Path, model: Path) -> None:
-    replies = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
-    next(replies)
-    os.kill(_processes(model)[0], signal.SIGKILL)
-    with pytest.raises(InputError, match="SIGKILL, which the system sends when memory is short"):
-        list(replies)
-
-
-def test_vllm_ends_when_nobody_wants_their_replies(python: Path, model: Path) -> None:
-    replies = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
+@pytest.mark.parametrize("by", ["the system", "the caller"])
+def test_vllm_ends_when_the_system_kills_it_or_the_caller_needs_no_more_replies(
+    python: Path, model: Path, by: str
+) -> None:
+    replies: Any = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
     next(replies)
     pids = _processes(model)
     assert all(_running(pid) for pid in pids)
-    replies.close()  # type: ignore[attr-defined]
+    if by == "the system":
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(InputError, match="SIGKILL, which the system sends when memory is short"):
+            next(replies)
+    replies.close()
     assert not any(_running(pid) for pid in pids)
 
 
@@ -225,40 +222,25 @@ def test_a_missing_environment_is_named_at_the_first_question(model: Path, tmp_p
         list(engine.answer(_requests(1)))
 
 
-@pytest.mark.parametrize(
-    ("options", "same"),
-    [
-        ({"arguments": {"tensor-parallel-size": 2, "gpu_memory_utilization": 0.5}}, True),
-        ({"dtype": "auto", "max_model_len": 512, "concurrency": 9}, True),
-        ({"dtype": "float16"}, False),
-        ({"arguments": {"quantization": "fp8"}}, False),
-        ({"arguments": {"a_flag_of_tomorrow": True}}, False),
-        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
-    ],
-)
-def test_stored_answers_are_those_of_the_options_that_change_them(
-    options: dict[str, Any], same: bool, model: Path
-) -> None:
-    # The names of models need no environment.
-    plain = _engine(Path("nowhere"), model).model
-    assert plain.startswith("tiny@")
-    assert _engine(Path("nowhere"), model, **options).model.startswith(plain if same else f"{plain}+")
-    assert (_engine(Path("nowhere"), model, **options).model == plain) == same
+def test_the_name_of_the_model_has_the_options_that_change_answers(model: Path) -> None:
+    def name(**options: Any) -> str:
+        # The names of models need no environment.
+        return _engine(Path("nowhere"), model, **options).model
+
+    assert name().startswith("tiny@")
+    placed: dict[str, Any] = {"tensor-parallel-size": 2, "gpu_memory_utilization": 0.5}
+    assert name(dtype="auto", max_model_len=512, concurrency=9, arguments=placed) == name()
+    arguments: list[dict[str, Any]] = [{"quantization": "fp8"}, {"a_flag_of_tomorrow": True}]
+    other = [name(dtype="float16"), name(chat_template_kwargs={"enable_thinking": False})]
+    other += [name(arguments=one) for one in arguments]
+    assert all(one.startswith(f"{name()}+") for one in other)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs next to `arguments`"),
-        ({"arguments": {"max-model-len": 9}}, "max_model_len belongs next to `arguments`"),
-        ({"arguments": {"api-key": "k", "port": 1}}, "api_key, port is set by the engine: remove it"),
-    ],
-)
-def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValidationError, match=reason):
-        VllmOptions.model_validate({"model": "m"} | wrong)
-
-
-def test_the_log_is_kept_where_asked(python: Path, model: Path, tmp_path: Path) -> None:
-    list(_engine(python, model, log=tmp_path / "logs").answer(_requests(1)))
-    assert "noise of a child" in (tmp_path / "logs" / "vllm.log").read_text()
+def test_wrong_settings_are_refused() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"dtype": "auto", "max-model-len": 9, "seed": 1}, "dtype, max_model_len belongs next to `arguments`"),
+        ({"api-key": "k", "port": 1}, "api_key, port is set by the engine: remove it"),
+    ]
+    for arguments, reason in wrong:
+        with pytest.raises(ValidationError, match=reason):
+            VllmOptions.model_validate({"model": "m", "arguments": arguments})

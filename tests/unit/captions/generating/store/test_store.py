@@ -25,7 +25,6 @@ def test_an_answer_is_never_replaced(store: GenerationStore) -> None:
     store.add([Reply(request(), "first")])
     store.add([Reply(request(), "second"), Reply(request("a cat"), "third")])
     assert store.answers(keys([request(), request("a cat")])) == {request().key: "first", request("a cat").key: "third"}
-    assert store.count() == 2
 
 
 def test_answers_survive_closing_and_many_keys_are_found(store_url: str) -> None:
@@ -37,20 +36,19 @@ def test_answers_survive_closing_and_many_keys_are_found(store_url: str) -> None
     assert again.answers([]) == {}
 
 
-@pytest.mark.parametrize(
-    ("answer", "kept"),
-    [
-        ("", ""),
-        ("ein Hund\n\t'x' \"y\" \\ {a,b} % :key", "ein Hund\n\t'x' \"y\" \\ {a,b} % :key"),
-        ("a\0b", "a\N{REPLACEMENT CHARACTER}b"),
-        ("half \ud83d a pair", "half \N{REPLACEMENT CHARACTER} a pair"),
-        ("\ud83d\ude00", "\N{GRINNING FACE}"),
-    ],
-)
-def test_any_answer_is_kept(store: GenerationStore, answer: str, kept: str) -> None:
-    store.add([Reply(request(), answer), Reply(request("a cat"), None, answer)])
-    assert store.answers([request().key]) == {request().key: kept}
-    assert request("a cat").key in store.failures([request("a cat").key])
+def test_any_answer_is_kept(store: GenerationStore) -> None:
+    answers = {
+        "": "",
+        "ein Hund\n\t'x' \"y\" \\ {a,b} % :key": "ein Hund\n\t'x' \"y\" \\ {a,b} % :key",
+        "a\0b": "a\N{REPLACEMENT CHARACTER}b",
+        "half \ud83d a pair": "half \N{REPLACEMENT CHARACTER} a pair",
+        "\ud83d\ude00": "\N{GRINNING FACE}",
+    }
+    asked, failed = requests(len(answers)), requests(2 * len(answers))[len(answers) :]
+    store.add([Reply(question, answer) for question, answer in zip(asked, answers, strict=True)])
+    assert store.answers(keys(asked)) == dict(zip(keys(asked), answers.values(), strict=True))
+    store.add([Reply(question, None, reason) for question, reason in zip(failed, answers, strict=True)])
+    assert len(store.failures(keys(failed))) == len(answers)
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -95,38 +93,32 @@ def test_a_long_reason_is_cut_and_a_long_name_refused(store: GenerationStore) ->
 
 def test_statistics_count_everything(store: GenerationStore) -> None:
     assert (store.stats().rows, store.stats().oldest) == (0, None)
-    asked = [*requests(3), *(request(text, task="rewrite") for text in "ab"), request(model="other")]
-    store.add(replies(asked))
+    store.add(replies([*requests(3), *(request(text, task="rewrite") for text in "ab"), request(model="other")]))
     store.add([*failures([request("x"), request("y")]), *failures([request("z")], "timed out")])
     found = store.stats()
     groups = [("paraphrase_1", "m", 3), ("paraphrase_1", "other", 1), ("rewrite", "m", 2)]
     assert [(group.task, group.model, group.rows) for group in found.answers] == groups
-    assert [(one.task, one.reason, one.rows) for one in found.failures] == [
-        ("paraphrase_1", "HTTP 500", 2),
-        ("paraphrase_1", "timed out", 1),
-    ]
+    failed = [("paraphrase_1", "HTTP 500", 2), ("paraphrase_1", "timed out", 1)]
+    assert [(one.task, one.reason, one.rows) for one in found.failures] == failed
     assert (found.rows, found.imports) == (6, 0)
     assert found.bytes > 0
-    assert found.oldest is not None
-    assert found.oldest <= str(found.newest)
+    assert str(found.oldest) <= str(found.newest)
 
 
 @pytest.mark.parametrize(
     ("url", "message"),
     [
         ("nonsense geheim", "synthesize.store is not a database URL: give for example sqlite:///"),
-        ("postgresql://me:geheim@host:port/x", "synthesize.store is not a database URL"),
         ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose postgresql or sqlite"),
         ("sqlite://", "a store in memory keeps nothing: name a file"),
         ("postgresql://me:geheim@127.0.0.1:1/x", r"postgresql://\*\*\*@127.0.0.1:1/x cannot be opened .*refused"),
         ("postgres://127.0.0.1:1/x?user=me&password=geheim", r"x\?\S*password=\*\*\*\S* cannot be opened"),
-        ("postgresql+psycopg2://me:geheim@127.0.0.1:1/geheim", r"cannot be opened .*refused"),
     ],
 )
 def test_a_wrong_url_is_one_line_without_the_password(url: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         GenerationStore(url)
-    assert "geheim" not in str(caught.value).replace("/geheim", "")
+    assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -52,44 +52,33 @@ def test_lines_name_classes_pairs_and_queries(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(lines)
     found = list(read_class_pairs(tmp_path / "pairs", anything, Ask(1, pairs=1)))
-    expected = [("bee", 0, "cat"), ("crab", 0, "bee"), ("crab", 1, "lobster")]
-    assert [
-        (source.inputs["class_name"], source.sample, source.inputs["other_class_name"]) for source in found
-    ] == expected
-    assert [(source.id, source.other_id) for source in found] == [
-        (content_hash(one), content_hash(other)) for one, _, other in expected
+    assert found == [
+        InputRow(content_hash(one), sample, {"class_name": one, "other_class_name": other}, content_hash(other))
+        for one, sample, other in (("bee", 0, "cat"), ("crab", 0, "bee"), ("crab", 1, "lobster"))
     ]
     names = tmp_path / "names.tsv"
     names.write_text("a dog\nCaf\u00e9\u2028bar\na dog\n")
-    assert [source.inputs["class_name"] for source in read_classes(names, anything, Ask(9))] == [
-        "Caf\u00e9\u2028bar",
-        "a dog",
-    ]
+    classes = [source.inputs["class_name"] for source in read_classes(names, anything, Ask(9))]
+    assert classes == ["Caf\u00e9\u2028bar", "a dog"]
     queries = list(read_queries(names, anything, Ask(9)))
     assert queries == [InputRow(content_hash(text), 0, {"query": text}) for text in ("a dog", "Caf\u00e9\u2028bar")]
     names.write_text("one\ttwo\n")
-    with pytest.raises(InputError, match=r"names.tsv: line 1 does not have 1 texts separated by tabs"):
-        list(read_classes(names, anything, Ask(9)))
-    with pytest.raises(InputError, match=r"absent is missing or damaged .*run `cliptune evaluate --overwrite`"):
-        list(read_classes(tmp_path / "absent", anything, Ask(9)))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty has no .tsv file: run `cliptune evaluate` on the benchmark"):
-        list(read_classes(tmp_path / "empty", anything, Ask(9)))
+    for name, message in (
+        ("names.tsv", r"names.tsv: line 1 does not have 1 texts separated by tabs"),
+        ("absent", r"absent is missing or damaged .*run `cliptune evaluate --overwrite`"),
+        ("empty", r"empty has no .tsv file: run `cliptune evaluate` on the benchmark"),
+    ):
+        with pytest.raises(InputError, match=message):
+            list(read_classes(tmp_path / name, anything, Ask(9)))
 
 
-def test_plain_queries_alone_and_several_of_an_image_are_its_samples(tmp_path: Path) -> None:
+def test_only_plain_queries_are_read_and_those_of_an_image_are_its_samples(tmp_path: Path) -> None:
     path = tmp_path / "queries.parquet"
-    rows = [
-        ("i0", "A dog.", "plain"),
-        ("i0", "dog.png", "alt_text"),
-        ("i1", "A cat.", "plain"),
-        ("i0", "Dog!", "plain"),
-    ]
-    ids, texts, registers = zip(*rows, strict=True)
-    CAPTION_QUERIES.write(path, {"image_id": list(ids), "text": list(texts), "register": list(registers)})
-    assert list(read_queries(path, anything, Ask(9))) == [
-        InputRow("i0", 0, {"query": "A dog."}),
-        InputRow("i1", 0, {"query": "A cat."}),
-        InputRow("i0", 1, {"query": "Dog!"}),
-    ]
+    ids, texts = ["i0", "i0", "i1", "i0"], ["A dog.", "dog.png", "A cat.", "Dog!"]
+    registers = ["plain", "alt_text", "plain", "plain"]
+    CAPTION_QUERIES.write(path, {"image_id": ids, "text": texts, "register": registers})
+    wanted = [("i0", 0, "A dog."), ("i1", 0, "A cat."), ("i0", 1, "Dog!")]
+    found = list(read_queries(path, anything, Ask(9)))
+    assert found == [InputRow(image, sample, {"query": text}) for image, sample, text in wanted]
     assert len(list(read_queries(path, anything, Ask(2)))) == 2

@@ -27,7 +27,6 @@ PHRASES = prompt_phrases(find_task("paraphrase_1")) | prompt_phrases(find_task("
 DOGS = "A black dog is running after a white dog in the snow ."
 TALK = {
     "lead_in": [
-        "Alright, a black dog chases a white one.",
         "Hmm, so a black dog chases a white one.",
         "Got it! A black dog chases a white one.",
         "Great question! A black dog chases a white one.",
@@ -35,11 +34,8 @@ TALK = {
         "Unfortunately, black dogs cannot be rewritten.",
         "Concise version: a black dog chases a white one.",
         "Sure, a small dog on red.",
-        "Here is a paraphrase: a small dog on red.",
         "Here's the rewritten caption: a dog",
-        "Paraphrase: a small dog on red.",
         "**Paraphrased caption**: a small dog on red.",
-        "The caption is a small dog on red.",
         "The given text describes a dog.",
         "As an AI language model I do not see pictures.",
     ],
@@ -53,7 +49,6 @@ TALK = {
     "task": [
         "The user has a black dog to rephrase.",
         "How to word black dogs running in snow?",
-        "A black dog chases a white one. (10 words)",
         "A black dog chases a white one (about 10 words).",
         "A black dog chases a white one. Hope this helps!",
         "A black dog chases a white one. Note: it is short.",
@@ -63,18 +58,13 @@ TALK = {
     "markup": [
         '{"text": "A black dog chases a white one."}',
         '["A black dog chases a white one."]',
-        "<answer>A black dog chases a white one.</answer>",
         "A black dog <img src=x onerror=alert(1)>",
         r"\boxed{A black dog chases a white one.}",
         "**A black dog** chases a white one.",
         "A black dog chases&nbsp;a white one.",
         "A black dog chases a white one.<|im_end|>",
     ],
-    "prompt": [
-        "A dog, avoiding use of existing words",
-        "A dog of existing words",
-        "PRESERVING the meaning",
-    ],
+    "prompt": ["A dog, avoiding use of existing words", "PRESERVING the meaning"],
 }
 CAPTIONS = [
     "A dog stares at you from the US flag.",
@@ -83,7 +73,6 @@ CAPTIONS = [
     "Wow! A black dog chases a white one.",
     "On the left you see a black dog with [H69] and 50% snow.",
     "Here is a small dog next to a large cat.",
-    "A small dog left of a large cat, red background.",
     "The text tower of a castle.",
     "A surely small dog with a caption above it.",
     "Ice cream in the center, on red.",
@@ -99,9 +88,8 @@ def test_an_answer_that_talks_or_is_marked_up_is_an_echo_and_a_caption_is_not() 
     assert echoes == []
 
 
-def test_words_that_an_answer_needs_are_no_echo() -> None:
+def test_words_that_an_answer_needs_are_not_an_echo() -> None:
     answers = [
-        ("state_absence", "A dog runs in the snow, and there is no car."),
         ("state_absence", "A dog in the snow, showing that there is no car."),
         ("class_difference", "In an image of a cat the ears are pointed; in terms of color or shape cats vary."),
         ("class_difference", "Of the visual differences between an image of a cat and an image of a dog, ears."),
@@ -109,21 +97,17 @@ def test_words_that_an_answer_needs_are_no_echo() -> None:
         ("difference", "The visual difference between an image of a cat and an image of a dog is the ears."),
         ("difference_cub", "The visual difference is the beak."),
         ("name_unit", "a dog coming out of the water"),
-        ("name_unit", "two dogs next to each other"),
         ("judge_paraphrase", "Two girls with the same hat."),
         ("judge_negation", "No dog is left of the cat."),
     ]
     assert [row for row in answers if find_echo(row[1], "cat", prompt_phrases(find_task(row[0])))] == []
     echoes = [
         ("judge_negation", "A completely false version of a dog."),
-        ("judge_negation", "Does it contradict or misrepresent the original"),
         ("class_description", "A longer description of the class cat."),
     ]
     assert [row for row in echoes if find_echo(row[1], "cat", prompt_phrases(find_task(row[0]))) != "prompt"] == []
-
-
-def test_words_of_the_source_are_no_echo() -> None:
-    assert find_echo("They say: preserving the meaning", "preserving the meaning, a poster", PHRASES) is None
+    of_source = find_echo("They say: preserving the meaning", "preserving the meaning, a poster", PHRASES)
+    assert of_source is None, "words of the source are not an echo"
 
 
 ORDERS = [
@@ -236,11 +220,10 @@ def test_an_order_is_found_where_only_disarming_brings_it_forth(order: str, befo
     assert instructs(disarm(f'{before}. "{order}"'))
 
 
-def test_it_says_where_the_order_stands() -> None:
-    hostile, harmless = ORDERS[0], "a dog on grass"
-    assert find_injection(hostile, harmless) == "answer"
-    assert find_injection(harmless, hostile) == "source"
-    assert find_injection(hostile, hostile) == "answer"
+def test_an_order_is_found_in_the_answer_or_in_the_source() -> None:
+    order, harmless = ORDERS[0], "a dog on grass"
+    found = [find_injection(*texts) for texts in ((order, harmless), (harmless, order), (order, order))]
+    assert found == ["answer", "source", "answer"]
     assert find_injection(harmless, harmless) is None
 
 
@@ -261,20 +244,17 @@ def test_any_text_can_be_looked_at(parts: list[str]) -> None:
 
 def test_other_languages_are_named_and_english_or_short_texts_pass() -> None:
     foreign = {
-        "Ein kleiner Hund sitzt links von einer großen Katze vor rotem Hintergrund.": "de",
         "Zwei Kinder spielen im Park.": "de",
         "Un petit chien est assis à gauche d'un grand chat.": "fr",
         "Un perro pequeño está a la izquierda de un gato grande.": "es",
         "Een kleine hond zit links van een grote kat": "nl",
         "Маленькая собака сидит слева от большой кошки": "script",
-        "一只小狗坐在一只大猫的左边": "script",
         "小さな犬": "script",
         "كلب صغير يجلس على يسار قطة كبيرة": "script",
         "A dog 一只小狗坐在一只大猫的左边": "script",
     }
     assert {text: find_foreign(text) for text in foreign} == foreign
     english = [
-        "A small dog sits left of a large cat, red background.",
         "Small dog, large cat, red",
         "A plate of spaghetti alla carbonara",
         "A vintage Citroën 2CV parked in Montmartre",
@@ -282,8 +262,6 @@ def test_other_languages_are_named_and_english_or_short_texts_pass() -> None:
         "Neuschwanstein Castle",
         "A sign reading 北京 above a door in the old town of Beijing",
         "A bowl of kimchi jjigae and bibimbap",
-        "Quesadillas and guacamole on a plate",
-        "Hund",
         "Ein Hund",
         "42 :-)",
         "",
