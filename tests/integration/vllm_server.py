@@ -53,7 +53,7 @@ def require_vllm() -> Path:
 
 
 @contextmanager
-def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[VllmServer]:
+def run_vllm_server(folder: Path, log: Path) -> Iterator[VllmServer]:
     """Serve the model in `folder`; meanwhile the environment has the key, where engine `server` looks for it."""
     options = {
         "model": folder,
@@ -66,26 +66,17 @@ def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[
     flags = ["--enforce-eager", *(f"--{name}={value}" for name, value in options.items())]
     # One thread suffices for few requests, and does not wait for another one on a busy machine.
     environment = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    with serve(python, flags, environment, log, _UP_WITHIN) as running, pytest.MonkeyPatch.context() as patch:
+    with serve(PYTHON, flags, environment, log, _UP_WITHIN) as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", running.key)
         yield VllmServer(running.url, NAME)
 
 
 @pytest.fixture(scope="session")
 def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SmolLM2 as a Hugging Face folder in float32, where answers do not depend on who computes them."""
+    """SmolLM2 as a Hugging Face folder in float32, in which answers do not depend on the program."""
     folder = tmp_path_factory.mktemp("models") / NAME
     save_model(folder, None, torch.float32)
     return folder
-
-
-@pytest.fixture(scope="session")
-def vllm_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[VllmServer]:
-    """One server for all tests."""
-    python = require_vllm()
-    folder = request.getfixturevalue("smollm2")
-    with run_vllm_server(folder, tmp_path_factory.mktemp("vllm"), python) as server:
-        yield server
 
 
 def greedy_requests(model: str) -> list[Request]:
