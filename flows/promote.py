@@ -18,7 +18,7 @@ from flows.artifacts import show_decision
 
 WAIT_HOURS = 72.0
 POLL = 5
-"""Seconds between two looks for the approval."""
+"""Seconds between two checks for the approval."""
 
 
 class Approval(RunInput):
