@@ -136,9 +136,9 @@ def _train(done: Done, raw: dict[str, Any], tracking: str) -> None:
     addresses = {
         "train": tracking,
         "train, password as an option": f"{tracking.replace(f':{password}@', '@')}?password={password}",
-        "train, tracking away": f"postgresql+psycopg://me:{password}@{NOWHERE}/x",
+        "train, tracking unavailable": f"postgresql+psycopg://me:{password}@{NOWHERE}/x",
         "train, tracking refuses": tracking.replace(password, LOGIN),
-        "train, tracking server away": f"http://me:{password}@{NOWHERE}",
+        "train, tracking server unavailable": f"http://me:{password}@{NOWHERE}",
     }
     for name, uri in addresses.items():
         entry = "again" if "option" in name else "paraclip"
@@ -147,45 +147,54 @@ def _train(done: Done, raw: dict[str, Any], tracking: str) -> None:
     done.run("doctor", folder, CLI, "doctor", "--json", environment=_environment(tracking))
 
 
-def _look(done: Done, raw: dict[str, Any], away: str, login: str) -> None:
+def _look(done: Done, raw: dict[str, Any], address: str, login: str) -> None:
     """No server answers, and every address holds the password."""
-    folder = done.root / "away"
+    folder = done.root / "unavailable"
     models = {"fake": {"engine": "server", "urls": [f"{login}/v1"], "model": "fake"}}
-    synthesize = raw["synthesize"] | {"store": away, "llms": models, "default_llm": "fake", "cached_answers": None}
+    synthesize = raw["synthesize"] | {
+        "store": unavailable,
+        "llms": models,
+        "default_llm": "fake",
+        "cached_answers": None,
+    }
     tasks = {"paraphrase_1": {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
-    for name, uri in (("server", login), ("database", away), ("option", f"{away}?password={done.secrets['password']}")):
-        done.run(f"doctor, {name} away", folder, CLI, "doctor", "--json", environment=_environment(uri))
+    for name, uri in (
+        ("server", login),
+        ("database", unavailable),
+        ("option", f"{unavailable}?password={done.secrets['password']}"),
+    ):
+        done.run(f"doctor, {name} unavailable", folder, CLI, "doctor", "--json", environment=_environment(uri))
     tracking = f"sqlite:///{folder}/mlflow.db"
     done.run("login in a URL", folder, SYNTHESIZE, environment=_environment(tracking))
     models["fake"]["urls"] = [f"http://{NOWHERE}/v1"]
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
-    done.run("store away", folder, SYNTHESIZE, environment=_environment(tracking))
+    done.run("store unavailable", folder, SYNTHESIZE, environment=_environment(tracking))
 
 
 WELL = {"dvc repro", "answers stats", "train", "train, password as an option"}
 
 
-def test_nothing_that_is_printed_holds_a_secret(done: Done) -> None:
+def test_no_output_holds_a_secret(done: Done) -> None:
     assert {name for name, ended in done.ended.items() if ended.code == 0} == WELL
     for name, ended in done.ended.items():
         assert {key for key, secret in done.secrets.items() if secret in ended.output + ended.errors} == set(), name
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "place"),
     [
         ("key refused", "the environment variable OPENAI_API_KEY"),
-        ("train, tracking away", "MLFLOW_TRACKING_URI"),
+        ("train, tracking unavailable", "MLFLOW_TRACKING_URI"),
         ("train, tracking refuses", "MLFLOW_TRACKING_URI"),
-        ("train, tracking server away", "MLFLOW_TRACKING_URI"),
+        ("train, tracking server unavailable", "MLFLOW_TRACKING_URI"),
         ("login in a URL", "api_key_env"),
-        ("store away", "://***@"),
+        ("store unavailable", "://***@"),
     ],
 )
-def test_failures_are_one_line_that_names_the_place(name: str, says: str, done: Done) -> None:
+def test_failures_are_one_line_that_names_the_place(name: str, place: str, done: Done) -> None:
     (line,) = done.ended[name].complaints
-    assert says in line
+    assert place in line
 
 
 def test_no_file_holds_a_secret(done: Done) -> None:

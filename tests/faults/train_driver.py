@@ -98,7 +98,7 @@ def _table(found: Subject, world: World) -> TableSource:
 
 
 def _noisy(losses: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A method may draw random numbers; their sequence must go on too."""
+    """A method may draw random numbers; their sequence must continue too."""
     return {name: loss * (0.9 + 0.2 * torch.rand(())) for name, loss in losses.items()}
 
 

@@ -1,4 +1,4 @@
-"""Training processes to be killed, and what they leave on disk."""
+"""Training processes to be killed, and the files that they leave."""
 
 from __future__ import annotations
 

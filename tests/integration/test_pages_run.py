@@ -77,7 +77,7 @@ def environment(checkout: Path) -> dict[str, str]:
     variables |= {"MLFLOW_TRACKING_URI": f"sqlite:///{checkout}/mlruns/mlflow.db", "GX_ANALYTICS_ENABLED": "false"}
     # With other tests running, more threads than cores wait for each other.
     variables |= {"OMP_NUM_THREADS": "1"}
-    return {**os.environ, **variables, "DO_NOT_TRACK": "1", "CLIPTUNE_SERVE_TOKEN": "a-token-for-one-test-alone"}
+    return {**os.environ, **variables, "DO_NOT_TRACK": "1", "CLIPTUNE_SERVE_TOKEN": "a-token-for-one-test-only"}
 
 
 def _lines() -> list[str]:

@@ -93,12 +93,12 @@ def _client(address: str, token: str = TOKEN) -> openai.OpenAI:
 
 def test_the_openai_client_and_every_new_champion(address: str, registry: Registry) -> None:
     client = _client(address)
-    _check_as_openai_s(client, address, registry)
+    _check_openai_client(client, address, registry)
     _check_swap(client, registry)
 
 
-def _check_as_openai_s(client: openai.OpenAI, address: str, registry: Registry) -> None:
-    # Without a format the client asks for base64 and decodes it.
+def _check_openai_client(client: openai.OpenAI, address: str, registry: Registry) -> None:
+    # Without a format the client requests base64 and decodes it.
     for answer in (
         client.embeddings.create(input=TEXTS, model="text-encoder@champion", user="somebody"),
         client.embeddings.create(input=TEXTS, model="text-encoder/1", encoding_format="float", dimensions=16),
@@ -165,9 +165,9 @@ def _check_overload(address: str, registry: Registry, folder: Path) -> None:
 
 
 def _check_sigterm(address: str, registry: Registry, process: Popen[bytes]) -> None:
-    """Everything that the server has taken is answered, although it was told to end before."""
+    """Every request that the server accepted before SIGTERM is answered."""
     draw = random.Random(0)
-    # Words that nobody has seen take the tokenizer long.
+    # New words take the tokenizer long.
     requests = [[" ".join(_word(draw) for _ in range(60)) for _ in range(16)] for _ in range(7)]
 
     def ask(texts: list[str]) -> httpx.Response:
@@ -180,11 +180,11 @@ def _check_sigterm(address: str, registry: Registry, process: Popen[bytes]) -> N
     numbers = httpx.get(f"{address}/metrics").text
     before = float(numbers.partition("\ncliptune_texts_total ")[2].partition("\n")[0])
     with ThreadPoolExecutor(len(requests)) as pool:
-        asked = [pool.submit(ask, texts) for texts in requests]
+        futures = [pool.submit(ask, texts) for texts in requests]
         wait_until(taken)
-        waiting = sum(not one.done() for one in asked)
+        waiting = sum(not one.done() for one in futures)
         process.send_signal(signal.SIGTERM)
-        answers = [one.result() for one in asked]
+        answers = [one.result() for one in futures]
     assert waiting > 0
     for texts, answer in zip(requests, answers, strict=True):
         assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""The engine `vllm` with the real vLLM in its own environment."""
+"""The engine `vllm` with the real vLLM in a separate environment."""
 
 from __future__ import annotations
 

@@ -36,14 +36,14 @@ _COMPLETED = ("The dog and the cat", "A photo of a red car shows", "Once upon a 
 
 @dataclass(frozen=True)
 class VllmServer:
-    """A running OpenAI-compatible server: its base URL, which ends in /v1, and what it calls the model."""
+    """A running OpenAI-compatible server: its base URL, which ends in /v1, and its name of the model."""
 
     url: str
     model: str
 
 
 def require_vllm() -> Path:
-    """The Python of vLLM's environment; without one the test is skipped, or fails where there has to be one."""
+    """The Python of vLLM's environment; without one the test is skipped, or fails where one is required."""
     if not PYTHON.is_file():
         reason = ".venv-llm is missing: run `make llm-server`"
         if os.environ.get("CI") or os.environ.get("CLIPTUNE_REQUIRE_LLM_SERVER") == "1":
@@ -54,7 +54,7 @@ def require_vllm() -> Path:
 
 @contextmanager
 def run_vllm_server(folder: Path, log: Path) -> Iterator[VllmServer]:
-    """Serve the model in `folder`; meanwhile the environment has the key, where engine `server` looks for it."""
+    """Serve the model in `folder`; meanwhile OPENAI_API_KEY has its key."""
     options = {
         "model": folder,
         "served-model-name": NAME,
@@ -82,14 +82,14 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def greedy_requests(model: str) -> list[Request]:
     """Chats of a prompt task and plain completions, to be answered with the likeliest tokens."""
     task, sampling = find_task("paraphrase_1"), Sampling(0.0, 1.0, 24)
-    asked = [task.messages({"caption": caption}) for caption in _CAPTIONS] + [completion(text) for text in _COMPLETED]
-    chats = [tuple((message["role"], message["content"]) for message in messages) for messages in asked]
-    return [Request(task.name, chat, model, sampling, 0) for chat in chats]
+    chats = [task.messages({"caption": caption}) for caption in _CAPTIONS] + [completion(text) for text in _COMPLETED]
+    keys = [tuple((message["role"], message["content"]) for message in messages) for messages in chats]
+    return [Request(task.name, chat, model, sampling, 0) for chat in keys]
 
 
 @pytest.fixture(scope="session")
 def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | None]:
-    """What the local engine answers to each chat of `greedy_requests`, in float32."""
+    """The local engine's answers to the chats of `greedy_requests`, in float32."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "bf16_is_native", lambda _device: False)
         engine = local.LocalEngine(local.EmbeddedOptions(base=str(smollm2)))
