@@ -151,19 +151,11 @@ def _look(done: Done, raw: dict[str, Any], address: str, login: str) -> None:
     """No server answers, and every address holds the password."""
     folder = done.root / "unavailable"
     models = {"fake": {"engine": "server", "urls": [f"{login}/v1"], "model": "fake"}}
-    synthesize = raw["synthesize"] | {
-        "store": unavailable,
-        "llms": models,
-        "default_llm": "fake",
-        "cached_answers": None,
-    }
+    synthesize = raw["synthesize"] | {"store": address, "llms": models, "default_llm": "fake", "cached_answers": None}
     tasks = {"paraphrase_1": {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
-    for name, uri in (
-        ("server", login),
-        ("database", unavailable),
-        ("option", f"{unavailable}?password={done.secrets['password']}"),
-    ):
+    option = f"{address}?password={done.secrets['password']}"
+    for name, uri in (("server", login), ("database", address), ("option", option)):
         done.run(f"doctor, {name} unavailable", folder, CLI, "doctor", "--json", environment=_environment(uri))
     tracking = f"sqlite:///{folder}/mlflow.db"
     done.run("login in a URL", folder, SYNTHESIZE, environment=_environment(tracking))
