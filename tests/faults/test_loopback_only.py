@@ -90,7 +90,7 @@ def test_no_file_holds_a_password() -> None:
         text = path.read_text("utf-8")
         assert re.findall(r"\w+://[^\s/:@]+:[^\s@/{}$*]+@\S+", text) == [], path
         if path.suffix == ".py":
-            assert not re.search(rf"(?:{SECRET})\w*[\"']?(?:\s*:\s*\w+)?\s*[=:]\s*[rbf]?[\"'][^{{]", text, re.I), path
+            assert not re.search(rf"(?:{SECRET})\w*[\"']?\]?(?:\s*:\s*\w+)?\s*[=:]\s*[rbf]?[\"'][^{{]", text, re.I), path
         for document in yaml.safe_load_all(text) if path.suffix in (".yaml", ".json") else []:
             for node in _mappings(document):
                 assert node.get("kind") != "Secret", path
