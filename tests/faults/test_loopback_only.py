@@ -26,6 +26,8 @@ INFRA = REPO / "infra"
 LOOPBACK = {"127.0.0.1", "::1"}
 UP_WITHIN_S = 400.0
 SECRET = "password|secret|token|credential|api_?key|auth_string"
+LITERAL = re.compile(rf"(?:{SECRET})\w*[\"']?\]?(?:\s*:\s*\w+)?\s*[=:]\s*[rbf]?[\"'][^{{]", re.IGNORECASE)
+"""A text that Python code assigns to such a name, or gives to such a key or argument."""
 
 
 def _listening(pid: int) -> dict[int, set[str]]:
@@ -90,7 +92,7 @@ def test_no_file_holds_a_password() -> None:
         text = path.read_text("utf-8")
         assert re.findall(r"\w+://[^\s/:@]+:[^\s@/{}$*]+@\S+", text) == [], path
         if path.suffix == ".py":
-            assert not re.search(rf"(?:{SECRET})\w*[\"']?\]?(?:\s*:\s*\w+)?\s*[=:]\s*[rbf]?[\"'][^{{]", text, re.I), path
+            assert not LITERAL.search(text), path
         for document in yaml.safe_load_all(text) if path.suffix in (".yaml", ".json") else []:
             for node in _mappings(document):
                 assert node.get("kind") != "Secret", path
