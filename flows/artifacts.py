@@ -119,7 +119,7 @@ def _show_metrics(results: dict[str, dict[str, tuple[float, float, float]]], des
 
 @task(cache_policy=NO_CACHE)
 def show_decision(decision: Decision, note: str = "") -> None:
-    """The artifact `promotion-decision`: the decision of this run, and the answer of the person who was asked."""
+    """The artifact `promotion-decision`: the decision of this run, and the answer of the approving person."""
     text = decision.markdown() + (f"\n{note}\n" if note else "")
     create_markdown_artifact(text, key="promotion-decision", description=decision.headline)
 

@@ -25,8 +25,8 @@ class Approval(RunInput):
     """A person's answer to a candidate that passed the gate."""
 
     approve: bool = Field(False, description="Make the candidate champion.")
-    by: str = Field("", description="Who decides.")
-    reason: str = Field("", description="Why.")
+    by: str = Field("", description="Name of the person who decides.")
+    reason: str = Field("", description="Reason for the decision.")
 
 
 @flow(name="promote")
