@@ -47,7 +47,7 @@ _PERCENT = re.compile(r"\b(\d{1,3})%")
 def progress_artifact(stage: str) -> Iterator[Callable[[str], None]]:
     """A progress artifact for the duration of the block, `progress-<stage>`: percentage, seconds and last line.
 
-    Yields a function to call with every line of the stage. A Prefect server that is unavailable costs updates only.
+    Yields a function to call with every line of the stage. An unavailable Prefect server only loses updates.
     """
     begun, done = time.monotonic(), threading.Event()
     percent, line = 0, "starting"
@@ -85,7 +85,7 @@ def progress_artifact(stage: str) -> Iterator[Callable[[str], None]]:
 
 @task(cache_policy=NO_CACHE)
 def show_results() -> None:
-    """Artifacts of the comparison: the table `results-table` and a link to the page."""
+    """Artifacts of the comparison: the table `results-table` and a link to the report."""
     results = {
         metric: {name: (cell.value.value, cell.value.low, cell.value.high) for name, cell in cells.items()}
         for metric, cells in read_csv(REPORTS / "comparison.csv").cells.items()
@@ -119,7 +119,7 @@ def _show_metrics(results: dict[str, dict[str, tuple[float, float, float]]], des
 
 @task(cache_policy=NO_CACHE)
 def show_decision(decision: Decision, note: str = "") -> None:
-    """The decision of this run and the answer of a person to it: `promotion-decision`."""
+    """The artifact `promotion-decision`: the decision of this run, and the answer of the approving person."""
     text = decision.markdown() + (f"\n{note}\n" if note else "")
     create_markdown_artifact(text, key="promotion-decision", description=decision.headline)
 

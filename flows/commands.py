@@ -24,9 +24,9 @@ from components.core.system import supervisor
 from components.core.system.processes import CommandError
 
 TAIL = 15
-"""How many last lines of a failed command its error repeats."""
+"""Number of last lines of a failed command that its error repeats."""
 GRACE_S = 10.0
-"""Seconds that a stopped command has to save its state; Prefect itself waits 30 s for the flow."""
+"""Seconds in which a stopped command can save its state; Prefect itself waits 30 s for the flow."""
 _POLL_S = 0.2
 _POLLS_PER_REQUEST = 25
 """The state of the flow run is requested from the Prefect server every 5 s."""
@@ -171,6 +171,6 @@ def stops_commands() -> Iterator[None]:
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Requests to the Prefect server in this block fail at once; by default they are repeated for minutes."""
+    """Requests to the Prefect server in this block fail immediately; by default they are repeated for minutes."""
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
         yield

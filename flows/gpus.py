@@ -1,4 +1,4 @@
-"""GPU tokens: limits how many stages compute on GPUs at once, and assigns devices to each."""
+"""GPU tokens: limits the number of stages that compute on GPUs at the same time, and assigns devices to each."""
 
 from __future__ import annotations
 

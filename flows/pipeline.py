@@ -1,4 +1,4 @@
-"""Brings stages up to date in parallel, each as soon as its needs are done."""
+"""Brings stages up to date in parallel, each as soon as the stages that it needs are done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flows.shards import AnyRunner
 from flows.stages import HOURS, run_stage
 
 PARALLEL = 4
-"""Default maximum number of stages that run at once."""
+"""Default maximum number of stages that run at the same time."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _Work:
     faults: dict[str, BaseException] = field(default_factory=dict)
 
     def ready(self) -> list[str]:
-        """Stages that can start: all their needs are done."""
+        """Stages that can start: all stages that they need are done."""
         open_stages = {*self.todo, *self.running, *self.faults}
         return [stage for stage in self.todo if not self.graph.needs[stage] & open_stages]
 
@@ -44,12 +44,12 @@ class _Work:
 def bring_up_to_date(
     targets: list[str], parallel: int = PARALLEL, hours: float | None = HOURS, last: str | None = None
 ) -> None:
-    """Run the outdated stages among `targets` and their needs; leaves the artifact `stages`.
+    """Run the outdated stages among `targets` and the stages that these need; leaves the artifact `stages`.
 
-    A stage that fails stops only the stages that need it. The next run resumes from there.
+    A failed stage stops only the stages that need it. The next run resumes from there.
 
     Args:
-        last: a stage to run after `targets`, without its other needs.
+        last: a stage to run after `targets`, without the other stages that it needs.
 
     Raises:
         CommandError: DVC cannot read the pipeline, or stages failed; the message has the first one's last lines.

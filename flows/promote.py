@@ -18,15 +18,15 @@ from flows.artifacts import show_decision
 
 WAIT_HOURS = 72.0
 POLL = 5
-"""Seconds between two looks for the approval."""
+"""Seconds between two checks for the approval."""
 
 
 class Approval(RunInput):
     """A person's answer to a candidate that passed the gate."""
 
     approve: bool = Field(False, description="Make the candidate champion.")
-    by: str = Field("", description="Who decides.")
-    reason: str = Field("", description="Why.")
+    by: str = Field("", description="Name of the person who decides.")
+    reason: str = Field("", description="Reason for the decision.")
 
 
 @flow(name="promote")

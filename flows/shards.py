@@ -114,7 +114,7 @@ def run_shard(name: str, command: Sequence[str], shard: str, home: str, host: st
     """Process one shard in a child process.
 
     Args:
-        command: the module that processes the shard, and its arguments besides `--shard`.
+        command: the module that processes the shard, and its arguments except `--shard`.
         shard: number and count, such as `0/4`.
         home, host, process: folder of the flow's checkout, its host and its process there.
 

@@ -26,12 +26,12 @@ from flows.shards import make_parts
 HOURS = 24.0
 """Default time limit of a stage."""
 PAUSE = 5.0
-"""Seconds between two tries; a random half is added, so that waiting flows do not all try at once."""
+"""Seconds between two tries; a random half is added, so that waiting flows do not all try at the same time."""
 _HOLDER = re.compile(r"\(PID (\d+)\):")
 _DAMAGED = re.compile(r"Unable to read RWLock-file|RWLock-file \S+ format error")
 _FIX = "remove .dvc/tmp/rwlock while no DVC runs in this checkout, and run the flow again"
-# Killed from outside (memory, a machine taken away), or a server or network that was unavailable. For a command that a
-# signal ended, DVC prints the negative number of the signal, a shell 128 plus the number.
+# Killed by the system (out of memory, a preempted machine), or a server or network was unavailable. For a command that
+# a signal ended, DVC prints the negative number of the signal, a shell 128 plus the number.
 _PASSING = re.compile(
     r"exited with (-9|-15|137|143)\b|Signal (9|15) \(SIG(KILL|TERM)\)|Connection(Error|Refused|Reset|Aborted)|"
     r"Connection (refused|reset|aborted)|Temporary failure in name resolution|Read timed out|"
@@ -64,7 +64,7 @@ def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     retry_condition_fn=may_pass,
 )
 def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
-    """Bring one stage up to date; wait for other runs of the pipeline, and for a GPU where those are counted.
+    """Bring one stage up to date; wait for other runs of the pipeline, and for a GPU if a limit counts them.
 
     Args:
         name: the stage, such as `train@paraclip`.
@@ -115,7 +115,7 @@ def when_free(work: Callable[[], None], name: str) -> None:
                 raise
             holders = {int(number) for number in _HOLDER.findall(str(error))}
         before, ended = ended, {number for number in holders if not _is_dvc(number)}
-        # Two looks, because DVC removes the lock of a process that has just ended a moment later.
+        # Two checks, because DVC removes the lock of a process that has just ended a moment later.
         if stale := before & ended:
             raise CommandError(f"error: .dvc/tmp/rwlock names process {min(stale)}, which is not DVC: {_FIX}")
         if not is_logged:

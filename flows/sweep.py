@@ -34,7 +34,7 @@ SILENT_S = 900.0
 def sweep(dry_run: bool = False, silent_hours: PositiveFloat = 24) -> None:
     """End MLflow runs whose process died, and report a moved alias; leaves the artifact `sweep`.
 
-    If MLflow or the registry does not answer, the flow fails after the other one was swept.
+    If MLflow or the registry does not answer, the flow fails, but only after it has swept the other.
 
     Args:
         dry_run: only report.

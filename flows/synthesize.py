@@ -80,11 +80,11 @@ def show_captions(files: dict[str, Path], results: dict[str, list[ShardResult]])
 
 def scale_of(settings: Settings, shards: int | None, runner: str | None) -> Scale:
     """The block `synthesize.scale` with the parameters of a run in place of its keys."""
-    given = settings.synthesize.scale
-    wanted: dict[str, Any] = {"shards": shards or given.shards, "runner": runner or given.runner}
+    configured = settings.synthesize.scale
+    requested: dict[str, Any] = {"shards": shards or configured.shards, "runner": runner or configured.runner}
     # The address in params.yaml belongs to a cluster of the runner in params.yaml.
-    address = given.address if wanted["runner"] == given.runner else None
-    return Scale.model_validate({**given.model_dump(), **wanted, "address": address})
+    address = configured.address if requested["runner"] == configured.runner else None
+    return Scale.model_validate({**configured.model_dump(), **requested, "address": address})
 
 
 def chosen_tasks(settings: Settings, tasks: list[str] | None) -> list[str]:
@@ -93,8 +93,8 @@ def chosen_tasks(settings: Settings, tasks: list[str] | None) -> list[str]:
     Raises:
         InputError: a task is unknown; the message lists all tasks.
     """
-    known = list(settings.synthesize.tasks)
+    available = list(settings.synthesize.tasks)
     for name in tasks or []:
-        if name not in known:
-            raise InputError(f"params.yaml has no block synthesize.tasks.{name}: choose from {', '.join(known)}")
-    return tasks or known
+        if name not in available:
+            raise InputError(f"params.yaml has no block synthesize.tasks.{name}: choose from {', '.join(available)}")
+    return tasks or available

@@ -29,9 +29,9 @@ def train(
 
     Args:
         method: an entry of `methods` in params.yaml that `compare_encoders` lists.
-        parallel: maximum number of stages that run at once.
+        parallel: maximum number of stages that run at the same time.
         stage_hours: time limit of a stage.
-        approval: pause for a person's consent before a promotion.
+        approval: pause for a person's approval before a promotion.
     """
     train_and_promote([method], parallel, stage_hours, approval)
 
@@ -53,13 +53,13 @@ def compare_methods(
 ) -> None:
     """Train and score methods in parallel, compare them, and put the best one through the gate.
 
-    A method that fails stops no other. The next run of the flow resumes where this one stopped.
+    A failed method does not stop the others. The next run of the flow resumes where this one stopped.
 
     Args:
         methods: entries of `methods` in params.yaml; by default all that `compare_encoders` lists.
-        parallel: maximum number of stages that run at once.
+        parallel: maximum number of stages that run at the same time.
         stage_hours: time limit of a stage.
-        approval: pause for a person's consent before a promotion.
+        approval: pause for a person's approval before a promotion.
     """
     train_and_promote(methods, parallel, stage_hours, approval)
 

@@ -1,6 +1,6 @@
-"""A worker on a shared store, as a process of its own: `python -m tests.faults.store_worker URL NAME QUESTIONS [STOP]`.
+"""A worker on a shared store, as a separate process: `python -m tests.faults.store_worker URL NAME QUESTIONS [STOP]`.
 
-Every answer is the worker's name. After STOP answers it prints `stopped` in the midst of a batch and sleeps.
+Every answer is the worker's name. After STOP answers it prints `stopped` within a batch and sleeps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Engine:
 
 
 def main() -> None:
-    """Ask, and print the numbers of replayed and generated answers."""
+    """Answer all questions, and print the numbers of replayed and generated answers."""
     url, name, count, *stop_after = sys.argv[1:]
     engine = Engine(name, int(stop_after[0]) if stop_after else None)
     counts = ask(GenerationStore(url), engine, requests(int(count)), name, int(count))

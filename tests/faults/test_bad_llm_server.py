@@ -1,4 +1,4 @@
-"""Servers that fail in every way, and servers that go away, in the middle of a run of the stage."""
+"""Servers that fail in every way, or end, in the middle of a run of the stage."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_llm_process import FakeServer, Log, fake_llm, start_fake_llm
+from tests.support.fake_llm_process import Log, fake_llm, start_fake_llm
 from tests.support.server_project import ServerProject
 
+pytestmark = pytest.mark.integration
 ROWS = 300
 ERRORS = {"http_500": 0.2, "timeout": 0.1, "truncated": 0.05, "nonsense": 0.01}
 
 
-def _wait_for_answers(server: FakeServer, count: int) -> None:
-    while server.control()["sent"] < count:
-        time.sleep(0.01)
-
-
-@pytest.mark.integration
 def test_every_row_is_accepted_or_rejected_with_a_reason(tmp_path: Path, raw_params: dict[str, Any]) -> None:
     log = tmp_path / "log"
     shares = [text for kind, share in ERRORS.items() for text in ("--error", f"{kind}={share}")]
@@ -44,35 +39,20 @@ def test_every_row_is_accepted_or_rejected_with_a_reason(tmp_path: Path, raw_par
     reasons = {row["reason"] for row in rejected}
     known = {"HTTP 500", "time-out", "response is not JSON", "response without an answer"}
     assert reasons <= {f"failed: {reason} after {attempts} attempts" for reason in known for attempts in range(2, 20)}
-    # What failed is asked again by the next run, and what was answered is not.
+    # The next run repeats only the failed questions.
     assert Counter(project.table()["accepted"].to_pylist()) == {True: ROWS}
     assert f"replayed {ROWS - len(rejected)}, generated {len(rejected)}, failed 0" in second.stdout
     kept = [row for row in rows if row["accepted"]]
     assert [row for row in project.table().to_pylist() if row["id"] in {row["id"] for row in kept}] == kept
 
 
-@pytest.mark.integration
-def test_a_server_that_comes_back_finds_the_run_waiting(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    with fake_llm("--latency", "0.1") as server:
-        project = ServerProject.make(tmp_path, raw_params, ROWS, server.url)
-        worker = project.start()
-        _wait_for_answers(server, 20)
-    time.sleep(2)
-    with fake_llm("--port", str(server.port)):
-        _, errors = worker.communicate()
-    assert worker.returncode == 0, errors
-    assert project.table()["accepted"].to_pylist() == [True] * ROWS
-
-
-@pytest.mark.integration
-def test_a_server_that_stays_away_stops_the_run_and_no_row_is_rejected(
-    tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
+def test_an_unavailable_server_stops_the_run_and_no_row_is_rejected(tmp_path: Path, raw_params: dict[str, Any]) -> None:
     server = start_fake_llm("--latency", "0.1")
     try:
         project = ServerProject.make(tmp_path, raw_params, ROWS, server.url, give_up_s=2.0)
         worker = project.start()
-        _wait_for_answers(server, 20)
+        while server.control()["sent"] < 20:
+            time.sleep(0.01)
     finally:
         server.stop()
     _, errors = worker.communicate()

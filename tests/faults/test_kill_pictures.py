@@ -1,4 +1,4 @@
-"""`prepare` and `embed` killed with SIGKILL at ten moments each: the same bytes in the end, and no part done twice."""
+"""`prepare` and `embed` killed with SIGKILL at ten moments each: the same bytes in the end, no part done twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ from PIL import Image
 
 from components.core.tables.records import SPLITS
 from components.encoders.adapter.encoder import Encoder
-from infra.services import runs
 from tests.conftest import TINY
+from tests.support.held_stages import wait_until_gone
 from tests.support.shard_making import write_tar
 
 REPO = Path(__file__).parents[2]
@@ -34,7 +33,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose pictures are photographs' size, and its base."""
+    """A project with pictures of the size of photographs, and its base."""
     folder, rng = tmp_path_factory.mktemp("project"), np.random.default_rng(0)
     for shard in range(SHARDS):
         members = []
@@ -68,18 +67,14 @@ def _finish(folder: Path, module: str) -> None:
 
 
 def _parts(state: Path) -> dict[str, int]:
-    """The parts that are done, each with the inode of its file, which another write would change."""
-    found = {}
-    for path in state.rglob("*"):
-        if path.is_file() and not path.name.startswith("."):
-            found[str(path)] = path.stat().st_ino
-    return found
+    """The finished parts, each with the inode of its file, which another write would change."""
+    files = (path for path in state.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path): path.stat().st_ino for path in files}
 
 
 def _kill_at(folder: Path, module: str, state: Path, parts: int, whole: bool) -> bool:
-    """Kill the stage once so many parts are done, all of its processes or the first alone; False when it had ended."""
+    """Kill the stage after so many parts, all of its processes or only the first; False when it had ended."""
     stage = _start(folder, module)
-    family = psutil.Process(stage.pid)
     end = time.monotonic() + PATIENCE_S
     while len(_parts(state)) < parts:
         if stage.poll() is not None:
@@ -87,48 +82,42 @@ def _kill_at(folder: Path, module: str, state: Path, parts: int, whole: bool) ->
             return False
         assert time.monotonic() < end, (folder / "log").read_text()
         time.sleep(0.002)
-    members = [family, *family.children(recursive=True)]
+    first = psutil.Process(stage.pid)
+    members = [first, *first.children(recursive=True)]
     if whole:
         os.killpg(stage.pid, signal.SIGKILL)
     else:
         stage.kill()
     stage.wait(PATIENCE_S)
-    while any(map(runs, members)):
-        assert time.monotonic() < end, f"{members} go on without their parent"
-        time.sleep(0.05)
+    wait_until_gone(members)
     return True
 
 
-@pytest.fixture(scope="module", params=["prepare", "embed"])
-def stage(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+@pytest.mark.parametrize(
+    ("module", "state", "outputs"),
+    [
+        ("components.data.prepare", "state/prepare", ("data/pairs", "data/evaluation", "data/leaks")),
+        ("components.encoders.embed", "state/embed", ("data/embeddings",)),
+    ],
+)
+def test_killed_at_ten_moments(module: str, state: str, outputs: tuple[str, ...], project: Path) -> None:
+    """Forty shards, or 27 parts of embeddings; every other kill ends only the first process, which has children."""
 
+    def contents() -> dict[str, bytes]:
+        files = (path for output in outputs for path in (project / output).rglob("*") if path.is_file())
+        return {str(path.relative_to(project)): path.read_bytes() for path in files}
 
-MODULES = {"prepare": "components.data.prepare", "embed": "components.encoders.embed"}
-OUTPUTS = {"prepare": ("data/pairs", "data/evaluation", "data/leaks"), "embed": ("data/embeddings",)}
-
-
-def _bytes(folder: Path, stage: str) -> Iterator[tuple[str, bytes]]:
-    for output in OUTPUTS[stage]:
-        for path in sorted(path for path in (folder / output).rglob("*") if path.is_file()):
-            yield str(path.relative_to(folder)), path.read_bytes()
-
-
-def test_killed_at_ten_moments(stage: str, project: Path) -> None:
-    """Forty shards, or 27 parts of embeddings; every other kill is of the first process alone, which has children."""
-    module, state = MODULES[stage], project / "state" / stage
     killed = 0
     for kill in range(KILLS):
-        before = _parts(state)
-        killed += _kill_at(project, module, state, len(before) + 1, whole=kill % 2 == 0)
-        after = _parts(state)
+        before = _parts(project / state)
+        killed += _kill_at(project, module, project / state, len(before) + 1, whole=kill % 2 == 0)
+        after = _parts(project / state)
         assert {path: after.get(path) for path in before} == before
     assert killed == KILLS
     _finish(project, module)
-    found = dict(_bytes(project, stage))
-    assert {f"data/embeddings/{split}.npy" for split in SPLITS} <= found.keys() or stage == "prepare"
-    for path in state.rglob("*.parquet"):
+    found = contents()
+    assert {f"data/embeddings/{split}.npy" for split in SPLITS} <= found.keys() or "embed" not in module
+    for path in (project / state).rglob("*.parquet"):
         path.unlink()
     _finish(project, module)
-    assert dict(_bytes(project, stage)) == found
+    assert contents() == found

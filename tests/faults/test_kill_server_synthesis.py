@@ -1,4 +1,4 @@
-"""A worker that asks a slow server, killed with SIGKILL again and again: nothing is lost and nothing asked twice."""
+"""A worker of a slow server, killed with SIGKILL several times: no answer is lost and no question is sent twice."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _table_of_an_undisturbed_run(folder: Path, params: dict[str, Any]) -> Any:
 
 
 def _kill_when(project: ServerProject, server: FakeServer, answers: int) -> None:
-    """Run the stage and kill it when the server has sent so many answers.
+    """Run the stage and kill it once the server has sent so many answers.
 
-    From that answer on the server holds back all others, and every sent one must be in the store soon: nobody could
-    know of an answer that was sent but not stored when the kill came.
+    The server then holds back all other answers, and every sent one must soon be in the store: an answer that was sent
+    but not yet stored at the kill would be sent twice.
     """
     server.control("set", hold_after=answers)
     worker = project.start()
@@ -56,6 +56,6 @@ def test_killed_at_several_moments_the_table_is_that_of_an_undisturbed_run(
         ended = project.run()
     assert ended.returncode == 0, ended.stderr
     assert project.table().equals(wanted)
-    told = Log.read(log)
-    assert told.asked_again == set()
-    assert sorted(told.answers.values()) == [1] * ROWS
+    received = Log.read(log)
+    assert received.asked_again == set()
+    assert sorted(received.answers.values()) == [1] * ROWS

@@ -30,7 +30,7 @@ def test_no_process_remains_and_the_next_run_resumes(tmp_path: Path, monkeypatch
         worker = stack.start_worker()
         killed = stack.run(deployment)
         stack.wait_for("the stage", lambda: WAITING in ran(tmp_path))
-        # It runs beside the waiting stage; killed before DVC has written it down, it would rightly run again.
+        # It runs at the same time as the waiting stage; killed before DVC has recorded it, it would rightly run twice.
         stack.wait_for("the others' record", lambda: "evaluate@base" in (tmp_path / "dvc.lock").read_text())
         family = psutil.Process(worker.pid).children(recursive=True)
         supervisors = [
@@ -48,9 +48,9 @@ def test_no_process_remains_and_the_next_run_resumes(tmp_path: Path, monkeypatch
 
         let_go(tmp_path)
         stack.start_worker()
-        again = stack.run(deployment)
-        stack.wait_for("the second flow's end", lambda: stack.has_ended(again))
-        assert stack.is_completed(again), stack.log("worker")[-6000:]
+        second = stack.run(deployment)
+        stack.wait_for("the second flow's end", lambda: stack.has_ended(second))
+        assert stack.is_completed(second), stack.log("worker")[-6000:]
         assert Counter(ran(tmp_path)) == {**dict.fromkeys(STAGES, 1), WAITING: 2}
 
         def is_crashed() -> bool:

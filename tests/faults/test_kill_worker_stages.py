@@ -1,6 +1,6 @@
-"""A worker, or all of a stage's processes, killed in the midst of each stage: run again, it is as if nothing had been.
+"""A worker, or all processes of a stage, killed within each stage: the next run ends like an undisturbed one.
 
-Training and captions have tests of their own.
+Training and captions have separate tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOMENTS = {
     "evaluate-base": "reports/metrics/base.json",
     "compare": "reports/comparison.html",
 }
-"""Stage -> what it is about to put in place when it is killed: other outputs are there, this one is not."""
+"""Stage -> the output that it is about to put in place when it is killed; the earlier outputs exist."""
 _TIME, _ID = rb"20\d\d-?\d\d-?\d\d[T ]\d\d:?\d\d:?\d\d(\.\d+)?Z?", rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CHANGING = re.compile(_TIME + rb"|" + _ID)
 """Times and random ids, which Great Expectations writes into its pages and their names."""
@@ -56,7 +56,7 @@ def _write_params(folder: Path, raw: dict[str, Any]) -> None:
 
 
 def _write_answers(folder: Path) -> None:
-    """What a language model may have said to the captions."""
+    """Possible answers of a language model to the captions."""
     pairs = PAIRS.read(folder / "data/pairs/train.parquet", ["id", "caption"]).to_pylist()
     absent = dict.fromkeys(("reason", "other_id", "other_source", "verdict", "written_by"), [None] * len(pairs))
     source = [pair["caption"] for pair in pairs]
@@ -87,13 +87,13 @@ def _store(folder: Path) -> str:
 
 
 def _kill_worker(family: list[psutil.Process]) -> None:
-    """The group of the flow run alone; the supervisor is in another."""
+    """Kill only the process group of the flow run; the supervisor is in another one."""
     os.killpg(family[0].pid, signal.SIGKILL)
 
 
 def _kill_all(family: list[psutil.Process]) -> None:
-    """As when the machine goes: nobody can tidy up, and DVC's locks stay."""
-    # All stand still first: a DVC whose stage is killed a moment before it starts to take out its locks.
+    """Kill everything, as when the machine stops: no process tidies up, and DVC's locks remain."""
+    # All are suspended first: a DVC whose stage dies a moment earlier begins to remove its locks.
     for process in family:
         process.suspend()
     for process in reversed(family):
@@ -109,9 +109,9 @@ def test_a_killed_stage_ends_like_an_undisturbed_one(
     pipeline = real_pipeline(*STAGES)
     (tmp_path / "dvc.yaml").write_text(yaml.safe_dump(pipeline))
     start_checkout(tmp_path)
-    # The comparison shows what the encoders' sidecars say; that they changed it knows by the results.
-    beside = ["models"] if stage == "compare" else []
-    for needed in ["params.yaml", *beside, *pipeline["stages"][stage]["deps"]]:
+    # The comparison also reads the encoders' sidecars, which dvc.yaml does not list: their results change with them.
+    unlisted = ["models"] if stage == "compare" else []
+    for needed in ["params.yaml", *unlisted, *pipeline["stages"][stage]["deps"]]:
         copy(calm / needed, tmp_path / needed)
     with held(tmp_path, stage, MOMENTS[stage]) as family:
         kill(family)
@@ -135,6 +135,6 @@ def _outputs(folder: Path, stage: dict[str, Any]) -> dict[str, bytes]:
 
 
 def _litter(folder: Path) -> list[Path]:
-    """What killed writers left half done."""
+    """Unfinished files of killed writers."""
     found = [path for room in ("data", "models", "reports") for path in (folder / room).rglob(".*")]
     return [path for path in found if path.name != ".gitignore"]

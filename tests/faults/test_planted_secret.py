@@ -1,4 +1,4 @@
-"""Secrets planted where users keep them are nowhere in what the commands print, write and record, failing or not."""
+"""Secrets planted where users keep them appear in no output, file or record of the commands, failing or not."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class Done:
-    """What was run.
+    """The commands and their results.
 
     Attributes:
         root: the folder of all projects.
-        ended: name of a command -> what it did.
-        databases: URLs of those that were written to.
-        secrets: what must not be found, by name.
+        ended: name of a command -> its exit code and output.
+        databases: URLs of the databases that were written to.
+        secrets: texts that must not be found, by name.
     """
 
     root: Path
@@ -69,7 +69,7 @@ def _environment(tracking: str) -> dict[str, str]:
 
 
 def _dvc_repro(folder: Path, environment: Mapping[str, str]) -> Ended:
-    """Stage `synthesize` as dvc.yaml has it, without what it needs of the repository, run by DVC."""
+    """Stage `synthesize` of dvc.yaml, without its dependencies on the repository, run by DVC."""
     block = yaml.safe_load((REPO / "dvc.yaml").read_text("utf-8"))["stages"]["synthesize"]
     body = {name: block["do"][name] for name in ("cmd", "params", "outs")}
     stages = {"synthesize": {"foreach": block["foreach"], "do": body}}
@@ -95,7 +95,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServ
     _synthesize(found, raw | {"synthesize": raw["synthesize"] | {"store": answers}}, _environment(tracking))
     _train(found, raw, tracking)
     _look(found, raw, f"postgresql+psycopg://me:{password}@{NOWHERE}/x", f"http://me:{password}@{NOWHERE}")
-    # Where users have written the password themselves.
+    # Here the test itself has written the password.
     for params in root.glob("*/params.yaml"):
         params.unlink()
     yield found
@@ -104,7 +104,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServ
 
 
 def _synthesize(done: Done, raw: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Captions by a server that wants the key, in a store whose URL has the password."""
+    """Captions by a server that requires the key, in a store whose URL has the password."""
     folder = done.root / "captions"
     with fake_llm() as llm:
         llm.control("set", key=KEY)
@@ -125,26 +125,20 @@ def _synthesize(done: Done, raw: dict[str, Any], environment: Mapping[str, str])
 
 
 def _train(done: Done, raw: dict[str, Any], tracking: str) -> None:
-    """Runs recorded in PostgreSQL, with the password in each place of its URL; databases that are away or refuse."""
+    """Runs in PostgreSQL, with the password in each place of its URL; databases that do not answer or refuse."""
     folder = done.root / "training"
     make_trainable(folder)
-    small = {
-        "method": "paraclip",
-        "train_data": "data/validated",
-        "batch_size": 16,
-        "epochs": 1,
-        "lr": 0.001,
-        "warmup_steps": 1,
-    }
+    small = {"method": "paraclip", "train_data": "data/validated", "batch_size": 16, "epochs": 1}
+    small |= {"lr": 0.001, "warmup_steps": 1}
     train = {"checkpoint_dir": "state/train", "validation_images": 12, "validate_every": None}
     write_params(folder, raw | {"train": train, "methods": {"paraclip": small, "again": small}})
     password = done.secrets["password"]
     addresses = {
         "train": tracking,
         "train, password as an option": f"{tracking.replace(f':{password}@', '@')}?password={password}",
-        "train, tracking away": f"postgresql+psycopg://me:{password}@{NOWHERE}/x",
+        "train, tracking unavailable": f"postgresql+psycopg://me:{password}@{NOWHERE}/x",
         "train, tracking refuses": tracking.replace(password, LOGIN),
-        "train, tracking server away": f"http://me:{password}@{NOWHERE}",
+        "train, tracking server unavailable": f"http://me:{password}@{NOWHERE}",
     }
     for name, uri in addresses.items():
         entry = "again" if "option" in name else "paraclip"
@@ -153,45 +147,46 @@ def _train(done: Done, raw: dict[str, Any], tracking: str) -> None:
     done.run("doctor", folder, CLI, "doctor", "--json", environment=_environment(tracking))
 
 
-def _look(done: Done, raw: dict[str, Any], away: str, login: str) -> None:
-    """Nothing answers, and every address that users give holds the password."""
-    folder = done.root / "away"
+def _look(done: Done, raw: dict[str, Any], address: str, login: str) -> None:
+    """No server answers, and every address holds the password."""
+    folder = done.root / "unavailable"
     models = {"fake": {"engine": "server", "urls": [f"{login}/v1"], "model": "fake"}}
-    synthesize = raw["synthesize"] | {"store": away, "llms": models, "default_llm": "fake", "cached_answers": None}
+    synthesize = raw["synthesize"] | {"store": address, "llms": models, "default_llm": "fake", "cached_answers": None}
     tasks = {"paraphrase_1": {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
-    for name, uri in (("server", login), ("database", away), ("option", f"{away}?password={done.secrets['password']}")):
-        done.run(f"doctor, {name} away", folder, CLI, "doctor", "--json", environment=_environment(uri))
+    option = f"{address}?password={done.secrets['password']}"
+    for name, uri in (("server", login), ("database", address), ("option", option)):
+        done.run(f"doctor, {name} unavailable", folder, CLI, "doctor", "--json", environment=_environment(uri))
     tracking = f"sqlite:///{folder}/mlflow.db"
     done.run("login in a URL", folder, SYNTHESIZE, environment=_environment(tracking))
     models["fake"]["urls"] = [f"http://{NOWHERE}/v1"]
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
-    done.run("store away", folder, SYNTHESIZE, environment=_environment(tracking))
+    done.run("store unavailable", folder, SYNTHESIZE, environment=_environment(tracking))
 
 
 WELL = {"dvc repro", "answers stats", "train", "train, password as an option"}
 
 
-def test_nothing_that_is_printed_holds_a_secret(done: Done) -> None:
+def test_no_output_holds_a_secret(done: Done) -> None:
     assert {name for name, ended in done.ended.items() if ended.code == 0} == WELL
     for name, ended in done.ended.items():
         assert {key for key, secret in done.secrets.items() if secret in ended.output + ended.errors} == set(), name
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "place"),
     [
         ("key refused", "the environment variable OPENAI_API_KEY"),
-        ("train, tracking away", "MLFLOW_TRACKING_URI"),
+        ("train, tracking unavailable", "MLFLOW_TRACKING_URI"),
         ("train, tracking refuses", "MLFLOW_TRACKING_URI"),
-        ("train, tracking server away", "MLFLOW_TRACKING_URI"),
+        ("train, tracking server unavailable", "MLFLOW_TRACKING_URI"),
         ("login in a URL", "api_key_env"),
-        ("store away", "://***@"),
+        ("store unavailable", "://***@"),
     ],
 )
-def test_failures_are_one_line_that_names_the_place(name: str, says: str, done: Done) -> None:
+def test_failures_are_one_line_that_names_the_place(name: str, place: str, done: Done) -> None:
     (line,) = done.ended[name].complaints
-    assert says in line
+    assert place in line
 
 
 def test_no_file_holds_a_secret(done: Done) -> None:

@@ -1,4 +1,4 @@
-"""The Prefect server killed and started again while a worker runs a flow: its stages go on, none twice, and it ends."""
+"""The Prefect server killed and restarted while a worker runs a flow: its stages continue, each once, and it ends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, ma
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 AWAY_S = float(os.environ.get("CLIPTUNE_TEST_AWAY_S", "0"))
-"""How long the server stays away after the stage has ended, besides the time of its start."""
+"""Seconds without the server after the stage has ended, in addition to the time of its start."""
 
 
-def test_stages_go_on_and_the_flow_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_continue_and_the_flow_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_waiting_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     with prefect_stack(tmp_path) as stack:
@@ -44,8 +44,8 @@ def test_stages_go_on_and_the_flow_ends(tmp_path: Path, monkeypatch: pytest.Monk
         assert shown is not None
         assert all(name in str(shown.data) for name in STAGES)
 
-        # The worker takes the next run as if nothing had been.
-        again = stack.run(deployment)
-        stack.wait_for("the second flow's end", lambda: stack.has_ended(again))
-        assert stack.is_completed(again)
+        # The worker takes the next run as usual.
+        second = stack.run(deployment)
+        stack.wait_for("the second flow's end", lambda: stack.has_ended(second))
+        assert stack.is_completed(second)
         assert Counter(ran(tmp_path)) == dict.fromkeys(STAGES, 1)

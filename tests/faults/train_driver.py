@@ -78,7 +78,7 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
 
 
 def _table(found: Subject, world: World) -> TableSource:
-    """Two rows for each image; the caption is one of two texts, drawn anew each epoch."""
+    """Two rows for each image; the caption is one of two texts, drawn in each epoch."""
     rng, rows = np.random.default_rng(3), 2 * GROUPS
     tokenizer, dim = found.encoder.tokenizer, found.encoder.sidecar.embed_dim
     columns = ("caption_1", "caption_2", "paraphrase_1", "semclip_paraphrase", "negation")
@@ -98,7 +98,7 @@ def _table(found: Subject, world: World) -> TableSource:
 
 
 def _noisy(losses: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A method may draw random numbers; their sequence must go on too."""
+    """A method may draw random numbers; their sequence must continue too."""
     return {name: loss * (0.9 + 0.2 * torch.rand(())) for name, loss in losses.items()}
 
 
@@ -109,19 +109,19 @@ def _wobble(found: Subject) -> float:
 
 
 def forked(
-    tell: Connection,
+    messages: Connection,
     folder: Path,
     epochs: int,
     fault: tuple[str, str] | None,
     pause: bool,
     environment: dict[str, str],
 ) -> None:
-    """The process that is killed: tells each step's number, and what was printed on stderr if it ends by itself.
+    """The process that is killed: sends each step's number, and its stderr if it ends by itself.
 
     Args:
         fault: one of `FAULTS` and the folder that it strikes.
         pause: whether to wait for ever in the last step, so that a kill never comes too late.
-        environment: what torchrun would tell a rank.
+        environment: the variables that torchrun sets for a rank.
     """
     torch.set_num_threads(1)
     os.environ.update(environment)
@@ -131,7 +131,7 @@ def forked(
         FAULTS[fault[0]](fault[1])
 
     def report(step: Step) -> None:
-        tell.send(step.number)
+        messages.send(step.number)
         if pause:
             _pause_at_the_end(step, epochs)
 
@@ -140,7 +140,7 @@ def forked(
         with redirect_stderr(printed):
             run_command(lambda: _join(folder, epochs, report))
     finally:
-        tell.send(printed.getvalue())
+        messages.send(printed.getvalue())
 
 
 def _join(folder: Path, epochs: int, report: Callable[[Step], None]) -> None:
@@ -154,7 +154,7 @@ def _pause_at_the_end(step: Step, epochs: int) -> None:
 
 
 def main() -> None:
-    """One rank under torchrun, to be killed: tells its process number, and the leading rank each step's number."""
+    """One rank under torchrun, to be killed: prints its process number; the leading rank prints each step's number."""
     torch.set_num_threads(1)
     print(f"rank {os.environ['RANK']} {os.getpid()}", flush=True)
 

@@ -1,4 +1,4 @@
-"""Training processes to be killed, and what they leave on disk."""
+"""Training processes to be killed, and the files that they leave."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from safetensors.torch import load_file
 
 from tests.faults.train_driver import FINAL, forked
 
+EPOCHS = 2
 PATIENCE = 200
 """Seconds after which a silent process is taken to hang; a start on a busy machine takes a good part of it."""
 
 
 @cache
 def _warm() -> Any:
-    """Makes processes from a parent that has imported everything, so that twenty starts cost one."""
+    """A factory of processes from a parent that has imported everything, so that twenty starts cost one."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([forked.__module__])
     with pytest.MonkeyPatch.context() as patch:
@@ -54,25 +55,25 @@ class Trainer:
         pause: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._told, tell = _warm().Pipe(duplex=False)
-        arguments = (tell, folder, epochs, fault, pause, dict(environment or {}))
+        self._messages, sender = _warm().Pipe(duplex=False)
+        arguments = (sender, folder, epochs, fault, pause, dict(environment or {}))
         self._process = _warm().Process(target=forked, args=arguments, daemon=True)
         self._process.start()
-        tell.close()
+        sender.close()
         self.printed: object = None
 
     def steps(self) -> Iterator[int]:
         """The number of each step as it is done, until the process ends."""
-        while isinstance(told := _receive(self._told), int):
-            yield told
-        self.printed = told
+        while isinstance(message := _receive(self._messages), int):
+            yield message
+        self.printed = message
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""
         self._process.kill()
         assert self.ended() == -signal.SIGKILL
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         os.kill(self._process.pid, number)
 
@@ -84,7 +85,7 @@ class Trainer:
 
 
 def _receive(connection: Connection) -> object:
-    """What the process told, None where it was killed."""
+    """The next message of the process, None where it was killed."""
     if not connection.poll(PATIENCE):
         raise TimeoutError("the training process is silent")
     try:
@@ -94,13 +95,13 @@ def _receive(connection: Connection) -> object:
 
 
 class Torchrun:
-    """Two ranks under torchrun, which wait for ever in the last step; ended with the block."""
+    """Two ranks under torchrun that wait for ever in the last step; `process`, the launcher, ends with the block."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         self.errors = folder / "errors.txt"
         command = [sys.executable, "-m", "components.core.compute.distributed", "--standalone", "--nproc-per-node", "2"]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [*command, str(Path(__file__).with_name("train_driver.py")), str(folder)],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
@@ -115,12 +116,12 @@ class Torchrun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE)
+        self.process.terminate()
+        self.process.wait(PATIENCE)
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
             for line in lines:
                 self._lines.put(line)
         self._lines.put(None)
@@ -133,18 +134,18 @@ class Torchrun:
             elif found := re.match(r"step (\d+)", line):
                 yield int(found[1])
 
-    def kill(self) -> None:
-        """Kill the launcher, not its ranks, with SIGKILL."""
-        self._process.kill()
-        assert self.ended() == -signal.SIGKILL
-
-    def tell(self, number: signal.Signals) -> None:
-        """Send the launcher a signal."""
-        self._process.send_signal(number)
-
     def ended(self) -> int:
-        """The exit code."""
-        return self._process.wait(PATIENCE)
+        """The exit code of the launcher."""
+        return self.process.wait(PATIENCE)
+
+
+def train_to_the_end(folder: Path, epochs: int) -> list[int]:
+    """Train until the process ends by itself; returns the steps that were done."""
+    trainer = Trainer(folder, epochs)
+    steps = list(trainer.steps())
+    assert trainer.ended() == 0
+    assert not leftovers(folder)
+    return steps
 
 
 def saved(folder: Path) -> list[int]:
@@ -153,7 +154,7 @@ def saved(folder: Path) -> list[int]:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What a killed writer of a run's checkpoints left half done."""
+    """Unfinished files of a killed writer of a run's checkpoints."""
     return list((folder / "state").glob(".*"))
 
 

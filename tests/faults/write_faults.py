@@ -1,9 +1,8 @@
-"""What may happen to a process while it writes a checkpoint; each is armed with the name of the folder it strikes."""
+"""Faults of a process that writes a checkpoint; each is armed with the name of the folder that it strikes."""
 
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 from collections.abc import Callable
@@ -23,23 +22,15 @@ def _halve(path: Path) -> None:
     _die()
 
 
-def _limit(size: int) -> None:
-    """No file may grow beyond `size` bytes; what a full disk does to a writer."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-
-def _around(writer: str, place: int, before: Callable[[], None], after: Callable[[Path], None], name: str) -> None:
-    """Call these around `writer` of the checkpoint called `name`; its argument number `place` is the path."""
+def _after(writer: str, place: int, fault: Callable[[Path], None], name: str) -> None:
+    """Call `fault` after `writer` of the checkpoint called `name`; its argument number `place` is the path."""
     write: Callable[..., None] = getattr(checkpoint, writer)
 
     def wrapped(*arguments: Any) -> None:
         path: Path = arguments[place]
-        meant = path.parent.name.startswith(f".{name}.")
-        if meant:
-            before()
         write(*arguments)
-        if meant:
-            after(path)
+        if path.parent.name.startswith(f".{name}."):
+            fault(path)
 
     mock.patch.object(checkpoint, writer, wrapped).start()
 
@@ -68,16 +59,10 @@ def _half_removed(name: str) -> None:
     mock.patch.object(shutil, "rmtree", wrapped).start()
 
 
-def _nothing(*_: object) -> None:
-    pass
-
-
 FAULTS: dict[str, Callable[[str], None]] = {
-    "half of the tensors": lambda name: _around("save_file", 1, _nothing, _halve, name),
-    "no facts": lambda name: _around("save_file", 1, _nothing, lambda _: _die(), name),
-    "facts": lambda name: _around("write_json", 0, _nothing, lambda _: _die(), name),
+    "half of the tensors": lambda name: _after("save_file", 1, _halve, name),
+    "no facts": lambda name: _after("save_file", 1, lambda _: _die(), name),
+    "facts": lambda name: _after("write_json", 0, lambda _: _die(), name),
     "no rename": _before_rename,
     "half removed": _half_removed,
-    "no space for tensors": lambda name: _around("save_file", 1, lambda: _limit(1 << 20), _nothing, name),
-    "no space for facts": lambda name: _around("write_json", 0, lambda: _limit(10), _nothing, name),
 }

@@ -1,4 +1,4 @@
-"""The services of infra/compose.yaml, run without containers: their own commands and environments, on real servers."""
+"""The services of infra/compose.yaml, run without containers: the same commands and environments, real servers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Compose:
     content: dict[str, Any] = field(default_factory=lambda: yaml.safe_load((REPO / "infra/compose.yaml").read_text()))
 
     def filled(self, text: str) -> str:
-        """A text of the file as a container gets it."""
+        """A text of the file as the container receives it."""
         text = re.sub(r"\$\{(\w+)(?::\?[^}]*)?\}", lambda name: self.secrets[name[1]], text).replace("$$", "$")
         return re.sub("|".join(map(re.escape, self.addresses)), lambda name: self.addresses[name[0]], text)
 
     def environment(self, service: str) -> dict[str, str]:
         """The variables of a service."""
-        own = self.content["services"][service].get("environment", {})
-        return {name: self.filled(value) for name, value in own.items()}
+        variables = self.content["services"][service].get("environment", {})
+        return {name: self.filled(value) for name, value in variables.items()}
 
     @property
     def mlflow(self) -> str:

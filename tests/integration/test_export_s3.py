@@ -1,4 +1,4 @@
-"""An encoder exported to S3, fetched again and read by open_clip."""
+"""An encoder exported to S3, fetched and read by open_clip."""
 
 from __future__ import annotations
 

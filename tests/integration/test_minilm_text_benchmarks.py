@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 gets the same figures from our benchmarks as from a short script that shares no code with them.
+"""The scores of all-MiniLM-L6-v2 equal those of a short script that shares no code with the benchmarks.
 
 The first rows of each file are scored, which takes about a minute on two cores; with `CLIPTUNE_ALL_ROWS=1` in the
-environment all of them, which takes several.
+environment all rows, which takes several.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from components.test_sets.readers.sugar_crepe import SUBSETS
 from tests.support import minilm_reference
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-"""Beside the repository; its STS 2012 lacks MSRvid."""
+"""A folder next to the repository; its STS 2012 lacks MSRvid."""
 ROWS = None if os.environ.get("CLIPTUNE_ALL_ROWS") else 75
 
 pytestmark = [

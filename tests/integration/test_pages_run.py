@@ -1,4 +1,4 @@
-"""The lines of the pages' `sh` blocks run as they are written, on a small folder of pictures, or in another test."""
+"""The lines of the `sh` blocks of README and docs run as written, on a small folder of pictures, or in another test."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ ELSEWHERE = {
     "prefect deployment run": "tests/flows/test_train_flow.py",
     "python -m benchmarks.scale": "tests/benchmarks/test_scale_benchmark.py",
 }
-"""Beginning of a line -> its test: it needs hours, weights of the network, a data set, votes or a stack of servers."""
+"""Beginning of a line -> its test: it needs hours, downloads, a data set, votes or a stack of servers."""
 SERVERS = ("cliptune serve", "cliptune explore")
 WITHIN_S = 900.0
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tracked files as they are now, in a repository of their own, with pictures and a machine's rates beside."""
+    """The tracked files of the working tree in a new repository, with pictures and the rates of a machine."""
     folder = tmp_path_factory.mktemp("newcomer") / "cliptune"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -71,17 +71,17 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(checkout: Path) -> dict[str, str]:
-    """A newcomer's: the programs of this environment, a home of their own, no network."""
+    """The environment of a newcomer: the programs of this environment, an empty home, no network."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    own = {"PATH": path, "PYTHONPATH": str(checkout), "HOME": str(checkout.parent), "HF_HUB_OFFLINE": "1"}
-    own |= {"MLFLOW_TRACKING_URI": f"sqlite:///{checkout}/mlruns/mlflow.db", "GX_ANALYTICS_ENABLED": "false"}
-    # More threads than cores, with other tests beside, wait for each other most of the time.
-    own |= {"OMP_NUM_THREADS": "1"}
-    return {**os.environ, **own, "DO_NOT_TRACK": "1", "CLIPTUNE_SERVE_TOKEN": "a-token-for-one-test-alone"}
+    variables = {"PATH": path, "PYTHONPATH": str(checkout), "HOME": str(checkout.parent), "HF_HUB_OFFLINE": "1"}
+    variables |= {"MLFLOW_TRACKING_URI": f"sqlite:///{checkout}/mlruns/mlflow.db", "GX_ANALYTICS_ENABLED": "false"}
+    # With other tests running, more threads than cores wait for each other.
+    variables |= {"OMP_NUM_THREADS": "1"}
+    return {**os.environ, **variables, "DO_NOT_TRACK": "1", "CLIPTUNE_SERVE_TOKEN": "a-token-for-one-test-only"}
 
 
 def _lines() -> list[str]:
-    """What is to run, each once: first the way to a champion, which the other pages take for granted, and an index."""
+    """Every command once: first those that lead to a champion and an index, which the other pages need."""
     first = [REPO / "docs/own_data.md", REPO / "docs/image_index.md"]
     pages = [*first, *(page for page in PAGES if page not in first)]
     found = (line for page in pages for line in block_lines(page.read_text("utf-8")))
@@ -90,38 +90,31 @@ def _lines() -> list[str]:
 
 
 LINES = _lines()
-HERE = [line for line in LINES if not line.startswith(tuple(ELSEWHERE)) and not line.startswith("curl")]
+RUN_HERE = [line for line in LINES if not line.startswith(tuple(ELSEWHERE)) and not line.startswith("curl")]
 
 
-def test_what_runs_elsewhere_is_documented_and_has_its_test() -> None:
+def test_every_exception_is_documented_and_has_its_test() -> None:
     assert [start for start in ELSEWHERE if not any(line.startswith(start) for line in LINES)] == []
     assert [test for test in ELSEWHERE.values() if not (REPO / test).exists()] == []
 
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[str]:
-    """The address of a server that rewords every caption at once."""
+    """The address of a server that rewords every caption immediately."""
     with fake_llm() as server:
         yield server.url
 
 
 def _make_small(checkout: Path, llm: str) -> None:
-    """In the imported profile: OpenAI's weights are not to be had here, and no language model need be fetched."""
+    """Change the new profile: OpenAI's weights are not available here, and no language model is downloaded."""
     path = checkout / "infra/profiles/shop.yaml"
     profile = yaml.safe_load(path.read_text("utf-8"))
     del profile["over"]
+    scratch = {"lr": 1e-9, "epochs": 1, "batch_size": 16, "warmup_steps": 1, "attribute_loss_weight": 0}
+    rules = {"check_scene_facts": False, "measure_similarity": False, "min_new_words": 0, "min_accepted_share": 0}
     profile |= {
-        "base": {
-            "source": "scratch",
-            "model": "cliptune-tiny",
-            "scratch": {"lr": 1e-9, "epochs": 1, "batch_size": 16, "warmup_steps": 1, "attribute_loss_weight": 0},
-        },
-        "validate": {
-            "check_scene_facts": False,
-            "measure_similarity": False,
-            "min_new_words": 0,
-            "min_accepted_share": 0,
-        },
+        "base": {"source": "scratch", "model": "cliptune-tiny", "scratch": scratch},
+        "validate": rules,
         "methods": {"paraclip": {"epochs": 12, "batch_size": 16, "warmup_steps": 0, "lr": 0.003}},
     }
     profile["promote"]["guards"]["zero_shot/top1"] = None
@@ -132,22 +125,22 @@ def _make_small(checkout: Path, llm: str) -> None:
 
 
 def _run(command: str, checkout: Path, environment: dict[str, str]) -> None:
-    said = checkout / "said.txt"
-    with said.open("w") as stream:
+    output = checkout / "output.txt"
+    with output.open("w") as stream:
         code = subprocess.call(
             ["bash", "-c", command], cwd=checkout, env=environment, stdout=stream, stderr=stream, timeout=WITHIN_S
         )
-    assert code == 0, said.read_text()
+    assert code == 0, output.read_text()
 
 
 def _serve(command: str, checkout: Path, environment: dict[str, str]) -> None:
-    """Start what the line starts, on a free port of this machine, and ask it as the pages do."""
+    """Start the server of the line on a free port, and send it the requests of the pages."""
     port = free_ports(1)[0]
-    # Here nothing was promoted before.
-    here = f"{command.replace('text-encoder/3', 'text-encoder/1')} --host 127.0.0.1 --port {port}"
-    with (checkout / "said.txt").open("w+") as said:
+    # This project has only one version.
+    local = f"{command.replace('text-encoder/3', 'text-encoder/1')} --host 127.0.0.1 --port {port}"
+    with (checkout / "output.txt").open("w+") as output:
         started = subprocess.Popen(
-            ["bash", "-c", here], cwd=checkout, env=environment, stderr=said, start_new_session=True
+            ["bash", "-c", local], cwd=checkout, env=environment, stderr=output, start_new_session=True
         )
         try:
             _wait_for(f"http://127.0.0.1:{port}/{'health' if 'serve' in command else ''}", started)
@@ -155,8 +148,8 @@ def _serve(command: str, checkout: Path, environment: dict[str, str]) -> None:
                 for line in (line for line in LINES if line.startswith("curl")):
                     _run(line.replace("curl", "curl --fail").replace(":8080", f":{port}"), checkout, environment)
         except AssertionError as error:
-            said.seek(0)
-            raise AssertionError(f"{error}: {said.read()}") from None
+            output.seek(0)
+            raise AssertionError(f"{error}: {output.read()}") from None
         finally:
             os.killpg(started.pid, signal.SIGKILL)
             started.wait()
@@ -173,7 +166,7 @@ def _wait_for(url: str, started: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"{url} does not answer")
 
 
-@pytest.mark.parametrize("line", HERE)
+@pytest.mark.parametrize("line", RUN_HERE)
 def test_a_line_runs(line: str, checkout: Path, environment: dict[str, str], llm: str) -> None:
     if any(start in line for start in SERVERS) and "--export" not in line:
         _serve(line, checkout, environment)

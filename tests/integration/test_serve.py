@@ -1,4 +1,4 @@
-"""`cliptune serve` as a process of its own, with a real registry. About two minutes on an idle machine."""
+"""`cliptune serve` as a separate process, with a real registry. About two minutes on an idle machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ import torch
 
 from benchmarks.serving_client import Job, run_clients
 from components.encoders.adapter.encoder import Encoder
-from components.tracking import make_client
 from tests.conftest import REPO, TINY
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
@@ -36,7 +35,7 @@ SWAP_S = 120.0
 
 @dataclass
 class Registry:
-    """A store with two versions that share an image tower and a third that has its own.
+    """A store with two versions that share an image tower.
 
     Attributes:
         store: its address.
@@ -58,7 +57,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     folder = tmp_path_factory.mktemp("registry")
     store = f"sqlite:///{folder / 'mlflow.db'}"
     made = []
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         torch.manual_seed(seed)
         made.append(Encoder.create(f"encoder{seed}", "tiny", TINY, "test"))
     made[1].model.visual.load_state_dict(made[0].model.visual.state_dict())
@@ -94,14 +93,12 @@ def _client(address: str, token: str = TOKEN) -> openai.OpenAI:
 
 def test_the_openai_client_and_every_new_champion(address: str, registry: Registry) -> None:
     client = _client(address)
-    _check_as_openai_s(client, address, registry)
+    _check_openai_client(client, address, registry)
     _check_swap(client, registry)
-    _check_another_tower(client, address, registry)
-    _check_registry_without_alias(client, address, registry)
 
 
-def _check_as_openai_s(client: openai.OpenAI, address: str, registry: Registry) -> None:
-    # Without a format the client asks for base64 and decodes it.
+def _check_openai_client(client: openai.OpenAI, address: str, registry: Registry) -> None:
+    # Without a format the client requests base64 and decodes it.
     for answer in (
         client.embeddings.create(input=TEXTS, model="text-encoder@champion", user="somebody"),
         client.embeddings.create(input=TEXTS, model="text-encoder/1", encoding_format="float", dimensions=16),
@@ -117,10 +114,6 @@ def _check_as_openai_s(client: openai.OpenAI, address: str, registry: Registry) 
     with pytest.raises(openai.AuthenticationError) as wrong_token:
         _client(address, "a-token-of-another-test").embeddings.create(input="a", model="text-encoder")
     assert wrong_token.value.code == "invalid_api_key"
-    with pytest.raises(openai.NotFoundError):
-        client.embeddings.create(input="a", model="text-embedding-3-small")
-    with pytest.raises(openai.BadRequestError, match="token numbers"):
-        client.embeddings.create(input=[1, 2, 3], model="text-encoder")
     with pytest.raises(openai.BadRequestError) as wrong_size:
         client.embeddings.create(input="a", model="text-encoder", dimensions=8)
     assert wrong_size.value.param == "dimensions"
@@ -152,32 +145,6 @@ def _check_swap(client: openai.OpenAI, registry: Registry) -> None:
         client.embeddings.create(input="a", model="text-encoder/1")
 
 
-def _health(address: str) -> dict[str, str | None]:
-    found: dict[str, str | None] = httpx.get(f"{address}/health").json()
-    return found
-
-
-def _check_another_tower(client: openai.OpenAI, address: str, registry: Registry) -> None:
-    point("champion", "3")
-    wait_until(lambda: "another image tower" in (_health(address)["problem"] or ""), SWAP_S)
-    answer = client.embeddings.create(input=TEXTS, model="text-encoder")
-    assert answer.model == _health(address)["model"] == "text-encoder/2"
-    registry.check(answer.model, TEXTS, [row.embedding for row in answer.data])
-    numbers = httpx.get(f"{address}/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
-    assert "cliptune_model_refused 1.0" in numbers
-    assert 'model="text-encoder/2"' in numbers
-    point("champion", "1")
-    wait_until(lambda: _health(address)["model"] == "text-encoder/1", SWAP_S)
-    assert _health(address)["problem"] is None
-
-
-def _check_registry_without_alias(client: openai.OpenAI, address: str, registry: Registry) -> None:
-    make_client().delete_registered_model_alias("text-encoder", "champion")
-    wait_until(lambda: _health(address)["problem"] == "the alias is gone", SWAP_S)
-    answer = client.embeddings.create(input=TEXTS, model="text-encoder")
-    registry.check(answer.model, TEXTS, [row.embedding for row in answer.data])
-
-
 def test_overload_then_an_orderly_end(registry: Registry, tmp_path: Path) -> None:
     point("champion", "2")
     options = ("--max-queue", "128", "--max-texts", "16", "--batch-size", "16", "--cache", "0")
@@ -194,13 +161,13 @@ def _check_overload(address: str, registry: Registry, folder: Path) -> None:
     assert set(outcome.statuses) == {"200", "429"}
     known = dict(zip(texts, registry.encoders["2"].embed_texts(texts), strict=True))
     assert outcome.largest_difference(known) < 1e-5
-    assert _health(address)["ready"]
+    assert httpx.get(f"{address}/health").json()["ready"]
 
 
 def _check_sigterm(address: str, registry: Registry, process: Popen[bytes]) -> None:
-    """Everything that the server has taken is answered, although it was told to end before."""
+    """Every request that the server accepted before SIGTERM is answered."""
     draw = random.Random(0)
-    # Words that nobody has seen take the tokenizer long.
+    # New words take the tokenizer long.
     requests = [[" ".join(_word(draw) for _ in range(60)) for _ in range(16)] for _ in range(7)]
 
     def ask(texts: list[str]) -> httpx.Response:
@@ -213,11 +180,11 @@ def _check_sigterm(address: str, registry: Registry, process: Popen[bytes]) -> N
     numbers = httpx.get(f"{address}/metrics").text
     before = float(numbers.partition("\ncliptune_texts_total ")[2].partition("\n")[0])
     with ThreadPoolExecutor(len(requests)) as pool:
-        asked = [pool.submit(ask, texts) for texts in requests]
+        futures = [pool.submit(ask, texts) for texts in requests]
         wait_until(taken)
-        waiting = sum(not one.done() for one in asked)
+        waiting = sum(not one.done() for one in futures)
         process.send_signal(signal.SIGTERM)
-        answers = [one.result() for one in asked]
+        answers = [one.result() for one in futures]
     assert waiting > 0
     for texts, answer in zip(requests, answers, strict=True):
         assert answer.status_code == 200

@@ -36,24 +36,24 @@ REPO = Path(__file__).parents[2]
 
 
 def _webdataset(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    told = [(name, raw, text) for name, (raw, captions) in shown.items() for text in captions]
+    pairs = [(name, raw, text) for name, (raw, captions) in shown.items() for text in captions]
     for shard in range(4):
         members = []
-        for number, (_, raw, text) in list(enumerate(told))[shard::4]:
+        for number, (_, raw, text) in list(enumerate(pairs))[shard::4]:
             members += [(f"{number:09d}.png", raw), (f"{number:09d}.txt", text.encode())]
         write_tar(folder / f"{shard:05d}.tar", members)
 
 
 def _embeddings(folder: Path, shown: Shown, encoder: Encoder) -> None:
-    told = [(raw, captions[0]) for raw, captions in shown.values()]
+    pairs = [(raw, captions[0]) for raw, captions in shown.values()]
     (folder / "img_emb").mkdir(parents=True)
     (folder / "metadata").mkdir()
-    np.save(folder / "img_emb/img_emb_0.npy", encoder.image_features([raw for raw, _ in told]).astype(np.float16))
-    pq.write_table(pa.table({"caption": [text for _, text in told]}), folder / "metadata/metadata_0.parquet")
+    np.save(folder / "img_emb/img_emb_0.npy", encoder.image_features([raw for raw, _ in pairs]).astype(np.float16))
+    pq.write_table(pa.table({"caption": [text for _, text in pairs]}), folder / "metadata/metadata_0.parquet")
 
 
 def _query_log(folder: Path, _shown: Shown, _encoder: Encoder) -> None:
-    """Noisy squares of a colour; users who search for it click them often, and by mistake one of another colour."""
+    """Noisy squares; users who search for a colour often click its squares, and by mistake one of another colour."""
     rng = np.random.default_rng(0)
     lines, names = ["query\timage\tclicks"], list(COLOURS)
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Files and folders in a real S3 server: whole, sent once, and never written outside the folder asked for."""
+"""Files and folders in a real S3 server: whole, sent once, and never written outside the target folder."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("size", [0, 1000, LARGE + 7])
-def test_file_there_and_back_and_sent_once(bucket: str, size: int, tmp_path: Path) -> None:
+def test_a_file_is_sent_once_and_fetched_unchanged(bucket: str, size: int, tmp_path: Path) -> None:
     url, path, back = f"s3://{bucket}/file", tmp_path / "file", tmp_path / "back"
     path.write_bytes(os.urandom(size))
-    told: list[int] = []
-    assert S3().put(path, url, told.append) == size
-    assert (sum(told), S3().put(path, url)) == (size, 0)
-    told.clear()
-    S3().get(url, back, told.append)
-    assert (sum(told), back.read_bytes()) == (size, path.read_bytes())
+    sizes: list[int] = []
+    assert S3().put(path, url, sizes.append) == size
+    assert (sum(sizes), S3().put(path, url)) == (size, 0)
+    sizes.clear()
+    S3().get(url, back, sizes.append)
+    assert (sum(sizes), back.read_bytes()) == (size, path.read_bytes())
     written = back.stat().st_mtime_ns
     S3().get(url, back)
     assert back.stat().st_mtime_ns == written
@@ -61,7 +61,7 @@ def test_damaged_object_is_refused_and_the_file_stays(s3: Any, bucket: str, tmp_
     assert target.read_bytes() == b"earlier"
 
 
-def test_object_that_nobody_described_is_fetched(s3: Any, bucket: str, tmp_path: Path) -> None:
+def test_an_object_without_a_hash_is_fetched(s3: Any, bucket: str, tmp_path: Path) -> None:
     s3.client().put_object(Bucket=bucket, Key="a", Body=b"of another program")
     S3().get(f"s3://{bucket}/a", tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"of another program"
@@ -80,7 +80,7 @@ def test_file_that_changes_during_the_upload_is_refused(bucket: str, tmp_path: P
     assert not S3().exists(f"s3://{bucket}/grows")
 
 
-def test_folder_there_and_back(bucket: str, folder: Path, tmp_path: Path) -> None:
+def test_a_folder_is_sent_and_fetched_unchanged(bucket: str, folder: Path, tmp_path: Path) -> None:
     url = f"s3://{bucket}/laion"
     run = CliRunner().invoke
     assert "3 of 3 files would be transferred" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
@@ -95,7 +95,7 @@ def test_folder_there_and_back(bucket: str, folder: Path, tmp_path: Path) -> Non
     assert (result.exit_code, _contents(tmp_path / "back")) == (0, _contents(folder))
 
 
-def test_folder_whose_upload_stopped_goes_on(s3: Any, bucket: str, folder: Path) -> None:
+def test_a_stopped_upload_of_a_folder_is_resumed(s3: Any, bucket: str, folder: Path) -> None:
     url = f"s3://{bucket}/laion"
     CliRunner().invoke(app, ["s3", "put", str(folder), url])
     kept = s3.client().head_object(Bucket=bucket, Key="laion/000.tar")["LastModified"]
@@ -136,7 +136,7 @@ def test_buckets_are_made_once(s3: Any, bucket: str) -> None:
         ({}, "two words", "is not a valid URL"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_a_fault_is_reported_in_one_line(
     environment: dict[str, str], bucket_name: str, message: str, bucket: str, folder: Path, monkeypatch: Any
 ) -> None:
     for name, value in ({"AWS_MAX_ATTEMPTS": "2", "AWS_EC2_METADATA_DISABLED": "true"} | environment).items():
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "planted-secret" not in result.output
 
 
-def test_what_is_not_there_is_named(bucket: str, tmp_path: Path) -> None:
+def test_missing_sources_are_named(bucket: str, tmp_path: Path) -> None:
     for url in (f"s3://{bucket}/nothing", "s3://no-such-bucket", "s3://no-such-bucket/a"):
         result = CliRunner().invoke(app, ["s3", "get", url, str(tmp_path / "back")])
         assert (result.exit_code, f"error: {url}/ is missing" in result.stderr) == (1, True)

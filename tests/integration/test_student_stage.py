@@ -1,4 +1,4 @@
-"""The stage `students` as users run it: killed and started again, and on two ranks."""
+"""The stage `students` as users run it: killed and restarted, and on two ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def projects(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes projects with lessons and a base, which differ in nothing but what the test gives."""
+    """A function that makes projects with lessons and a base; they differ only in the settings of the test."""
     save_tiny_language_model(tmp_path / "base")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
     monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -86,9 +86,7 @@ def _history(trained: Path, metric: str) -> list[tuple[int, float]]:
     return [(one.step, one.value) for one in make_client().get_metric_history(run, metric)]
 
 
-def test_a_killed_run_goes_on_and_ends_as_one_that_nobody_disturbed(
-    projects: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(projects: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"epochs": 30, "checkpoint_every": 3}
     killed = projects("killed", **options)
     with _started(killed) as victim:
@@ -115,15 +113,15 @@ def test_two_ranks_equal_one(projects: Any, monkeypatch: pytest.MonkeyPatch) -> 
     one = _train_here(projects("one", epochs=1), monkeypatch)
 
     folder = projects("two", epochs=1, processes=2, micro_batch=1)
-    # With this the processor has no bfloat16, whose rounding would hide what is compared.
+    # This disables the processor's bfloat16, whose rounding would hide differences.
     with _started(folder, ATEN_CPU_CAPABILITY="avx2") as ranks:
         printed, _ = ranks.communicate(timeout=PATIENCE)
     assert ranks.returncode == 0, printed
     two = folder / student.OUTPUT / "taught"
     assert printed.count("held-out loss per token") == 1
     for metric in ("train/loss", "train/gradient_norm", "held_out/loss"):
-        alone, together = _history(one, metric), _history(two, metric)
-        assert [step for step, _ in together] == [step for step, _ in alone]
-        assert [value for _, value in together] == pytest.approx([value for _, value in alone], rel=TOLERANCE), metric
+        single, together = _history(one, metric), _history(two, metric)
+        assert [step for step, _ in together] == [step for step, _ in single]
+        assert [value for _, value in together] == pytest.approx([value for _, value in single], rel=TOLERANCE), metric
     assert load_file(two / ADAPTER).keys() == load_file(one / ADAPTER).keys()
     assert set(json.loads((two.parent / "index.json").read_text("utf-8"))) == {"taught"}

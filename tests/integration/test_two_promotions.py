@@ -1,6 +1,6 @@
 """Of two simultaneous promotions by two processes with different candidates exactly one wins.
 
-Projects that share an MLflow server share no lock: there the second takes its turn after the first, and finds that the
+Projects that share an MLflow server share no lock: there the second promotion runs after the first, and finds that the
 champion has changed.
 """
 
@@ -83,7 +83,7 @@ def _wait(path: Path, process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + _PATIENCE
     while not path.exists():
         if process.poll() is not None or time.monotonic() > end:
-            pytest.fail(f"the promotion did not come to its lock: {process.communicate()[1][-3000:]}")
+            pytest.fail(f"the promotion did not reach its lock: {process.communicate()[1][-3000:]}")
         time.sleep(0.05)
 
 
@@ -94,7 +94,7 @@ def _decision(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def test_exactly_one_wins_and_the_other_says_why(
+def test_exactly_one_wins_and_the_other_names_the_reason(
     project: Project, store: str, tmp_path: Path, raw_params: dict[str, Any]
 ) -> None:
     folders = [_checkout(name, tmp_path / name, raw_params) for name in ("paraclip", "other")]
@@ -129,7 +129,7 @@ with promotion_lock("text-encoder"):
 
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-def test_a_killed_promotion_keeps_nobody_out(project: Project) -> None:
+def test_a_killed_promotion_releases_its_lock(project: Project) -> None:
     promote(project.settings)
     project.add("paraclip", 4, 0.6)
     assert promote(project.settings).outcome == "promoted"

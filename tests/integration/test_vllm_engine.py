@@ -1,4 +1,4 @@
-"""The engine `vllm` with the real vLLM in its own environment."""
+"""The engine `vllm` with the real vLLM in a separate environment."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from tests.integration.vllm_server import greedy_requests, require_vllm
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 
-def test_its_answers_are_those_of_the_same_weights_here(
-    smollm2: Path,
-    greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_its_answers_are_those_of_the_local_engine(
+    smollm2: Path, greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A second thread is of little use to so few requests, and on a busy machine they wait for each other.
+    # A second thread hardly helps with so few requests, and on a busy machine threads wait for each other.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = {"dtype": "float32", "max_model_len": 1024, "concurrency": 5}
     engine = VllmEngine(VllmOptions.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
@@ -34,5 +32,5 @@ def test_its_answers_are_those_of_the_same_weights_here(
     assert refused.failure is not None
     assert "1024" in refused.failure
     equal = sum(replies[request].answer == greedy_answers[request.chat] for request in requests)
-    # Two programs sum in different orders, so that now and then the likeliest token is another one.
+    # Two programs sum in different orders, so that the likeliest token sometimes differs.
     assert equal >= 0.75 * len(requests)

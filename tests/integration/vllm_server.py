@@ -36,14 +36,14 @@ _COMPLETED = ("The dog and the cat", "A photo of a red car shows", "Once upon a 
 
 @dataclass(frozen=True)
 class VllmServer:
-    """A running OpenAI-compatible server: its base URL, which ends in /v1, and what it calls the model."""
+    """A running OpenAI-compatible server: its base URL, which ends in /v1, and its name of the model."""
 
     url: str
     model: str
 
 
 def require_vllm() -> Path:
-    """The Python of vLLM's environment; without one the test is skipped, or fails where there has to be one."""
+    """The Python of vLLM's environment; without one the test is skipped, or fails where one is required."""
     if not PYTHON.is_file():
         reason = ".venv-llm is missing: run `make llm-server`"
         if os.environ.get("CI") or os.environ.get("CLIPTUNE_REQUIRE_LLM_SERVER") == "1":
@@ -53,8 +53,8 @@ def require_vllm() -> Path:
 
 
 @contextmanager
-def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[VllmServer]:
-    """Serve the model in `folder`; meanwhile the environment has the key, where engine `server` looks for it."""
+def run_vllm_server(folder: Path, log: Path) -> Iterator[VllmServer]:
+    """Serve the model in `folder`; meanwhile OPENAI_API_KEY has its key."""
     options = {
         "model": folder,
         "served-model-name": NAME,
@@ -66,39 +66,30 @@ def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[
     flags = ["--enforce-eager", *(f"--{name}={value}" for name, value in options.items())]
     # One thread suffices for few requests, and does not wait for another one on a busy machine.
     environment = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    with serve(python, flags, environment, log, _UP_WITHIN) as running, pytest.MonkeyPatch.context() as patch:
+    with serve(PYTHON, flags, environment, log, _UP_WITHIN) as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", running.key)
         yield VllmServer(running.url, NAME)
 
 
 @pytest.fixture(scope="session")
 def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SmolLM2 as a Hugging Face folder in float32, where answers do not depend on who computes them."""
+    """SmolLM2 as a Hugging Face folder in float32, in which answers do not depend on the program."""
     folder = tmp_path_factory.mktemp("models") / NAME
     save_model(folder, None, torch.float32)
     return folder
 
 
-@pytest.fixture(scope="session")
-def vllm_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[VllmServer]:
-    """One server for all tests."""
-    python = require_vllm()
-    folder = request.getfixturevalue("smollm2")
-    with run_vllm_server(folder, tmp_path_factory.mktemp("vllm"), python) as server:
-        yield server
-
-
 def greedy_requests(model: str) -> list[Request]:
     """Chats of a prompt task and plain completions, to be answered with the likeliest tokens."""
     task, sampling = find_task("paraphrase_1"), Sampling(0.0, 1.0, 24)
-    asked = [task.messages({"caption": caption}) for caption in _CAPTIONS] + [completion(text) for text in _COMPLETED]
-    chats = [tuple((message["role"], message["content"]) for message in messages) for messages in asked]
-    return [Request(task.name, chat, model, sampling, 0) for chat in chats]
+    chats = [task.messages({"caption": caption}) for caption in _CAPTIONS] + [completion(text) for text in _COMPLETED]
+    keys = [tuple((message["role"], message["content"]) for message in messages) for messages in chats]
+    return [Request(task.name, chat, model, sampling, 0) for chat in keys]
 
 
 @pytest.fixture(scope="session")
 def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | None]:
-    """What the local engine answers to each chat of `greedy_requests`, in float32."""
+    """The local engine's answers to the chats of `greedy_requests`, in float32."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "bf16_is_native", lambda _device: False)
         engine = local.LocalEngine(local.EmbeddedOptions(base=str(smollm2)))
