@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import yaml
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.core.settings import Settings
-from components.core.system import stage_graph
+from components.core.tables.files import write_json
 from components.evaluation.results import Report, Result
 from components.registry.decision import Decision, now
 from components.report.comparison import Cell, Comparison, write_csv
 
+REPO = Path(__file__).parents[2]
 STAGES = """
 prepare:
 base: prepare
@@ -42,75 +43,100 @@ needs = dict(line.split(":") for line in Path("stages.txt").read_text().split("\
 done = Path("done")
 done.mkdir(exist_ok=True)
 
-
-def log(text):
-    with Path("ran.txt").open("a") as stream:
-        print(text, file=stream)
-
-
 match sys.argv[1:]:
-    case ["stage", "list", "--name-only"]:
-        print("\\n".join(needs))
     case ["dag", "--dot"]:
         print("strict digraph {")
         for stage, upstream in needs.items():
-            print(f'"{stage}";')
-            for need in upstream.split():
-                print(f'"{need}" -> "{stage}";')
+            print(f'"{stage}";', *(f'"{need}" -> "{stage}";' for need in upstream.split()), sep="\\n")
         print("}")
     case ["--wait-for-lock", "status", "--json", *stages]:
         if Path("busy.txt").exists():
             sys.exit("ERROR: 'models/base' is busy, it is being blocked by: (PID 1): dvc repro")
         print(json.dumps({stage: ["changed"] for stage in stages if not (done / stage).exists()}))
     case ["--wait-for-lock", "repro", "--single-item", stage]:
-        log(stage)
+        print(stage, file=Path("ran.txt").open("a"))
         print(f"50%\\rworking on {stage}", flush=True)
-        if Path("plan.json").exists():
-            exec(json.loads(Path("plan.json").read_text()).get(stage, ""))
+        exec(json.loads(Path("plan.json").read_text()).get(stage, ""))
         (done / stage).touch()
     case other:
         sys.exit(f"fake dvc does not know {other}")
 """
 
+FAKE_SHARD = """
+import json, os, sys, time
+from pathlib import Path
 
-def _stand_in(_settings: Settings, dry_run: bool = False, *, challenger: bool = False) -> Decision:
-    """Takes the place of the gate; it refuses and records its calls."""
-    with Path("ran.txt").open("a") as stream:
-        stream.write("judge\n" if dry_run else "propose\n" if challenger else "promote\n")
-    made: dict[str, Any] = {
-        "outcome": "refused",
-        "model": "m",
-        "encoder": "paraclip",
-        "encoder_sha256": "s",
-        "against": "base",
-    }
-    return Decision(**made, tracking_uri="u", time=now())
+# The arguments are `[--task <task>] --shard <shard>`.
+name, shard = f"{Path(sys.argv[-3]).stem} {sys.argv[-1]}", sys.argv[-1]
+print(name, file=Path("ran.txt").open("a"))
+exec(json.loads(Path("plan.json").read_text()).get(name, ""))
+print(f"{name} shard {shard}: replayed 2, generated 3, failed 1, rejected 0, skipped 0")
+"""
+
+
+def run_module(*command: str) -> str:
+    """Code of a stage that runs a module with these arguments."""
+    return f"import subprocess; subprocess.run([sys.executable, '-m', *{command}], check=True)"
+
+
+def decision(**changes: Any) -> Decision:
+    """A decision of the gate, a promotion by default."""
+    fields = {"outcome": "promoted", "model": "m", "encoder": "paraclip", "encoder_sha256": "s", "against": "base"}
+    return Decision.model_validate({**fields, "tracking_uri": "u", "time": now(), **changes})
 
 
 @dataclass
 class Project:
-    """The record of the stand-ins, and their faults."""
+    """A folder whose `dvc` is a stand-in: the record of its calls, and its faults."""
 
     folder: Path
 
     def ran(self) -> list[str]:
-        """Names of the stages that ran, in order."""
+        """Names of the stages and shards that ran, in order."""
         path = self.folder / "ran.txt"
-        return path.read_text().split() if path.exists() else []
+        return path.read_text().splitlines() if path.exists() else []
 
-    def plan(self, **stages: str) -> None:
-        """Let stages do something: `train__paraclip="..."` is code for train@paraclip."""
-        named = {name.replace("__", "@"): code for name, code in stages.items()}
-        (self.folder / "plan.json").write_text(json.dumps(named))
+    def plan(self, code: Mapping[str, str]) -> None:
+        """Let stages (`train@paraclip`) and shards (`prepare 0/3`) execute code."""
+        (self.folder / "plan.json").write_text(json.dumps(code))
+
+    def fake_dvc(self, monkeypatch: pytest.MonkeyPatch, needs: str) -> None:
+        """Replace DVC; `needs` has a line `stage: needs` for each stage."""
+        (self.folder / "stages.txt").write_text(needs)
+        (self.folder / "dvc.py").write_text(FAKE_DVC)
+        self.plan({})
+        monkeypatch.setenv("PYTHONPATH", str(REPO))
+        for module in ("flows.stages", "components.core.system.stage_graph"):
+            monkeypatch.setattr(f"{module}.DVC", (sys.executable, str(self.folder / "dvc.py")))
+
+    def fake_shards(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+        """Replace the module that processes shards, and do not wait before a retry."""
+        path = self.folder / module
+        path.parent.mkdir(parents=True)
+        path.write_text(FAKE_SHARD)
+        for folder in (path.parent, path.parent.parent):
+            (folder / "__init__.py").touch()
+        monkeypatch.setattr("flows.shards.run_shard.retry_delay_seconds", [0])
+
+    def set_scale(self, stage: str, scale: dict[str, Any] | None) -> None:
+        """Set or remove a stage's `scale` in params.yaml."""
+        path = self.folder / "params.yaml"
+        raw = yaml.safe_load(path.read_text())
+        raw[stage]["scale"] = scale
+        path.write_text(yaml.safe_dump(raw))
 
     def score(self, *encoders: str) -> None:
         """Let encoders have results."""
         for name in encoders:
             metric = Result(value=0.5, ci95=(0.4, 0.6), higher_is_better=True)
             made = Report(encoder=name, protocol="p", data_hash="d", encoder_sha256="s", metrics={"b/m": metric})
-            path = self.folder / "reports" / "metrics" / f"{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(made.model_dump_json())
+            write_json(self.folder / "reports" / "metrics" / f"{name}.json", made.model_dump(mode="json"))
+
+    def promote(self, _settings: Settings, dry_run: bool = False, *, challenger: bool = False) -> Decision:
+        """Takes the place of the gate; it refuses and records its calls."""
+        with (self.folder / "ran.txt").open("a") as stream:
+            stream.write("judge\n" if dry_run else "propose\n" if challenger else "promote\n")
+        return decision(outcome="refused")
 
 
 def artifact(key: str) -> str:
@@ -120,6 +146,13 @@ def artifact(key: str) -> str:
     found = Artifact.get(key)
     assert found is not None, key
     return f"{found.description} {found.data}"
+
+
+def flow_runs_named(name: str) -> Any:
+    """Prefect's filter for flow runs of a name."""
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+    return FlowRunFilter(name=FlowRunFilterName(any_=[name]))
 
 
 @pytest.fixture(scope="session")
@@ -138,20 +171,14 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Project:
     """A project folder, the current one; its params.yaml scores `paraclip` and `other`."""
-    import flows.stages
-
     raw_params["methods"]["other"] = {"method": "paraclip", "train_data": "data/validated/paraclip"}
     raw_params["compare_encoders"] = ["base", "paraclip", "other"]
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
-
-    (tmp_path / "stages.txt").write_text(STAGES)
-    (tmp_path / "dvc.py").write_text(FAKE_DVC)
     cell = Cell(Interval(0.5, 0.4, 0.6), None, True)
     comparison = Comparison(("base", "paraclip"), {"b/m": {"base": cell, "paraclip": cell}})
     write_csv(comparison, tmp_path / "reports" / "comparison.csv")
+    made = Project(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    for module in (flows.stages, stage_graph):
-        monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "dvc.py")))
-    monkeypatch.setattr("components.registry.promotion.promote", _stand_in)
-    return Project(tmp_path)
+    made.fake_dvc(monkeypatch, STAGES)
+    monkeypatch.setattr("components.registry.promotion.promote", made.promote)
+    return made

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import flows.promote
 from components.core.system.errors import InputError
-from components.registry.decision import LATEST, RECORDS, Decision, now, read, save
+from components.registry.decision import LATEST, RECORDS, Decision, read, save
 from flows.promote import promote_best
-from tests.flows.conftest import artifact
-
-FIELDS: dict[str, Any] = {
-    **{"outcome": "promoted", "model": "m", "encoder": "paraclip"},
-    **{"encoder_sha256": "s", "against": "base", "tracking_uri": "u"},
-}
+from tests.flows.conftest import artifact, decision, flow_runs_named
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -26,8 +22,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     verdicts: list[dict[str, Any]] = [{}]
 
     def judge() -> Decision:
-        changes = verdicts.pop(0) if len(verdicts) > 1 else verdicts[0]
-        return Decision(**{**FIELDS, **changes, "time": now()})
+        return decision(**(verdicts.pop(0) if len(verdicts) > 1 else verdicts[0]))
 
     monkeypatch.setattr(flows.promote, "judge", judge)
     monkeypatch.setattr(flows.promote, "POLL", 1)
@@ -37,21 +32,19 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def _answer(name: str, **answer: Any) -> threading.Thread:
     """Answer a flow run's question as soon as it asks."""
     from prefect import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.flow_runs import resume_flow_run
 
-    def wait() -> None:
-        named = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
-        deadline = time.monotonic() + 240
+    def answer_when_paused() -> None:
         with get_client(sync_client=True) as client:
-            while time.monotonic() < deadline:
-                runs = client.read_flow_runs(flow_run_filter=named)
-                if runs and runs[0].state is not None and runs[0].state.is_paused():
-                    resume_flow_run(runs[0].id, run_input=answer)
-                    return
-                time.sleep(0.2)
 
-    thread = threading.Thread(target=wait)
+            def paused() -> list[UUID]:
+                runs = client.read_flow_runs(flow_run_filter=flow_runs_named(name))
+                return [run.id for run in runs if run.state is not None and run.state.is_paused()]
+
+            wait_until(paused, 240)
+            resume_flow_run(paused()[0], run_input=answer)
+
+    thread = threading.Thread(target=answer_when_paused)
     thread.start()
     return thread
 
@@ -67,7 +60,7 @@ def test_a_dry_run_only_shows_the_verdict(project: Any) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server", "gate")
 def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
-    save(Decision(**FIELDS, time=now()))
+    save(decision())
     thread = _answer("asked", approve=True, by="Ada", reason="looks right")
     promote_best.with_options(flow_run_name="asked")(approval=True)
     thread.join()

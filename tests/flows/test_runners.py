@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 import pytest
-import yaml
 
 import flows.stages
 import flows.synthesize
 from components.captions.synthesize import run
 from components.core.settings import Scale, Settings
-from components.core.system import stage_graph
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import outdated, read_graph
-from components.core.tables.records import GENERATIONS, PAIRS
+from components.core.tables.records import GENERATIONS
 from flows.shards import ShardResult, make_runner
+from tests.flows.conftest import REPO, Project, flow_runs_named, run_module
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm
+from tests.support.server_project import ServerProject
+from tests.support.waiting import wait_until
 
 ROWS = 12
 TASK = "paraphrase_1"
@@ -43,20 +43,6 @@ stages:
         - data/captions/paraphrases/${item}.parquet
 """
 
-# Real DVC takes seconds for each answer; one of the runners has it.
-DVC = """
-import subprocess, sys
-
-match sys.argv[1:]:
-    case ["dag", "--dot"]:
-        print('"synthesize@paraphrase_1";')
-    case ["--wait-for-lock", "status", "--json", "synthesize@paraphrase_1"]:
-        print('{"synthesize@paraphrase_1": ["changed"]}')
-    case ["--wait-for-lock", "repro", "--single-item", "synthesize@paraphrase_1"]:
-        command = ["-m", "components.captions.synthesize", "--task", "paraphrase_1"]
-        sys.exit(subprocess.run([sys.executable, *command]).returncode)
-"""
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeServer, Path]]:
@@ -69,30 +55,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeServe
 @pytest.fixture
 def project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any], server: tuple[FakeServer, Path]
-) -> Path:
-    captions = [f"a small dog number {number} left of a large cat" for number in range(ROWS)]
-    ids = [f"p{n}" for n in range(ROWS)]
-    pairs = {"id": ids, "image_id": ids, "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
-    PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
-    models = {"fake": {"engine": "server", "urls": [server[0].url], "model": "fake"}}
-    tasks = {TASK: {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
-    changes = {"llms": models, "default_llm": "fake", "cached_answers": None, "max_captions": ROWS, "tasks": tasks}
-    raw_params["synthesize"] |= changes
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
-    (tmp_path / "dvc.yaml").write_text(PIPELINE)
-    (tmp_path / "stand_in.py").write_text(DVC)
+) -> ServerProject:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    return tmp_path
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    (tmp_path / "dvc.yaml").write_text(PIPELINE)
+    return ServerProject.make(tmp_path, raw_params, ROWS, server[0].url)
 
 
 @pytest.fixture
-def unsharded(project: Path, raw_params: dict[str, Any]) -> pa.Table:
+def unsharded(project: ServerProject, raw_params: dict[str, Any]) -> pa.Table:
     """The table that one process makes of the same questions with a store of its own."""
     settings = Settings.model_validate(raw_params)
-    alone = settings.synthesize.model_copy(update={"store": f"sqlite:///{project / 'alone.db'}"})
-    run(settings.model_copy(update={"synthesize": alone}), TASK, project / "alone")
-    return GENERATIONS.read(project / "alone" / "paraphrases" / f"{TASK}.parquet")
+    alone = settings.synthesize.model_copy(update={"store": f"sqlite:///{project.folder / 'alone.db'}"})
+    run(settings.model_copy(update={"synthesize": alone}), TASK, project.folder / "alone")
+    return GENERATIONS.read(project.folder / "alone" / "paraphrases" / f"{TASK}.parquet")
 
 
 def _listening() -> set[str]:
@@ -103,33 +79,28 @@ def _listening() -> set[str]:
     return {found.laddr.ip.removeprefix("::ffff:") for found in sockets if found.status == psutil.CONN_LISTEN}
 
 
-def _eventually(what: str, until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not until():
-        assert time.monotonic() < deadline, f"{what} took too long"
-        time.sleep(0.2)
-
-
 @pytest.mark.integration
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.parametrize("runner", ["threads", "ray", "dask"])
 def test_two_workers_answer_each_question_once(
-    project: Path,
+    project: ServerProject,
     unsharded: pa.Table,
     server: tuple[FakeServer, Path],
     monkeypatch: pytest.MonkeyPatch,
     runner: str,
 ) -> None:
     from prefect import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, LogFilter, LogFilterFlowRunId
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.flows import load_flow_from_entrypoint
 
     if runner == "threads":
         subprocess.run([*flows.stages.DVC, "init", "--no-scm", "-q"], check=True)
     else:
-        for module in (flows.stages, stage_graph):
-            monkeypatch.setattr(module, "DVC", (sys.executable, str(project / "stand_in.py")))
+        # Real DVC takes seconds for each answer; one of the runners has it.
+        fake = Project(project.folder)
+        fake.fake_dvc(monkeypatch, f"synthesize@{TASK}:")
+        fake.plan({f"synthesize@{TASK}": run_module("components.captions.synthesize", "--task", TASK)})
     seen: dict[str, Any] = {}
     over_shards = flows.synthesize.over_shards
 
@@ -149,7 +120,7 @@ def test_two_workers_answer_each_question_once(
     questions = Log.read(server[1]).answers - before
     assert questions == Counter(dict.fromkeys(questions, 1))
     assert len(questions) == ROWS
-    assert GENERATIONS.read(project / "data" / "captions" / "paraphrases" / f"{TASK}.parquet").equals(unsharded)
+    assert project.table().equals(unsharded)
     assert [result.counts["generated"] for result in seen["results"]] == [ROWS // 2] * 2
     workers = [result.worker.split(":") for result in seen["results"]]
     assert workers[0] != workers[1]
@@ -159,14 +130,14 @@ def test_two_workers_answer_each_question_once(
         assert outdated(read_graph(), [f"synthesize@{TASK}"]) == set()
 
     with get_client(sync_client=True) as client:
-        named = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+        named = flow_runs_named(name)
         (flow_run,) = client.read_flow_runs(flow_run_filter=named)
         runs = {task_run.name: task_run for task_run in client.read_task_runs(flow_run_filter=named)}
         assert runs.keys() >= {f"{TASK} 0/2", f"{TASK} 1/2"}
         assert all(task_run.state is not None and task_run.state.is_completed() for task_run in runs.values())
         of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id]))
         line = f"{TASK} shard 1/2: replayed 0, generated {ROWS // 2}"
-        _eventually("the log", lambda: any(line in log.message for log in client.read_logs(of_run)))
+        wait_until(lambda: any(line in log.message for log in client.read_logs(of_run)), 60)
 
 
 def test_runners_join_a_cluster_at_its_address_and_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

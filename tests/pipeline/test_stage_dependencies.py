@@ -18,15 +18,14 @@ SETTINGS_PASSED_ON = {
 
 
 @pytest.mark.parametrize("stage", sorted(read.stages()))
-def test_folders_that_are_read_are_declared(stage: str) -> None:
-    declared, used = read.folders_declared(stage), read.folders_read(stage)
-    assert not used - declared, f"{stage} reads and does not declare {sorted(used - declared)}"
-    assert not declared - used, f"{stage} declares and does not read {sorted(declared - used)}"
+def test_a_stage_declares_the_folders_and_settings_that_it_reads(stage: str) -> None:
+    assert read.folders_declared(stage) == read.folders_read(stage)
+    passed_on = {block for name, block in SETTINGS_PASSED_ON if name == stage}
+    assert read.blocks_declared(stage) == read.blocks_read(stage) - passed_on
 
 
-@pytest.mark.parametrize("stage", sorted(read.stages()))
-def test_settings_that_are_read_are_declared(stage: str) -> None:
-    declared = read.blocks_declared(stage)
-    used = {block for block in read.blocks_read(stage) if (stage, block) not in SETTINGS_PASSED_ON}
-    assert not used - declared, f"{stage} reads and does not declare {sorted(used - declared)}"
-    assert not declared - used, f"{stage} declares and does not read {sorted(declared - used)}"
+def test_stages_that_read_files_of_the_users_watch_the_path_of_their_block() -> None:
+    watched = {name: [dep for dep in stage["deps"] if "depends." in dep] for name, stage in read.stages().items()}
+    own = {name: [f"${{depends.{name}}}"] for name in ("prepare", "base", "students", "synthesize", "train")}
+    others = {"seed": ["${depends.base}"], "repeat": ["${depends.train}"]}
+    assert {name: paths for name, paths in watched.items() if paths} == own | others

@@ -14,19 +14,9 @@ import pytest
 
 from components.benchmarks.embedded.typos import ERRORS, with_typing_errors
 from components.core.settings import Settings
+from components.core.tables import records
 from components.core.tables.files import file_hash
-from components.core.tables.records import (
-    CAPTION_QUERIES,
-    CAPTION_RATINGS,
-    COMPARISONS,
-    HALF_TRUTHS,
-    LABELS,
-    NEGATION_QUERIES,
-    PAIRS,
-    PARAPHRASE_QUERIES,
-    SWAPS,
-    TEXT_PAIRS,
-)
+from components.core.tables.table import Table
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Folders
 
@@ -36,17 +26,26 @@ PIXEL = base64.b64decode(
 )
 
 
+def stub_sidecar(name: str, **changes: Any) -> Sidecar:
+    """The facts of an encoder without a model."""
+    fields = {"architecture": {}, "quick_gelu": False, "embed_dim": 4, "context_length": 77, "image_size": 1}
+    hashes = {"git_commit": "c" * 40, "weights_sha256": f"weights of {name}", "image_tower_sha256": "tower"}
+    return Sidecar.model_validate({"name": name, "model": "stub", "method": name, **fields, **hashes, **changes})
+
+
+def write_rows(table: Table, path: Path, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write a table whose rows have a value for each column, in the order of its schema."""
+    table.write(path, dict(zip(table.schema.names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
 class StubEncoder:
-    """Looks texts up; remembers what it was asked."""
+    """Looks texts up; remembers its inputs."""
 
     def __init__(self, vectors: dict[str, Sequence[float]], name: str = "base", tower: str = "tower") -> None:
         self.vectors = vectors
         self.asked: list[str] = []
         self.images_asked = 0
-        self.sidecar = Sidecar(
-            name=name, model="stub", architecture={}, quick_gelu=False, embed_dim=4, context_length=77, image_size=1,
-            method=name, git_commit="c" * 40, weights_sha256=f"weights of {name}", image_tower_sha256=tower,
-        )  # fmt: skip
+        self.sidecar = stub_sidecar(name, image_tower_sha256=tower)
 
     def embed_texts(
         self, texts: Sequence[str], batch_size: int = 256, title: str | None = None
@@ -86,6 +85,54 @@ VECTORS: dict[str, Sequence[float]] = {
 }
 
 
+ROWS: dict[str, list[tuple[Any, ...]]] = {
+    "paraphrase_queries": [
+        ("a", "a query", "a paraphrase", "common", "scene"),
+        ("c", "c query", "c paraphrase", "unseen", "scene"),
+        ("d", "d query", "d paraphrase", "common", "pair"),
+    ],
+    "caption_queries": [
+        ("a", "a query", "plain"),
+        ("c", "c query", "plain"),
+        ("d", "d query", "plain"),
+        ("a", "c paraphrase", "alt_text"),
+    ],
+    "labels": [("a", "cat"), ("b", "dog"), ("c", "cat")],
+    "negation_queries": [
+        ("a", "a query", "a negation", "a paraphrase", "no", "common"),
+        ("c", "c query", "c negation", "c paraphrase", "not", "unseen"),
+        ("d", "d query", "d negation", "d paraphrase", "no", "common"),
+    ],
+    "comparisons": [
+        ("a", "d", "a larger than d", "d larger than a", "size", "first"),
+        ("c", "d", "d larger than c", "c larger than d", "size", "second"),
+        ("a", "c", "a red, c blue", "c red, a blue", "background", "first"),
+        ("c", "a", "c a dog, a a cat", "a a dog, c a cat", "object", "first"),
+        ("d", "a", "d left, a right", "a left, d right", "position", "first"),
+    ],
+    "caption_ratings": [("a", "one", 1.0), ("a", "two", 2.0), ("b", "one", 4.0), ("c", "two", 4.0)],
+    "swaps": [
+        ("a", "a query", "a paraphrase", "relation", "left"),
+        ("a", "a query", "c query", "relation", "left"),
+        ("c", "c query", "c query", "relation", "above"),
+        ("d", "d query", "a query", "attribute", "size"),
+    ],
+    "half_truths": [
+        ("a", "a query", "a paraphrase", "a negation", "object"),
+        ("a", "a paraphrase", "a query", "a negation", "object"),
+        ("c", "c query", "c negation", "a query", "relation"),
+        ("d", "d query", "c query", "d paraphrase", "relation"),
+    ],
+    "text_pairs": [
+        ("a query", "a paraphrase", 1.0, "common"),
+        ("a query", "d query", 0.0, "common"),
+        ("c query", "a negation", 0.5, "rare"),
+        ("d query", "d paraphrase", 0.25, "rare"),
+    ],
+}
+"""Rows of each table of `components.core.tables.records`."""
+
+
 @pytest.fixture
 def stub() -> type[StubEncoder]:
     return StubEncoder
@@ -117,131 +164,28 @@ def folders(tmp_path: Path) -> Folders:
     places = Folders(
         tmp_path / "models", tmp_path / "pairs", tmp_path / "embeddings", tmp_path / "tables", tmp_path / "reports"
     )
-    captions = [f"caption <{image}>" for image in IMAGES]
-    ids = [f"pair of {image}" for image in IMAGES]
-    columns = {"id": ids, "image_id": list(IMAGES), "image": [PIXEL] * 4, "caption": captions, "facts": [None] * 4}
-    PAIRS.write(places.test_pairs, {name: list(values) for name, values in columns.items()})
+    columns = {"id": [f"pair of {image}" for image in IMAGES], "caption": [f"caption <{image}>" for image in IMAGES]}
+    records.PAIRS.write(
+        places.test_pairs, {**columns, "image_id": list(IMAGES), "image": [PIXEL] * 4, "facts": [None] * 4}
+    )
     places.embeddings.mkdir()
     np.save(places.embeddings / "test.npy", np.eye(4, dtype=np.float32))
     np.save(places.embeddings / "test.norms.npy", np.ones(4, dtype=np.float32))
     made_from = {"test": {"pairs_sha256": file_hash(places.test_pairs), "rows": 4}}
     manifest = {"image_tower_sha256": "tower", "embed_dim": 4, "splits": made_from}
     (places.embeddings / "manifest.json").write_text(json.dumps(manifest))
-    _write_tables(places.evaluation)
+    for name, rows in ROWS.items():
+        file = "negations" if name == "negation_queries" else name
+        write_rows(getattr(records, name.upper()), places.evaluation / f"{file}.parquet", rows)
     return places
 
 
-def _write_tables(folder: Path) -> None:
-    PARAPHRASE_QUERIES.write(
-        folder / "paraphrase_queries.parquet",
-        {
-            "image_id": ["a", "c", "d"],
-            "query": ["a query", "c query", "d query"],
-            "paraphrase": ["a paraphrase", "c paraphrase", "d paraphrase"],
-            "tier": ["common", "unseen", "common"],
-            "held_out": ["scene", "scene", "pair"],
-        },
-    )
-    CAPTION_QUERIES.write(
-        folder / "caption_queries.parquet",
-        {
-            "image_id": ["a", "c", "d", "a"],
-            "text": ["a query", "c query", "d query", "c paraphrase"],
-            "register": ["plain", "plain", "plain", "alt_text"],
-        },
-    )
-    LABELS.write(folder / "labels.parquet", {"image_id": ["a", "b", "c"], "label": ["cat", "dog", "cat"]})
-    NEGATION_QUERIES.write(
-        folder / "negations.parquet",
-        {
-            "image_id": ["a", "c", "d"],
-            "caption": ["a query", "c query", "d query"],
-            "negation": ["a negation", "c negation", "d negation"],
-            "paraphrase": ["a paraphrase", "c paraphrase", "d paraphrase"],
-            "cue": ["no", "not", "no"],
-            "tier": ["common", "unseen", "common"],
-        },
-    )
-    COMPARISONS.write(
-        folder / "comparisons.parquet",
-        {
-            "first_id": ["a", "c", "a", "c", "d"],
-            "second_id": ["d", "d", "c", "a", "a"],
-            "true_difference": [
-                "a larger than d", "d larger than c", "a red, c blue", "c a dog, a a cat", "d left, a right"
-            ],
-            "false_difference": [
-                "d larger than a", "c larger than d", "c red, a blue", "a a dog, c a cat", "a left, d right"
-            ],
-            "kind": ["size", "size", "background", "object", "position"],
-            "answer": ["first", "second", "first", "first", "first"],
-        },
-    )  # fmt: skip
-    CAPTION_RATINGS.write(
-        folder / "caption_ratings.parquet",
-        {"image_id": ["a", "a", "b", "c"], "caption": ["one", "two", "one", "two"], "rating": [1.0, 2.0, 4.0, 4.0]},
-    )
-    SWAPS.write(
-        folder / "swaps.parquet",
-        {
-            "image_id": ["a", "a", "c", "d"],
-            "true_caption": ["a query", "a query", "c query", "d query"],
-            "false_caption": ["a paraphrase", "c query", "c query", "a query"],
-            "kind": ["relation", "relation", "relation", "attribute"],
-            "group": ["left", "left", "above", "size"],
-        },
-    )
-    HALF_TRUTHS.write(
-        folder / "half_truths.parquet",
-        {
-            "image_id": ["a", "a", "c", "d"],
-            "truth": ["a query", "a paraphrase", "c query", "d query"],
-            "half_truth": ["a paraphrase", "a query", "c negation", "c query"],
-            "full_truth": ["a negation", "a negation", "a query", "d paraphrase"],
-            "kind": ["object", "object", "relation", "relation"],
-        },
-    )
-    TEXT_PAIRS.write(
-        folder / "text_pairs.parquet",
-        {
-            "sentence": ["a query", "a query", "c query", "d query"],
-            "other_sentence": ["a paraphrase", "d query", "a negation", "d paraphrase"],
-            "shared": [1.0, 0.0, 0.5, 0.25],
-            "tier": ["common", "common", "rare", "rare"],
-        },
-    )
-
-
 @pytest.fixture
-def make_settings() -> Callable[..., Settings]:
-    """Settings with four benchmarks, and depths 1 and 2; keyword arguments replace whole blocks."""
-
-    def make(**blocks: Any) -> Settings:
-        content: dict[str, Any] = {
-            "dataset": {"name": "stub"},
-            "prepare": {"source": "synthetic", "counts": {"train": 1, "val": 1, "test": 4}},
-            "base": {
-                "source": "scratch",
-                "model": "stub",
-                "scratch": {"epochs": 1, "batch_size": 1, "lr": 1, "warmup_steps": 0, "weight_decay": 0},
-            },
-            "embed": {"batch_size": 2},
-            "synthesize": {"llms": {}, "default_llm": "stub", "max_captions": 1, "store": "sqlite://", "tasks": {}},
-            "validate": {
-                "min_words": 1, "max_words": 9, "min_similarity": 0, "min_new_words": 0, "check_scene_facts": False,
-                "min_accepted_share": 0, "max_echo_share": 1, "max_leak_share": 1,
-            },
-            "train": {"checkpoint_dir": "state"},
-            "methods": {},
-            "compare_encoders": ["base", "tuned"],
-            "evaluate": {
-                "benchmarks": ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps", "caption_ratings"],
-                "top_k": [1, 2],
-                "bootstrap": 50,
-            },
-            "compare": {"gallery_queries": 3, "gallery_top": 2},
-            "promote": {"model": "stub", "metric": "paraphrased_retrieval/ao_at_2", "guards": {}},
-        }  # fmt: skip
-        return Settings.model_validate(content | blocks)
-
-    return make
+def make_settings(raw_params: dict[str, Any]) -> Callable[..., Settings]:
+    """The repository's settings with few benchmarks, and depths 1 and 2; keyword arguments replace whole blocks."""
+    raw_params |= {"compare_encoders": ["base", "tuned"], "methods": {}, "mixes": {}}
+    benchmarks = ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps", "caption_ratings"]
+    raw_params["evaluate"] = {"benchmarks": benchmarks, "top_k": [1, 2], "bootstrap": 50}
+    raw_params["compare"] |= {"gallery_queries": 3, "gallery_top": 2}
+    raw_params["promote"] |= {"metric": "paraphrased_retrieval/ao_at_2", "guards": {}}
+    return lambda **blocks: Settings.model_validate(raw_params | blocks)

@@ -23,6 +23,7 @@ from components.index.building import build
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source
 from components.registry.encoder_lookup import encoder_under_test
+from tests.support.evaluation_fixtures import write_rows
 
 PICTURES = 12
 HOSTILE = '<img src=x onerror="document.title=1">'
@@ -30,7 +31,7 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 
 def under_test(encoder: Encoder, name: str, seed: int | None = None) -> EncoderUnderTest:
-    """The encoder under a name; with a seed, with a text tower drawn anew."""
+    """The encoder under a name; with a seed, with a newly drawn text tower."""
     made = Encoder(deepcopy(encoder.model), encoder.sidecar, encoder.tokenizer)
     if seed is not None:
         torch.manual_seed(seed)
@@ -50,9 +51,9 @@ def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explore
     for number in range(PICTURES):
         shade = 20 * number
         Image.new("RGB", (24, 16), (shade, 255 - shade, 40 * (number % 6))).save(pictures / f"{number:02d}.png")
-        caption = HOSTILE if number == 0 else f"picture {number} of a {'dog' if number % 2 else 'cat'}"
-        group = ("odd", "train") if number % 2 else ("even", "test")
-        lines.append("\t".join((f"{number:02d}.png", caption, *group)))
+        animal, group, split = ("dog", "odd", "train") if number % 2 else ("cat", "even", "test")
+        caption = HOSTILE if number == 0 else f"picture {number} of a {animal}"
+        lines.append(f"{number:02d}.png\t{caption}\t{group}\t{split}")
     (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
     encoders = [under_test(encoder, "base"), under_test(encoder, "tuned", seed=5)]
     build(folder / "index", find_source("folder").open(str(pictures), encoders[0]), "exact")
@@ -61,21 +62,18 @@ def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explore
     return Explored(explorer, settings, f"sqlite:///{folder / 'votes.db'}", places)
 
 
+Texts = Sequence[tuple[str, str]]
+
+
 def write_evaluation(
-    folders: Folders,
-    queries: Sequence[tuple[str, str]],
-    tiers: Sequence[str],
-    depth: int,
-    values: Mapping[str, Sequence[float]],
+    folders: Folders, queries: Texts, tiers: Sequence[str], depth: int, values: Mapping[str, Sequence[float]]
 ) -> None:
-    """The evaluation of encoders whose AO of each query is given."""
-    columns = {"query": [one for one, _ in queries], "paraphrase": [two for _, two in queries], "tier": list(tiers)}
-    same = {"image_id": ["i"] * len(queries), "held_out": ["scene"] * len(queries)}
-    PARAPHRASE_QUERIES.write(folders.evaluation / FILE, columns | same)
+    """The evaluation of encoders whose AO of each query and paraphrase is given."""
+    rows = [("i", *texts, tier, "scene") for texts, tier in zip(queries, tiers, strict=True)]
+    write_rows(PARAPHRASE_QUERIES, folders.evaluation / FILE, rows)
     metric = f"{NAME}/ao_at_{depth}"
     for name, found in values.items():
         results = {metric: Result(value=float(np.mean(found)), ci95=(0.0, 1.0), higher_is_better=True)}
-        report = Report(
-            encoder=name, protocol="p=1", data_hash="d", encoder_sha256=f"weights of {name}", metrics=results
-        )
+        facts = {"encoder": name, "protocol": "p=1", "data_hash": "d", "encoder_sha256": f"weights of {name}"}
+        report = Report(**facts, metrics=results)
         write_results(report, Scores({metric: np.array(found)}), folders.metrics, folders.per_query)

@@ -19,9 +19,10 @@ from typing import Annotated, Any
 
 import typer
 import uvicorn
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 QUIET_S = 0.1
 """How long nothing must have been sent before `/control/held` says so."""
@@ -49,7 +50,6 @@ class Options:
     """What the server does; `/control/set` changes it."""
 
     latency: float = 0.0
-    jitter: float = 0.0
     errors: dict[str, float] = field(default_factory=dict)
     """Shares of `http_<code>`, `timeout`, `truncated`, `nonsense` and `drop`, drawn for each request."""
     poison: dict[str, str] = field(default_factory=dict)
@@ -62,8 +62,6 @@ class Options:
     """Cut answers of more words than the request has `max_tokens`."""
     retry_after: str | None = None
     """Header of every error."""
-    capacity: int | None = None
-    """Requests beyond so many at once get HTTP 429."""
     longest: int | None = None
     """Prompts of more characters get HTTP 400."""
     model: str | None = None
@@ -91,17 +89,14 @@ class FakeLlm:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            return
         request = Request(scope, receive)
+        response: Response | None = JSONResponse({"error": {"message": "no such path"}}, 404)
         if request.url.path.startswith("/control/"):
-            response: ASGIApp = await self._control(request)
+            response = await self._control(request)
         elif request.url.path in ("/v1/chat/completions", "/v1/completions"):
-            await self._complete(request, scope, receive, send)
-            return
-        else:
-            response = JSONResponse({"error": {"message": "no such path"}}, 404)
-        await response(scope, receive, send)
+            response = await self._complete(request)
+        if response is not None:
+            await response(scope, receive, send)
 
     async def _control(self, request: Request) -> Response:
         action = request.url.path.removeprefix("/control/")
@@ -115,10 +110,11 @@ class FakeLlm:
         facts = {"sent": self._sending, "most_in_flight": self._most_in_flight, "last": self._last}
         return JSONResponse(facts)
 
-    async def _complete(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _complete(self, request: Request) -> Response | None:
+        """An answer or an error; none if the client gave up."""
         body = await request.json()
         prompt = body["prompt"] if "prompt" in body else json.dumps(body["messages"])
-        self._last = {"path": request.url.path, "key": request.headers.get("authorization"), "body": body}
+        self._last = {"key": request.headers.get("authorization"), "body": body}
         digest = hashlib.sha256(prompt.encode()).hexdigest()
         self._in_flight += 1
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
@@ -126,27 +122,24 @@ class FakeLlm:
             refusal = self._refusal(request, body, prompt)
             fault = None if refusal else self._fault(prompt)
             self._write("arrival", digest, fault)
-            if refusal is None:
-                await asyncio.sleep(self.options.latency + self.options.jitter * self._random.random())
+            if refusal is not None:
+                return refusal
+            await asyncio.sleep(self.options.latency)
             if fault == "timeout":
                 await _until_gone(request)
             if await request.is_disconnected():
-                return
-            if refusal is None and fault is None:
-                await self._answer(request, prompt, digest, scope, receive, send)
-            else:
-                await (refusal or self._broken(fault or "", body, prompt))(scope, receive, send)
+                return None
+            if fault is not None:
+                return self._broken(fault, body, prompt)
+            if self.options.hold_after is not None and self._sending >= self.options.hold_after:
+                await _until_gone(request)
+                return None
+            self._sending += 1
+            return JSONResponse(_response(body, prompt, self.options), background=BackgroundTask(self._sent, digest))
         finally:
             self._in_flight -= 1
 
-    async def _answer(
-        self, request: Request, prompt: str, digest: str, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        if self.options.hold_after is not None and self._sending >= self.options.hold_after:
-            await _until_gone(request)
-            return
-        self._sending += 1
-        await JSONResponse(_response(await request.json(), prompt, self.options))(scope, receive, send)
+    async def _sent(self, digest: str) -> None:
         self._last_sent = asyncio.get_running_loop().time()
         self._write("answer", digest, None)
 
@@ -161,8 +154,6 @@ class FakeLlm:
         if options.longest is not None and len(prompt) > options.longest:
             said = f"This model's maximum context length is {options.longest} characters. You sent {len(prompt)}."
             return _error(400, said, None)
-        if options.capacity is not None and self._in_flight > options.capacity:
-            return _error(429, "too many requests", options.retry_after)
         return None
 
     def _fault(self, prompt: str) -> str | None:
@@ -217,7 +208,6 @@ def _error(code: int, message: str, retry_after: str | None) -> Response:
 def main(
     port: int = 0,
     latency: float = 0.0,
-    jitter: float = 0.0,
     error: Annotated[list[str] | None, typer.Option(help="A kind of error and its share, such as drop=0.1.")] = None,
     seed: int = 0,
     log: Path | None = None,
@@ -227,7 +217,7 @@ def main(
     listening = socket.create_server(("127.0.0.1", port), backlog=512)
     # Headers and body are sent one after the other; the second would wait for the first one's acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    app = FakeLlm(Options(latency, jitter, errors), seed, log)
+    app = FakeLlm(Options(latency, errors), seed, log)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=60))
     print(listening.getsockname()[1], flush=True)
     server.run(sockets=[listening])

@@ -19,35 +19,23 @@ _ANSWERS_WITHIN = 200.0
 
 @dataclass(frozen=True)
 class Log:
-    """What the server's log tells.
+    """The server's log: how often each prompt was answered, which came again after that, and the faults by kind."""
 
-    Attributes:
-        arrivals: how often each prompt came.
-        answers: how often each prompt was answered.
-        asked_again: prompts that came once more after they had been answered.
-        faults: how often each kind of fault was done.
-    """
-
-    arrivals: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
     asked_again: set[str] = field(default_factory=set)
     faults: Counter[str] = field(default_factory=Counter)
 
     @staticmethod
     def read(path: Path) -> Log:
-        """Read the log, in the order in which things happened."""
         log = Log()
         for line in path.read_text("utf-8").splitlines():
-            told = json.loads(line)
-            prompt = told["prompt"]
-            if told["event"] == "answer":
-                log.answers[prompt] += 1
-                continue
-            log.arrivals[prompt] += 1
-            if told["fault"]:
-                log.faults[told["fault"]] += 1
-            if prompt in log.answers:
-                log.asked_again.add(prompt)
+            entry = json.loads(line)
+            if entry["event"] == "answer":
+                log.answers[entry["prompt"]] += 1
+            elif entry["prompt"] in log.answers:
+                log.asked_again.add(entry["prompt"])
+            if entry["fault"]:
+                log.faults[entry["fault"]] += 1
         return log
 
 
@@ -60,11 +48,10 @@ class FakeServer:
 
     @property
     def url(self) -> str:
-        """What clients call the base URL."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def control(self, action: str = "facts", **options: Any) -> dict[str, Any]:
-        """Call `/control/<action>`: `set` changes options, `held` waits until answers are held back, `facts` tells."""
+        """Call `/control/<action>`: `set` changes options, `held` waits until answers are held back."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/control/{action}", data=json.dumps(options).encode(), method="POST"
         )
@@ -73,7 +60,6 @@ class FakeServer:
         return facts
 
     def stop(self) -> None:
-        """Kill the server."""
         self.process.kill()
         self.process.wait()
         if self.process.stdout:
@@ -86,9 +72,9 @@ def start_fake_llm(*arguments: str) -> FakeServer:
         [sys.executable, "-m", "tests.support.fake_llm", *arguments], cwd=REPO, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    said = process.stdout.readline()
-    assert said, f"the fake server did not start (exit code {process.wait()})"
-    return FakeServer(process, int(said))
+    port = process.stdout.readline()
+    assert port, f"the fake server did not start (exit code {process.wait()})"
+    return FakeServer(process, int(port))
 
 
 @contextmanager

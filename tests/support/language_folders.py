@@ -11,20 +11,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import (
-    BertConfig,
-    BertModel,
-    DistilBertConfig,
-    DistilBertModel,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaModel,
-)
+from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
+from transformers import PreTrainedTokenizerFast as Fast
 
 WORDS = ["a", "dog", "cat", "on", "the", "long", "sofa", "with", "two", "small", "hats", "and", "red"]
 
 
-def _tokenizer(pad_id: int) -> PreTrainedTokenizerFast:
+def _tokenizer(pad_id: int) -> Fast:
     """Whole words as tokens, between a start and an end token."""
     specials = ["<s>", "</s>", "<unk>"]
     specials.insert(pad_id, "<pad>")
@@ -33,28 +26,18 @@ def _tokenizer(pad_id: int) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = Whitespace()
     ends = [(token, vocabulary[token]) for token in ("<s>", "</s>")]
     tokenizer.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>"
-    )
+    return Fast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>")
 
 
 def _model(kind: str) -> Any:
     torch.manual_seed(0)
-    vocabulary = len(WORDS) + 4
-    bert = {
-        "vocab_size": vocabulary,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 40,
-    }
+    sizes = {"vocab_size": len(WORDS) + 4, "max_position_embeddings": 40}
+    bert = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, **sizes}
     if kind == "bert":
         return BertModel(BertConfig(**bert, pad_token_id=0))
     if kind == "roberta":
         return RobertaModel(RobertaConfig(**bert, pad_token_id=1))
-    sizes = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 40}
-    return DistilBertModel(DistilBertConfig(vocab_size=vocabulary, pad_token_id=0, **sizes))
+    return DistilBertModel(DistilBertConfig(dim=16, n_layers=2, n_heads=2, hidden_dim=32, pad_token_id=0, **sizes))
 
 
 @pytest.fixture(scope="session")

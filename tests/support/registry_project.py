@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -27,10 +26,7 @@ EXAMPLES = Path("data/validated/paraclip/paraphrases.parquet")
 def results(name: str, sha256: str, primary: float, recall: float = 0.5, top1: float = 0.5, data: str = "d") -> Report:
     """A report with intervals of half-width 0.02."""
     values = {PRIMARY: primary, RECALL: recall, TOP1: top1}
-    metrics = {
-        key: Result(value=value, ci95=(value - 0.02, value + 0.02), higher_is_better=True)
-        for key, value in values.items()
-    }
+    metrics = {key: Result(value=x, ci95=(x - 0.02, x + 0.02), higher_is_better=True) for key, x in values.items()}
     return Report(encoder=name, protocol="p=1", data_hash=data, encoder_sha256=sha256, metrics=metrics)
 
 
@@ -45,27 +41,19 @@ class Project:
         """Results of an encoder, not written."""
         return results(name, sha256, primary, recall, data=data)
 
-    def add(
-        self,
-        name: str,
-        seed: int,
-        primary: float,
-        recall: float = 0.5,
-        data: str = "d",
-        commit: str = "c0ffee",
-        made_of: Mapping[str, str] | None = None,
-    ) -> Encoder:
-        """Train (that is, draw), save and score an encoder; its run is finished."""
+    def add(self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d", **given: Any) -> Encoder:
+        """Draw, save and score an encoder with a finished run; `given` are its `commit` and the hashes `made_of`."""
         torch.manual_seed(seed)
         with tracked_run("train", name, self.settings, {"seed": seed}, {}) as run:
             encoder = Encoder.create(name, "tiny", self.architecture, name)
-            known = {"git_commit": commit, "data_hashes": {str(EXAMPLES): file_hash(EXAMPLES), **(made_of or {})}}
-            encoder.sidecar = encoder.sidecar.model_copy(update=known)
+            hashes = {str(EXAMPLES): file_hash(EXAMPLES)} | given.get("made_of", {})
+            facts = {"git_commit": given.get("commit", "c0ffee"), "data_hashes": hashes}
+            encoder.sidecar = encoder.sidecar.model_copy(update=facts)
             encoder.save(Path("models") / name)
             write_json(Path("models") / name / "run.json", run.reference())
             run.log_artifact(Path("models") / name)
         report = self.score(name, encoder.sidecar.weights_sha256, primary, recall, data)
-        write_json(Path("reports/metrics") / f"{name}.json", json.loads(report.model_dump_json()))
+        write_json(Path("reports/metrics") / f"{name}.json", report.model_dump(mode="json"))
         lock_results()
         return encoder
 

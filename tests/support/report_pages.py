@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
 from components.benchmarks.scoring.benchmark import Scores
@@ -17,9 +15,10 @@ from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
 from components.core.tables.files import write_json
 from components.core.tables.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
-from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.tracking.curves import Curves
+from tests.support.evaluation_fixtures import stub_sidecar, write_rows
+from tests.support.shard_making import picture
 
 IMAGES, QUERIES, DEPTH = 60, 80, 10
 PRIMARY = "paraphrased_retrieval/ao_at_10"
@@ -72,34 +71,18 @@ def made_up_curves(encoders: list[str]) -> Curves:
 def _write_tables(folders: Folders) -> None:
     ids = [f"image_{row}" for row in range(IMAGES)]
     captions = [f"a <b>thing</b> number {row} of many that stand in a row" for row in range(IMAGES)]
-    pictures: list[object] = [_picture(row) for row in range(IMAGES)]
-    pairs = {"id": [*ids], "image_id": [*ids], "image": pictures, "caption": [*captions], "facts": [None] * IMAGES}
-    PAIRS.write(folders.test_pairs, pairs)
-    asked = [row % IMAGES for row in range(QUERIES)]
-    PARAPHRASE_QUERIES.write(
-        folders.evaluation / "paraphrase_queries.parquet",
-        {
-            "image_id": [ids[row] for row in asked],
-            "query": [f"a red thing, the {number}th, left of a smaller one" for number in range(QUERIES)],
-            "paraphrase": [f"to the right of object {number} stands a lesser one" for number in range(QUERIES)],
-            "tier": ["common" if number % 2 else "unseen" for number in range(QUERIES)],
-            "held_out": ["scene"] * QUERIES,
-        },
-    )
-    CAPTION_QUERIES.write(
-        folders.evaluation / "caption_queries.parquet", {"image_id": ["image_0"], "text": ["a"], "register": ["plain"]}
-    )
-    LABELS.write(folders.evaluation / "labels.parquet", {"image_id": ["image_0"], "label": ["cat"]})
-    SWAPS.write(
-        folders.evaluation / "swaps.parquet",
-        {"image_id": ["image_0"], "true_caption": ["a"], "false_caption": ["b"], "kind": ["relation"], "group": ["g"]},
-    )
-
-
-def _picture(row: int) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (128, 128), ((37 * row) % 256, (91 * row) % 256, (53 * row) % 256)).save(stream, "PNG")
-    return stream.getvalue()
+    pictures = [picture(row, size=(128, 128)) for row in range(IMAGES)]
+    columns = {"id": ids, "image_id": ids, "image": pictures, "caption": captions, "facts": [None] * IMAGES}
+    PAIRS.write(folders.test_pairs, columns)
+    queries = []
+    for number in range(QUERIES):
+        query, tier = f"a red thing, the {number}th, left of a smaller one", "common" if number % 2 else "unseen"
+        paraphrase = f"to the right of object {number} stands a lesser one"
+        queries.append((ids[number % IMAGES], query, paraphrase, tier, "scene"))
+    write_rows(PARAPHRASE_QUERIES, folders.evaluation / "paraphrase_queries.parquet", queries)
+    write_rows(CAPTION_QUERIES, folders.evaluation / "caption_queries.parquet", [("image_0", "a", "plain")])
+    write_rows(LABELS, folders.evaluation / "labels.parquet", [("image_0", "cat")])
+    write_rows(SWAPS, folders.evaluation / "swaps.parquet", [("image_0", "a", "b", "relation", "g")])
 
 
 def _write_results(folders: Folders, encoder: str, number: int) -> None:
@@ -121,18 +104,10 @@ def _write_results(folders: Folders, encoder: str, number: int) -> None:
     for name, found in values.items():
         mean = interval(found, 50, 0)
         results[name] = Result(value=mean.value, ci95=(mean.low, mean.high), higher_is_better=True)
-    report = Report(
-        encoder=encoder,
-        protocol="paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1",
-        data_hash="d" * 64,
-        encoder_sha256=f"{number:064d}",
-        metrics=results,
-    )
+    protocol = "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1"
+    sha256 = f"{number:064d}"
+    report = Report(encoder=encoder, protocol=protocol, data_hash="d" * 64, encoder_sha256=sha256, metrics=results)
     rankings = {QUERY_TOP: query, PARAPHRASE_TOP: paraphrase}
     write_results(report, Scores(values, rankings=rankings), folders.metrics, folders.per_query)
-    sidecar = Sidecar(
-        name=encoder, model="tiny", architecture={}, quick_gelu=False, embed_dim=4, context_length=77, image_size=1,
-        method=encoder, git_commit="c" * 40 + "-dirty", weights_sha256=report.encoder_sha256,
-        image_tower_sha256="t" * 64, data_hashes={"data/pairs": "e" * 64}, settings={"lr": 0.1},
-    )  # fmt: skip
+    sidecar = stub_sidecar(encoder, weights_sha256=sha256, data_hashes={"data/pairs": "e" * 64}, settings={"lr": 0.1})
     write_json(folders.models / encoder / "encoder.json", sidecar.model_dump())

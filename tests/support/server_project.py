@@ -6,7 +6,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -15,10 +14,10 @@ import pyarrow as pa
 import yaml
 
 from components.core.tables.records import GENERATIONS, PAIRS
+from tests.support.waiting import wait_until
 
 REPO = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "components.captions.synthesize", "--task", "paraphrase_1", "--fresh")
-_STORED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -34,39 +33,26 @@ class ServerProject:
         ids, nothing = [f"p{number}" for number in range(rows)], [None] * rows
         pairs = {"id": ids, "image_id": ids, "image": [b"i"] * rows, "caption": captions, "facts": nothing}
         PAIRS.write(folder / "data" / "pairs" / "train.parquet", pairs)
-        models = {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}}
-        task = {"table": "paraphrases", "input": "data/pairs/train.parquet"}
-        settings = {
-            "llms": models,
-            "default_llm": "fake",
-            "cached_answers": None,
-            "max_captions": rows,
-            "tasks": {"paraphrase_1": task},
+        params["synthesize"] |= {
+            "llms": {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}},
+            "tasks": {"paraphrase_1": {"table": "paraphrases", "input": "data/pairs/train.parquet"}},
+            **{"default_llm": "fake", "cached_answers": None, "max_captions": rows},
         }
-        params["synthesize"] |= settings
         (folder / "params.yaml").write_text(yaml.safe_dump(params))
         return ServerProject(folder)
 
     @property
     def table_path(self) -> Path:
-        """Where the stage writes its table."""
         return self.folder / "data" / "captions" / "paraphrases" / "paraphrase_1.parquet"
 
     def table(self) -> pa.Table:
-        """The stage's table."""
         return GENERATIONS.read(self.table_path)
 
     def start(self, errors: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start the stage; `errors` is where its stderr goes."""
         environment = {**os.environ, "PYTHONPATH": str(REPO)}
-        return subprocess.Popen(
-            COMMAND,
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": errors}
+        return subprocess.Popen(COMMAND, cwd=self.folder, env=environment, text=True, **pipes)
 
     def run(self) -> subprocess.CompletedProcess[str]:
         """Run the stage to its end."""
@@ -89,7 +75,5 @@ class ServerProject:
 
     def wait_until_stored(self, count: int) -> None:
         """Return when the store has so many answers."""
-        end = time.monotonic() + _STORED_WITHIN_S
-        while self.stored() < count:
-            assert time.monotonic() < end, f"of {count} answers that the server sent, {self.stored()} were stored"
-            time.sleep(0.01)
+        fault = "{} of the {} answers that the server sent were stored".format
+        wait_until(lambda: self.stored() >= count, 60, lambda: fault(self.stored(), count))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method, Perturb
 from components.methods.registry import find_method
 from components.training.rows.batches import Batch
 from tests.support.params import every_method
+from tests.support.toy_training import NumberedSource
 
-REPO = Path(__file__).parents[2]
 WORDS = [
     "red", "blue", "small", "large", "dog", "cat", "boat", "near", "above", "below", "two", "three", "on", "under",
     "grass", "sky", "tree",
@@ -94,40 +93,23 @@ def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
     return Batch([f"row-{row}" for row in rows], tokens, lengths, features, pixels, cursor)
 
 
-@dataclass
-class SyntheticSource:
-    """`count` rows in batches of `size`, in another order each epoch; implements `BatchSource`.
+class SyntheticSource(NumberedSource):
+    """A rank's share of each batch.
 
-    With `logged` they are a query log's: row i weighs i + 1, and rows 2i and 2i + 1 are of one query.
+    With `logged` the rows are a query log's: row i weighs i + 1, and rows 2i and 2i + 1 are of one query.
     """
 
-    found: Subject
-    count: int
-    size: int
-    rank: int = 0
-    ranks: int = 1
-    logged: bool = False
+    def __init__(
+        self, found: Subject, count: int, size: int, rank: int = 0, ranks: int = 1, logged: bool = False
+    ) -> None:
+        super().__init__(count, size)
+        self.found, self.logged = found, logged
+        self.own = slice(rank * size // ranks, (rank + 1) * size // ranks)
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.count // self.size
-
-    def check(self, what: str) -> None:
-        if not self.steps_per_epoch:
-            raise InputError(f"{what} has too few rows")
-
-    def describe(self) -> dict[str, str]:
-        return {"kind": "table"}
-
-    def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
-        order = np.random.default_rng(epoch).permutation(self.count)
-        share = self.size // self.ranks
-        for step in range(cursor, self.steps_per_epoch):
-            rows = order[step * self.size : (step + 1) * self.size]
-            own = slice(self.rank * share, (self.rank + 1) * share)
-            made = batch(self.found, rows[own].tolist(), step + 1)
-            if self.logged:
-                weights = torch.from_numpy((rows + 1) / (rows + 1).mean()).float()
-                same = torch.from_numpy((rows[:, None] // 2 == rows // 2) & (rows[:, None] != rows))
-                made = replace(made, weights=weights[own], alike=same[own])
-            yield made
+    def batch(self, rows: Any, cursor: int) -> Batch:
+        made = batch(self.found, rows[self.own].tolist(), cursor)
+        if not self.logged:
+            return made
+        weights = torch.from_numpy((rows + 1) / (rows + 1).mean()).float()
+        same = torch.from_numpy((rows[:, None] // 2 == rows // 2) & (rows[:, None] != rows))
+        return replace(made, weights=weights[self.own], alike=same[self.own])

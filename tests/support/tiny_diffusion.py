@@ -20,37 +20,26 @@ def tiny_pipeline(folder: Path, first: Any, second: Any) -> Path:
     from transformers import CLIPTextModel, CLIPTextModelWithProjection
 
     width = first.token_embedding.embedding_dim + second.token_embedding.embedding_dim
-    dim = second.text_projection.shape[1]
     torch.manual_seed(0)
+    down, up = ["DownEncoderBlock2D"] * 2, ["UpDecoderBlock2D"] * 2
+    sizes = {"block_out_channels": [8, 8], "norm_num_groups": 4, "sample_size": 16}
+    vae = diffusers.AutoencoderKL(down_block_types=down, up_block_types=up, **sizes)
+    unet = diffusers.UNet2DConditionModel(
+        **{"sample_size": 8, "block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4},
+        **{"attention_head_dim": (2, 4), "transformer_layers_per_block": (1, 1), "use_linear_projection": True},
+        **{"addition_embed_type": "text_time", "addition_time_embed_dim": 8, "cross_attention_dim": width},
+        projection_class_embeddings_input_dim=6 * 8 + second.text_projection.shape[1],
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+    )
     pipeline = diffusers.StableDiffusionXLPipeline(
-        vae=diffusers.AutoencoderKL(
-            block_out_channels=[8, 8],
-            down_block_types=["DownEncoderBlock2D"] * 2,
-            up_block_types=["UpDecoderBlock2D"] * 2,
-            norm_num_groups=4,
-            sample_size=16,
-        ),
         text_encoder=_tower(CLIPTextModel, first),
         text_encoder_2=_tower(CLIPTextModelWithProjection, second),
         # As published: the first tower's texts are padded with the end token, the second's with the token of id 0.
         tokenizer=_tokenizer(folder / "first", first.context_length, "<|endoftext|>"),
         tokenizer_2=_tokenizer(folder / "second", second.context_length, "!"),
-        unet=diffusers.UNet2DConditionModel(
-            sample_size=8,
-            block_out_channels=(8, 16),
-            layers_per_block=1,
-            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-            up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-            attention_head_dim=(2, 4),
-            transformer_layers_per_block=(1, 1),
-            use_linear_projection=True,
-            addition_embed_type="text_time",
-            addition_time_embed_dim=8,
-            projection_class_embeddings_input_dim=6 * 8 + dim,
-            cross_attention_dim=width,
-            norm_num_groups=4,
-        ),
         scheduler=diffusers.EulerDiscreteScheduler(timestep_spacing="leading", steps_offset=1),
+        **{"vae": vae, "unet": unet},
     )
     pipeline.save_pretrained(folder / "pipeline")
     return folder / "pipeline"
@@ -76,20 +65,13 @@ def _tower(kind: Any, model: Any) -> Any:
 
     words, width = model.token_embedding.weight.shape
     blocks = model.transformer.resblocks
-    tower = kind(
-        CLIPTextConfig(
-            vocab_size=words,
-            hidden_size=width,
-            intermediate_size=blocks[0].mlp.c_fc.out_features,
-            num_hidden_layers=len(blocks),
-            num_attention_heads=blocks[0].attn.num_heads,
-            max_position_embeddings=model.context_length,
-            hidden_act="gelu",
-            projection_dim=model.text_projection.shape[1],
-            bos_token_id=words - 2,
-            eos_token_id=words - 1,
-        )
+    config = CLIPTextConfig(
+        **{"vocab_size": words, "bos_token_id": words - 2, "eos_token_id": words - 1, "hidden_act": "gelu"},
+        **{"hidden_size": width, "intermediate_size": blocks[0].mlp.c_fc.out_features},
+        **{"num_hidden_layers": len(blocks), "num_attention_heads": blocks[0].attn.num_heads},
+        **{"max_position_embeddings": model.context_length, "projection_dim": model.text_projection.shape[1]},
     )
+    tower = kind(config)
     own = dict(tower.state_dict())
     given = _named(model)
     prefix = "text_model." if any(name.startswith("text_model.") for name in own) else ""

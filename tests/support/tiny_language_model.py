@@ -38,19 +38,9 @@ def save_tiny_language_model(folder: Path, seed: int = 0) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>")
     tokenizer.chat_template = _TEMPLATE
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.3,
-        bos_token_id=0,
-        eos_token_id=1,
-        pad_token_id=None,
-    )
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"num_key_value_heads": 2, "max_position_embeddings": 512, "vocab_size": len(vocabulary)}
+    config = LlamaConfig(**sizes, initializer_range=0.3, bos_token_id=0, eos_token_id=1, pad_token_id=None)
     LlamaForCausalLM(config).save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     return folder

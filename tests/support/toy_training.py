@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,29 +48,20 @@ def toy_batch(
     pixels: Sequence[str] = (),
     cursor: int = 0,
 ) -> Batch:
-    """The rows of these numbers; a row's content depends on its number and the column alone."""
-    tokens, lengths = {}, {}
-    for column in texts:
-        ids = np.stack([_text(np.random.default_rng([row, *column.encode()])) for row in rows])
-        tokens[column], lengths[column] = ids, ids.argmax(axis=1) + 1
-    draws = {
-        column: [np.random.default_rng([row, *column.encode()]) for row in rows] for column in (*features, *pixels)
-    }
-    raw = {name: np.stack([rng.normal(size=DIM) for rng in draws[name]]) for name in features}
-    drawn = {
-        name: np.stack([rng.integers(0, 256, (3, SIZE, SIZE), np.uint8) for rng in draws[name]]) for name in pixels
-    }
-    return Batch(
-        [f"row-{row}" for row in rows],
-        tokens,
-        lengths,
-        {name: torch.from_numpy(rows_.astype(np.float32)) for name, rows_ in raw.items()},
-        {name: torch.from_numpy(rows_) for name, rows_ in drawn.items()},
-        cursor,
-    )
+    """The rows of these numbers; a row's content depends only on its number and the column."""
+
+    def column(name: str, draw: Callable[[np.random.Generator], Any]) -> Any:
+        return np.stack([draw(np.random.default_rng([row, *name.encode()])) for row in rows])
+
+    tokens = {name: column(name, _text) for name in texts}
+    lengths = {name: ids.argmax(axis=1) + 1 for name, ids in tokens.items()}
+    vectors = {name: column(name, lambda rng: rng.normal(size=DIM).astype(np.float32)) for name in features}
+    images = {name: column(name, lambda rng: rng.integers(0, 256, (3, SIZE, SIZE), np.uint8)) for name in pixels}
+    tensors = [{name: torch.from_numpy(values) for name, values in drawn.items()} for drawn in (vectors, images)]
+    return Batch([f"row-{row}" for row in rows], tokens, lengths, *tensors, cursor)
 
 
-def _text(rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int32]]:
+def _text(rng: np.random.Generator) -> Any:
     length = int(rng.integers(2, CONTEXT + 1))
     ids = np.zeros(CONTEXT, np.int32)
     ids[: length - 1], ids[length - 1] = rng.integers(1, END - 1, length - 1), END
@@ -87,25 +78,16 @@ def toy_losses(features: Features) -> dict[str, Tensor]:
 
 def toy_objective(model: Any, micro_batch: int | None = None, **changes: Any) -> Objective:
     """What `backward` differentiates, with `toy_losses` by default."""
-    options: dict[str, Any] = {
-        "towers": Towers(model, "cpu"),
-        "model": model,
-        "extra": torch.nn.Module(),
-        "losses": toy_losses,
-        "micro_batch": micro_batch,
-        "world": World(),
-        "device": "cpu",
-    }
-    return Objective(**(options | changes))
+    options = {"towers": Towers(model, "cpu"), "model": model, "extra": torch.nn.Module(), "losses": toy_losses}
+    return Objective(**(options | {"micro_batch": micro_batch, "world": World(), "device": "cpu"} | changes))
 
 
 @dataclass
-class ToySource:
-    """`count` rows in batches of `size`, in another order each epoch; implements `Source`."""
+class NumberedSource:
+    """`count` rows in batches of `size`, in another order each epoch; implements `BatchSource`."""
 
     count: int = 20
     size: int = 4
-    kind: str = "table"
 
     @property
     def steps_per_epoch(self) -> int:
@@ -116,12 +98,23 @@ class ToySource:
             raise InputError(f"{what} has too few rows")
 
     def describe(self) -> dict[str, str]:
-        return {"kind": self.kind}
+        return {"kind": "table"}
 
     def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
         order = np.random.default_rng(epoch).permutation(self.count)
         for step in range(cursor, self.steps_per_epoch):
-            yield toy_batch(order[step * self.size : (step + 1) * self.size].tolist(), cursor=step + 1)
+            yield self.batch(order[step * self.size : (step + 1) * self.size], step + 1)
+
+    def batch(self, rows: Any, cursor: int) -> Batch:
+        """The batch of these numbers of rows."""
+        raise NotImplementedError
+
+
+class ToySource(NumberedSource):
+    """Rows of `toy_batch`."""
+
+    def batch(self, rows: Any, cursor: int) -> Batch:
+        return toy_batch(rows.tolist(), cursor=cursor)
 
 
 PLAN: dict[str, Any] = {"lr": 0.01, "batch_size": 4, "epochs": 2, "weight_decay": 0.1, "warmup_steps": 2}

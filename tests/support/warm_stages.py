@@ -24,9 +24,12 @@ PATIENCE_S = 200.0
 _PRELOADED = ("components.training.train", "components.base.base", "mlflow", "mlflow.tracking._tracking_service")
 
 
+Environment = Mapping[str, str | None] | None
+
+
 @dataclass(frozen=True)
 class Ended:
-    """What a command did; `code` is its exit code, minus a signal's number where that ended it."""
+    """The result of a command; `code` is its exit code, minus a signal's number where that ended it."""
 
     code: int
     output: str
@@ -42,37 +45,30 @@ class WarmStage:
     """A running `python -m <module> <arguments>` in a folder.
 
     Args:
-        environment: variables that it sees besides those of this process; None takes one away.
-        longest: bytes that a file may have which it writes, all it wants when not given.
+        environment: variables added to those of this process; the value None removes one.
+        longest: maximum size in bytes of a file that it writes.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        module: str,
-        *arguments: str,
-        environment: Mapping[str, str | None] | None = None,
-        longest: int | None = None,
+        self, folder: Path, module: str, *arguments: str, environment: Environment = None, longest: int | None = None
     ) -> None:
         self._printed = tempfile.TemporaryDirectory(prefix="stage-")
         self.out, self.err = (Path(self._printed.name, name) for name in ("out", "err"))
-        given = (folder, module, arguments, dict(environment or {}), longest, self.out, self.err)
+        given = (folder, module, arguments, environment, longest, self.out, self.err)
         self.process = _warm().Process(target=_run, args=given, daemon=True)
         self.process.start()
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
         self.process.kill()
         self.process.join()
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
         alive: bool = self.process.is_alive()
         return alive
 
     def wait(self) -> Ended:
-        """What it did, once it has ended."""
+        """Its result, once it has ended."""
         self.process.join(PATIENCE_S)
         if self.runs:
             self.kill()
@@ -80,15 +76,9 @@ class WarmStage:
         return Ended(self.process.exitcode, self.out.read_text(), self.err.read_text())
 
 
-def run_stage(
-    folder: Path,
-    module: str,
-    *arguments: str,
-    environment: Mapping[str, str | None] | None = None,
-    longest: int | None = None,
-) -> Ended:
-    """Run `python -m <module> <arguments>` in a folder to its end."""
-    return WarmStage(folder, module, *arguments, environment=environment, longest=longest).wait()
+def run_stage(folder: Path, module: str, *arguments: str, **options: Any) -> Ended:
+    """Run `python -m <module> <arguments>` in a folder to its end; the options are those of `WarmStage`."""
+    return WarmStage(folder, module, *arguments, **options).wait()
 
 
 @cache
@@ -102,22 +92,16 @@ def _warm() -> Any:
 
 
 def _run(
-    folder: Path,
-    module: str,
-    arguments: tuple[str, ...],
-    environment: dict[str, str | None],
-    longest: int | None,
-    out: Path,
-    err: Path,
+    folder: Path, module: str, arguments: tuple[str, ...], environment: Environment, longest: int | None, *output: Path
 ) -> None:
-    for number, path in ((1, out), (2, err)):
+    for number, path in enumerate(output, 1):
         with path.open("wb") as stream:
             os.dup2(stream.fileno(), number)
-    # Tiny models are fastest on one thread, and who shares a core with others waits long for a second. Said here, as
-    # others may have started the server before; sums of more threads differ in the last digit.
+    # Tiny models are fastest on one thread, and sums of more threads differ in the last digit. Set here, because the
+    # server may have been started with other settings.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    for name, value in environment.items():
+    for name, value in (environment or {}).items():
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
