@@ -90,10 +90,7 @@ def test_an_extended_profile_can_run_on_the_folder(over: str, project: Path) -> 
 def test_wrong_profiles_are_refused_before_one_is_written(project: Path) -> None:
     _write_own(project / "set")
     (project / "infra/profiles/wrong.yaml").write_text("methods: {paraclip: {lrr: 1}}\n")
-    for over, refusal in (
-        ("wrong", "error: over profile 'wrong': params.yaml: "),
-        ("flikr8k", "did you mean 'fl"),
-    ):
+    for over, refusal in (("wrong", "error: over profile 'wrong': params.yaml: "), ("flikr8k", "did you mean 'fl")):
         done = _run("set", "--name", "mine", "--extends", over)
         assert (done.exit_code, done.output.count(refusal)) == (1, 1), done.output
         assert not (project / "infra/profiles/mine.yaml").exists()

@@ -24,20 +24,14 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
     ({"methods semclip epoch": 3}, "unknown key 'methods.semclip.epoch': did you mean 'epochs'?"),
     ({"evaluate benchmarks": ["retreival"]}, "evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?"),
     ({"methods negclip epochs": "many"}, "key 'methods.negclip.epochs': Input should be a valid integer"),
-    (
-        {"methods mine": {"method": "paraclap"}},
-        "methods.mine: method 'paraclap' is unknown: did you mean 'paraclip'?",
-    ),
+    ({"methods mine": {"method": "paraclap"}}, "methods.mine: method 'paraclap' is unknown: did you mean 'paraclip'?"),
     ({"methods ../mine": {"method": "paraclip"}}, "methods: '../mine' names a folder and a DVC stage"),
     ({"methods joint parts semclip nn": 2}, "unknown key 'methods.joint.parts.semclip.nn'"),
     (
         {"methods laclip_ft rewrites": ["paraphrase_1", "paraphrase2"]},
         "methods.laclip_ft: no training table has the column 'paraphrase2': known are absence, caption,",
     ),
-    (
-        {"methods leaf image_tower": "trained"},
-        "key 'methods.leaf.image_tower': no loss reads images: set it to frozen",
-    ),
+    ({"methods leaf image_tower": "trained"}, "key 'methods.leaf.image_tower': no loss reads images: set it to frozen"),
     (
         {"methods semclip image_tower": "random", "methods semclip contrastive_weight": 0},
         "key 'methods.semclip.image_tower': no loss reads images",
@@ -49,10 +43,7 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
     ({"train device": "gpu"}, "key 'train.device': Input should be 'auto', 'cpu' or 'cuda'"),
     ({"embed device": "cuda0"}, "key 'embed.device': Input should be 'auto'"),
     ({"compare_encoders": []}, "compare_encoders is empty"),
-    (
-        {"compare_encoders": ["base", "paraclap"]},
-        "compare_encoders: 'paraclap' is unknown: did you mean 'paraclip'?",
-    ),
+    ({"compare_encoders": ["base", "paraclap"]}, "compare_encoders: 'paraclap' is unknown: did you mean 'paraclip'?"),
     ({"compare_encoders": ["base", "base"]}, "compare_encoders names 'base' 2 times"),
     (
         {"promote metric": "retreival/t2i_recall_at_5"},
@@ -149,11 +140,7 @@ def test_a_slip_is_one_line_that_names_the_key(raw_params: dict[str, Any], tmp_p
 
 @pytest.mark.parametrize(("changes", "message"), SLIPS[:2])
 def test_plan_and_doctor_report_it(
-    changes: dict[str, Any],
-    message: str,
-    raw_params: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any], message: str, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "params.yaml").write_text(_changed(raw_params, changes))
     monkeypatch.chdir(tmp_path)

@@ -37,8 +37,5 @@ def test_rows_of_a_mapped_array_leave_no_pages_behind(tmp_path: Path) -> None:
 
 def _resident(path: Path) -> int:
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
-    return sum(
-        int(next(line for line in lines if line.startswith("Rss:")).split()[1]) * 1024
-        for one in lines
-        if one.endswith(str(path))
-    )
+    sizes = (next(line for line in lines if line.startswith("Rss:")) for head in lines if head.endswith(str(path)))
+    return sum(int(size.split()[1]) * 1024 for size in sizes)

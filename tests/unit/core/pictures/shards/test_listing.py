@@ -26,22 +26,18 @@ def test_sizes_are_summed_over_the_shards_that_are_named(tmp_path: Path) -> None
     assert found.samples() == 5 + 5 + 7
 
 
-def test_an_unknown_size_is_an_error(tmp_path: Path) -> None:
+def test_unknown_and_broken_sizes_are_named(tmp_path: Path) -> None:
     make_shards(tmp_path, 2, 5)
     (tmp_path / "sizes.json").write_text(json.dumps({"000.tar": 5}))
     with pytest.raises(InputError, match=r"001\.tar has .* set samples_per_epoch"):
         find_shards(str(tmp_path), ShardFiles()).samples()
-
-
-def test_broken_sizes_are_named(tmp_path: Path) -> None:
-    make_shards(tmp_path, 1, 1)
     for content in ("[1]", "{", '{"000.tar": "many"}', '{"000.tar": -1}', '{"000.tar": null}'):
         (tmp_path / "sizes.json").write_text(content)
         with pytest.raises(InputError, match=r"sizes\.json is not a JSON object"):
             find_shards(str(tmp_path), ShardFiles())
 
 
-def test_patterns_that_cannot_be_read_are_refused() -> None:
+def test_patterns_that_cannot_be_read_and_repeated_shards_are_refused(tmp_path: Path) -> None:
     refusals: tuple[tuple[str | list[str], str], ...] = (
         ("pipe:touch /tmp/owned", "commands are not run"),
         (["pipe:cat {0..3}.tar"], "commands are not run"),
@@ -53,13 +49,8 @@ def test_patterns_that_cannot_be_read_are_refused() -> None:
         ([], "no shards are named"),
         ("nowhere", "no such folder, or no .tar in it"),
         ("nowhere/{0..1}.tar", "nowhere/0.tar is missing"),
+        ([make_shards(tmp_path, 2, 1), str(tmp_path / "001.tar")], r"001\.tar is named twice"),
     )
     for given, message in refusals:
         with pytest.raises(InputError, match=message):
             find_shards(given, ShardFiles())
-
-
-def test_a_shard_named_twice_is_refused(tmp_path: Path) -> None:
-    pattern = make_shards(tmp_path, 2, 1)
-    with pytest.raises(InputError, match=r"001\.tar is named twice"):
-        find_shards([pattern, str(tmp_path / "001.tar")], ShardFiles())
