@@ -78,10 +78,12 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_rows_are_unit_and_lengths_give_the_raw_features_back(stage: Stage, png: Any) -> None:
+def test_rows_are_unit_lengths_give_the_raw_features_back_and_damaged_arrays_are_refused(
+    stage: Stage, png: Any
+) -> None:
     images = [png((200, 20, row)) for row in (0, 120, 240)]
     stage.write(images)
-    stage.run()
+    folder = stage.run()
     for split in SPLITS:
         found = stage.embeddings(split)
         assert list(found.ids) == [f"{split}{row}" for row in range(3)]
@@ -90,6 +92,21 @@ def test_rows_are_unit_and_lengths_give_the_raw_features_back(stage: Stage, png:
         np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
         assert found.norms.dtype == np.float32
         assert found.image_tower_sha256 == stage.encoder.image_tower_hash()
+
+    def refused(message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            stage.embeddings()
+
+    for name in ("train.npy", "train.norms.npy", "manifest.json"):
+        whole = (folder / name).read_bytes()
+        for content in (b"", b"no array", b"PK\x03\x04", whole[:-4]):
+            (folder / name).write_bytes(content)
+            refused(rf"{name} is damaged \(.*\): delete its folder and run `dvc repro embed`")
+        (folder / name).unlink()
+        refused(rf"{name} is missing")
+        (folder / name).write_bytes(whole)
+    (stage.folder / "train.parquet").write_bytes((stage.folder / "val.parquet").read_bytes())
+    refused("another version")
 
 
 @pytest.mark.parametrize("squash", [False, True])
@@ -128,24 +145,15 @@ def test_an_image_with_several_captions_is_embedded_once(
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
 
 
-def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
+def test_pictures_without_finite_features_and_broken_ones_are_named(
     stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write([png((200, 20, row)) for row in (0, 120, 120)])
-    pixel_features = Encoder.pixel_features
-
-    def overflowing(self: Encoder, pixels: Tensor) -> Any:
-        found = pixel_features(self, pixels)
-        found[1, 0] = np.inf
-        return found
-
-    monkeypatch.setattr(Encoder, "pixel_features", overflowing)
+    infinite = np.array([[1.0] * 16, [np.inf] * 16], np.float32)
+    monkeypatch.setattr(Encoder, "pixel_features", lambda *_: infinite)
     with pytest.raises(InputError, match=r"encoder '.+' gives picture 'train1' a feature that is not finite"):
         stage.run()
     assert not (stage.folder / "embeddings").exists()
-
-
-def test_a_picture_that_cannot_be_decoded_is_named_by_its_file(stage: Stage) -> None:
     path = stage.folder / "line.png"
     Image.new("L", (300, 1)).save(path)
     row = {"id": ["a"], "image_id": [image_id(path.read_bytes())], "caption": ["x"], "file": [str(path)]}
@@ -153,26 +161,6 @@ def test_a_picture_that_cannot_be_decoded_is_named_by_its_file(stage: Stage) -> 
         PAIRS.write(stage.folder / f"{split}.parquet", row | {"size": [path.stat().st_size]})
     with pytest.raises(InputError, match=r"image /.*/line\.png cannot be decoded \(300x1 pixels are too long"):
         stage.run()
-
-
-def test_damaged_and_missing_arrays_and_other_pairs_are_refused(stage: Stage, png: Any) -> None:
-    stage.write([png((200, 20, row)) for row in (0, 120, 240)])
-    folder = stage.run()
-
-    def refused(message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            stage.embeddings()
-
-    for name in ("train.npy", "train.norms.npy", "manifest.json"):
-        whole = (folder / name).read_bytes()
-        for content in (b"", b"no array", b"PK\x03\x04", whole[:-4]):
-            (folder / name).write_bytes(content)
-            refused(rf"{name} is damaged \(.*\): delete its folder and run `dvc repro embed`")
-        (folder / name).unlink()
-        refused(rf"{name} is missing")
-        (folder / name).write_bytes(whole)
-    (stage.folder / "train.parquet").write_bytes((stage.folder / "val.parquet").read_bytes())
-    refused("another version")
 
 
 def test_a_stopped_stage_resumes_with_the_parts_that_are_not_done(

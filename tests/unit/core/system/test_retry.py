@@ -39,7 +39,7 @@ def test_a_call_is_repeated_until_it_succeeds_and_logged_once(caplog: pytest.Log
     assert len(calls) == 1
 
 
-def test_a_call_is_made_once_and_given_up_when_the_time_is_over() -> None:
+def test_a_call_is_made_once_and_given_up_when_the_time_is_over_or_at_the_event() -> None:
     calls, call = _failing(math.inf)
     with pytest.raises(OSError, match=r"failure 1$"):
         retrying(0, _is_os_error)(call, "answer")
@@ -47,10 +47,6 @@ def test_a_call_is_made_once_and_given_up_when_the_time_is_over() -> None:
     with pytest.raises(OSError, match="failure"):
         retrying(0.1, _is_os_error, first_s=0.01)(call, "answer")
     assert len(calls) > 2
-
-
-def test_waiting_ends_at_the_event() -> None:
-    _, call = _failing(math.inf)
     stopped = threading.Event()
     threading.Timer(0.1, stopped.set).start()
     with pytest.raises(OSError, match="failure"):

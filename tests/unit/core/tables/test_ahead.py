@@ -65,8 +65,8 @@ def test_closing_ends_a_producer_and_runs_its_clean_up(yielded: int) -> None:
     assert not _threads()
 
 
-def test_a_pool_keeps_the_order_and_looks_only_so_far_ahead() -> None:
-    taken: list[int] = []
+def test_pools_keep_the_order_look_a_limited_number_ahead_and_leave_no_thread() -> None:
+    taken, before = list[int](), _threads()
 
     def items() -> Generator[int]:
         for number in range(20):
@@ -78,10 +78,6 @@ def test_a_pool_keeps_the_order_and_looks_only_so_far_ahead() -> None:
         assert next(results) == (0, 0)
         assert taken == [0, 1, 2, 3, 4]
         assert list(results) == [(number, number * number) for number in range(1, 20)]
-
-
-def test_mapped_keeps_the_order_and_closing_leaves_no_thread() -> None:
-    before = _threads()
     found = mapped(lambda number: number * number, iter(range(1000)), 2)
     assert list(islice(found, 3)) == [(0, 0), (1, 1), (2, 4)]
     found.close()

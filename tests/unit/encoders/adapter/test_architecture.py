@@ -17,14 +17,19 @@ from components.encoders.adapter.architecture import build, image_tower, model_c
 from components.encoders.adapter.encoder import Encoder
 from tests.conftest import TINY
 
-VISION = {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8}
+VISION = TINY["vision_cfg"]
 
 
 def _roberta_base(folder: Path) -> dict[str, Any]:
     """The published roberta-ViT-B-32, made tiny."""
     published = open_clip.get_model_config("roberta-ViT-B-32")
     files = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder), "context_length": 24}
-    return {**published, "embed_dim": 16, "vision_cfg": VISION, "text_cfg": {**published["text_cfg"], **files}}
+    return {
+        **published,
+        "embed_dim": 16,
+        "vision_cfg": VISION,
+        "text_cfg": {**published["text_cfg"], **files},
+    }
 
 
 def test_a_roberta_base_has_no_dropout_and_is_loaded_without_its_source(
@@ -66,7 +71,10 @@ def test_models_that_cannot_be_trained_here_are_refused(monkeypatch: pytest.Monk
         ({**TINY, "text_cfg": text | {"pool_type": "last"}}, "pools the last position"),
         ({**TINY, "text_cfg": text | {"embed_cls": True}}, r"text_cfg\.embed_cls"),
         ({**TINY, "text_cfg": text | {"hedas": 2}}, r"open_clip does not know this configuration \(.*'hedas'\): corr"),
-        ({**TINY, "vision_cfg": VISION | {"mean": [0.5] * 3, "std": [0.5] * 3}}, "only for timm's image towers"),
+        (
+            {**TINY, "vision_cfg": VISION | {"mean": [0.5] * 3, "std": [0.5] * 3}},
+            "only for timm's image towers",
+        ),
         (_roberta_base(Path("someone/roberta")), r"'someone/roberta'.*hf_model_name"),
     ):
         with pytest.raises(InputError, match=refusal):

@@ -16,29 +16,26 @@ from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from tests.conftest import TINY
 
 
-def test_round_trip_keeps_features_and_sidecar(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
+def test_saving_keeps_features_sidecar_and_the_order_of_texts(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
     sidecar = tiny_encoder.save(tmp_path / "encoder")
     loaded = Encoder.load(tmp_path / "encoder")
     assert loaded.sidecar == sidecar
-    texts = ["a dog", "a much longer text about two dogs"]
+    texts = ["a rather long text about a dog on a sofa", "x", "a dog"]
     np.testing.assert_array_equal(loaded.embed_texts(texts), tiny_encoder.embed_texts(texts))
     images = [png((250, 0, 0)), png((0, 0, 250))]
     np.testing.assert_array_equal(loaded.embed_images(images), tiny_encoder.embed_images(images))
+    each = np.concatenate([loaded.embed_texts([text]) for text in texts])
+    np.testing.assert_allclose(loaded.embed_texts(texts, batch_size=2), each, atol=1e-6)
 
 
-def test_texts_come_back_in_the_order_given(tiny_encoder: Encoder) -> None:
-    texts = ["a rather long text about a dog on a sofa", "x", "a dog"]
-    together = tiny_encoder.embed_texts(texts, batch_size=2)
-    alone = np.concatenate([tiny_encoder.embed_texts([text]) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-6)
+TEXTS = ["a dog", "a much longer text about two dogs"]
+PIXELS = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(tiny_encoder: Encoder) -> None:
-    texts = ["a dog", "a much longer text about two dogs"]
-    pixels = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     for raw, unit in (
-        (tiny_encoder.raw_texts(texts), tiny_encoder.embed_texts(texts)),
-        (tiny_encoder.raw_pixels(pixels), tiny_encoder.embed_pixels(pixels)),
+        (tiny_encoder.raw_texts(TEXTS), tiny_encoder.embed_texts(TEXTS)),
+        (tiny_encoder.raw_pixels(PIXELS), tiny_encoder.embed_pixels(PIXELS)),
     ):
         directions, lengths = unit_rows(raw)
         np.testing.assert_allclose(directions, unit, atol=1e-6)
@@ -46,11 +43,10 @@ def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(
 
 
 def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_encoder: Encoder, png: Any) -> None:
-    texts, images = ["a dog", "a much longer text about two dogs"], [png((250, 0, 0)), png((0, 90, 250))]
-    pixels = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = [png((250, 0, 0)), png((0, 90, 250))]
 
     def embedded() -> list[Vectors]:
-        return [tiny_encoder.embed_texts(texts), tiny_encoder.embed_images(images), tiny_encoder.embed_pixels(pixels)]
+        return [tiny_encoder.embed_texts(TEXTS), tiny_encoder.embed_images(images), tiny_encoder.embed_pixels(PIXELS)]
 
     exact = embedded()
     tiny_encoder.autocast = torch.bfloat16

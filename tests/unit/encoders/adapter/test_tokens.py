@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from components.encoders.adapter.language_tower import embedded_model
 from components.encoders.adapter.tokens import ClipTokenizer, HuggingFaceTokenizer, Tokenizer, token_lengths, trimmed
@@ -18,16 +19,13 @@ def _kinds(language_folders: dict[str, Path]) -> list[Tokenizer]:
     return [ClipTokenizer(24), *(HuggingFaceTokenizer(folder, 24) for folder in language_folders.values())]
 
 
-def test_long_texts_are_cut_and_keep_their_end_token() -> None:
-    tokenizer, texts = ClipTokenizer(24), ["word " * 100, "word"]
-    tokens = tokenizer(texts)
+def test_long_texts_are_cut_and_keep_their_end_token(language_folders: dict[str, Path]) -> None:
+    clip, texts = ClipTokenizer(24), ["word " * 100, "word"]
+    tokens = clip(texts)
     assert tokens.shape == (2, 24)
     assert tokens[0, -1] == END
-    assert tokenizer.lengths(tokens).tolist() == [24, 3]
+    assert clip.lengths(tokens).tolist() == [24, 3]
     assert token_lengths(texts).tolist() == [102, 3]
-
-
-def test_hugging_face_texts_are_cut_padded_and_counted(language_folders: dict[str, Path]) -> None:
     for kind, pad in (("bert", 0), ("roberta", 1)):
         tokenizer = HuggingFaceTokenizer(language_folders[kind], 6)
         tokens = tokenizer(["a dog on the long sofa with a hat", "dog"])
@@ -56,11 +54,15 @@ def test_many_texts_have_the_tokens_of_each_by_itself(language_folders: dict[str
         np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
 
 
-def test_special_tokens_in_a_text_are_letters() -> None:
+def test_special_tokens_in_a_text_are_letters_and_the_tokenizers_own_limit_counts(
+    language_folders: dict[str, Path], tmp_path: Path
+) -> None:
     tokenizer = HuggingFaceTokenizer(embedded_model(), 12)
     padded, plain = tokenizer(["red [PAD] dog", "red dog"])
     assert tokenizer.pad_id not in padded[: tokenizer.lengths(padded[None])[0]]
     assert tokenizer.lengths(padded[None])[0] > tokenizer.lengths(plain[None])[0]
+    AutoTokenizer.from_pretrained(language_folders["bert"], model_max_length=7).save_pretrained(tmp_path)
+    assert HuggingFaceTokenizer(tmp_path, 24)(["a dog"]).shape == (1, 7)
 
 
 def test_a_saved_tokenizer_keeps_its_identity_which_others_do_not_have(
@@ -75,10 +77,3 @@ def test_a_saved_tokenizer_keeps_its_identity_which_others_do_not_have(
     assert identities[0] == "clip-bpe"
     assert len(set(identities)) == 3
     assert HuggingFaceTokenizer(language_folders["bert"], 24, clean="lower").identity not in identities
-
-
-def test_the_tokenizers_own_limit_counts(language_folders: dict[str, Path], tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    AutoTokenizer.from_pretrained(language_folders["bert"], model_max_length=7).save_pretrained(tmp_path)
-    assert HuggingFaceTokenizer(tmp_path, 24)(["a dog"]).shape == (1, 7)

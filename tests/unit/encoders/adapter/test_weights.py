@@ -102,23 +102,20 @@ def test_broken_files_and_files_without_fitting_weights_are_named(other: Any, tm
             load_weights(other, tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt"])
-@pytest.mark.parametrize(
-    ("spoilt", "message"),
-    [
-        (lambda value: torch.full_like(value, float("nan")), "holds numbers that are not finite"),
-        (lambda value: value.clone().index_fill_(0, torch.tensor([0]), float("inf")), "holds numbers that are not"),
-        (lambda value: (100 * value).to(torch.int8), "holds int8 numbers: convert the weights"),
-    ],
-)
-def test_numbers_that_are_no_weights_are_refused(
-    name: str, spoilt: Any, message: str, tiny_encoder: Encoder, other: Any, tmp_path: Path
-) -> None:
-    state = dict(tiny_encoder.model.state_dict())
-    state["ln_final.weight"] = spoilt(state["ln_final.weight"])
-    (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
-    with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
-        load_weights(other, tmp_path / name)
+def test_numbers_that_are_not_weights_are_refused(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+    weights = tiny_encoder.model.state_dict()
+    norm = weights["ln_final.weight"]
+    for spoilt, message in (
+        (torch.full_like(norm, float("nan")), "holds numbers that are not finite"),
+        (norm.clone().index_fill_(0, torch.tensor([0]), float("inf")), "holds numbers that are not finite"),
+        ((100 * norm).to(torch.int8), "holds int8 numbers: convert the weights"),
+    ):
+        state = {**weights, "ln_final.weight": spoilt}
+        save_file(state, tmp_path / "weights.safetensors")
+        torch.save(state, tmp_path / "weights.pt")
+        for name in ("weights.safetensors", "weights.pt"):
+            with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
+                load_weights(other, tmp_path / name)
 
 
 def test_tensors_under_other_names_are_taken_in_order_and_refused_in_another(
