@@ -37,18 +37,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _decide(outcome: records.Outcome, monkeypatch: pytest.MonkeyPatch, reason: str = "gain +0.1") -> Decision:
-    """Have the gate say this, and write it down."""
+    """Have the gate return this decision, and write its record."""
+    rules = (RuleVerdict(name="guard " + "x" * 30, passed=outcome == "promoted", reason=reason),)
     decision = Decision(
-        outcome=outcome,
-        model="text-encoder",
-        encoder="paraclip",
-        encoder_sha256="abc",
-        against="base",
-        rules=(RuleVerdict(name="guard " + "x" * 30, passed=outcome == "promoted", reason=reason),),
-        version="1" if outcome == "promoted" else "",
-        tracking_uri="",
-        time=records.now(),
-    )
+        outcome=outcome, model="text-encoder", encoder="paraclip", encoder_sha256="abc", against="base", rules=rules,
+        version="1" if outcome == "promoted" else "", tracking_uri="", time=records.now(),
+    )  # fmt: skip
     records.save(decision)
     stand_in = types.ModuleType("components.registry.promotion")
     stand_in.promote = lambda *_args, **_options: decision  # type: ignore[attr-defined]
@@ -64,7 +58,10 @@ def _output(*arguments: str, code: int = 0) -> str:
 
 def test_history_lists_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no decisions yet" in _output("history")
-    _decide("refused", monkeypatch)
+    assert json.loads(_output("history", "--json")) == []
+    refused = _decide("refused", monkeypatch).model_dump(mode="json")
+    assert json.loads(_output("history", "--json")) == [refused]
+    assert json.loads(_output("promote", "--json")) == refused
     _decide("promoted", monkeypatch)
     lines = [line for line in _output("history").splitlines() if "paraclip" in line]
     assert ["refused" in line for line in lines] == [True, False]
@@ -73,7 +70,8 @@ def test_history_lists_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_profiles_are_listed_shown_applied_and_reset() -> None:
-    before = Path("params.yaml").read_text()
+    params = Path("params.yaml")
+    before = params.read_text()
     Path("infra/profiles/bare.yaml").write_text("dataset: {name: bare}\n")
     profiles = json.loads(_output("profile", "list", "--json"))
     assert set(profiles) == {path.stem for path in Path("infra/profiles").glob("*.yaml")}
@@ -81,19 +79,18 @@ def test_profiles_are_listed_shown_applied_and_reset() -> None:
     assert profiles["bare"] == ""
     assert profiles["toy"] in _output("profile", "list")
     assert _output("profile", "show", "toy") == Path("infra/profiles/toy.yaml").read_text("utf-8")
-    assert "profile 'tory' is unknown: did you mean 'toy'?" in _output("profile", "show", "tory", code=1)
     assert "no profile was applied" in _output("profile", "reset")
     assert "+  name: toy" in _output("profile", "apply", "toy", "--dry-run")
-    assert Path("params.yaml").read_text() == before
+    assert params.read_text() == before
     assert "+  name: toy" in _output("profile", "apply", "toy")
     assert "already holds profile 'toy'" in _output("profile", "apply", "toy")
     _output("profile", "apply", "bare")
-    applied = Path("params.yaml").read_text()
+    applied = params.read_text()
     assert "name: bare" in applied
     assert "-  name: bare" in _output("profile", "reset", "--dry-run")
-    assert Path("params.yaml").read_text() == applied
+    assert params.read_text() == applied
     assert "params.yaml is as before the first profile" in _output("profile", "reset")
-    assert Path("params.yaml").read_text() == before
+    assert params.read_text() == before
     assert "no profile was applied" in _output("profile", "reset")
 
 
@@ -108,25 +105,23 @@ def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pyt
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 80
 
 
-def test_decisions_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert json.loads(_output("history", "--json")) == []
-    decision = _decide("refused", monkeypatch)
-    assert json.loads(_output("history", "--json")) == [decision.model_dump(mode="json")]
-    assert json.loads(_output("promote", "--json")) == decision.model_dump(mode="json")
-
-
 def test_the_comparison_as_json() -> None:
     value, delta = Interval(0.5, 0.4, 0.6), Interval(0.1, 0.05, 0.15)
     cells = {"swaps/accuracy": {"base": Cell(value, None, True), "paraclip": Cell(value, delta, True)}}
     write_csv(Comparison(("base", "paraclip"), cells), Path("reports/comparison.csv"))
     columns = json.loads(_output("report", "--json"))
-    assert columns["encoder"] == ["base", "paraclip"]
-    assert columns["value"] == [0.5, 0.5]
-    assert columns["delta_low"] == [None, 0.05]
+    expected = {"encoder": ["base", "paraclip"], "value": [0.5, 0.5], "delta_low": [None, 0.05]}
+    assert expected.items() <= columns.items()
 
 
-def test_a_decision_that_was_not_written_points_at_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the candidate is champion already, and another encoder's decision is the last on record."""
+def test_the_rules_of_a_decision_fit_a_terminal_and_its_record_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "0.1000 -> 0.2000: gain +0.1000 is more than the half-width 0.0300, and so on to the very end"
+    _decide("promoted", monkeypatch, reason)
+    lines = _output("promote").splitlines()
+    assert lines[-1] == "promoted: paraclip (version 1 of text-encoder); record: reports/promotion/latest.md"
+    assert max(map(len, lines[:-1])) <= 80
+    assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
+    # The candidate is already champion, and the last record is another encoder's.
     found = _decide("already champion", monkeypatch)
     records.save(found.model_copy(update={"outcome": "refused", "time": records.now()}))
     for options in ([], ["--dry-run"]):
@@ -134,21 +129,11 @@ def test_a_decision_that_was_not_written_points_at_no_record(monkeypatch: pytest
         assert last.endswith("already champion: paraclip; nothing written")
 
 
-def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    reason = "0.1000 -> 0.2000: gain +0.1000 is more than the half-width 0.0300, and so on to the very end"
-    _decide("promoted", monkeypatch, reason)
-    lines = _output("promote").splitlines()
-    assert lines[-1] == "promoted: paraclip (version 1 of text-encoder); record: reports/promotion/latest.md"
-    assert max(map(len, lines[:-1])) <= 80
-    assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
-
-
 def _commands(command: Any, name: str = "") -> Iterator[str]:
     """The names of all commands below a group."""
-    below = getattr(command, "commands", None)
-    if below is None:
+    if not hasattr(command, "commands"):
         yield name
-    for word, inner in (below or {}).items():
+    for word, inner in getattr(command, "commands", {}).items():
         yield from _commands(inner, f"{name} {word}".strip())
 
 
@@ -176,12 +161,12 @@ def test_old_commands_and_options_name_the_new_ones() -> None:
 def test_a_mix_that_cannot_be_written_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.core.system.checking.check_methods", lambda *_: [])
     for members, name, refusal in (
-        (("base", "paraclip"), "all_needs", "mixes.all_needs: 'base' is unknown"),
-        (("paraclip", "semclip"), "a/b", "mixes.a/b would replace another encoder, or"),
-        (("paraclip", "semclip"), "paraclip", "mixes.paraclip would replace another"),
-        (("paraclip", "paraclip"), "all_needs", "give two or more encoders to mix, each once"),
-        (("paraclip",), "all_needs", "give two or more encoders to mix, each once"),
+        ("base paraclip", "all_needs", "mixes.all_needs: 'base' is unknown"),
+        ("paraclip semclip", "a/b", "mixes.a/b would replace another encoder, or"),
+        ("paraclip semclip", "paraclip", "mixes.paraclip would replace another"),
+        ("paraclip paraclip", "all_needs", "give two or more encoders to mix, each once"),
+        ("paraclip", "all_needs", "give two or more encoders to mix, each once"),
     ):
-        given = [word for member in members for word in ("--from", member)]
-        assert refusal in _output("mix", "tune", *given, "--name", name, "--write", code=1)
+        options = [word for member in members.split() for word in ("--from", member)]
+        assert refusal in _output("mix", "tune", *options, "--name", name, "--write", code=1)
     assert not Path("state").exists()

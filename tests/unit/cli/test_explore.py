@@ -21,7 +21,7 @@ from tests.support.toy_context import colour_image
 STORE = "sqlite:///store.db"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def project(tmp_path: Path, tiny_encoder: Encoder, raw_params: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two encoders with one image tower, and three pictures."""
     monkeypatch.chdir(tmp_path)
@@ -39,21 +39,21 @@ def project(tmp_path: Path, tiny_encoder: Encoder, raw_params: Any, monkeypatch:
 BOTH = ("--encoder", "models/base", "--encoder", "models/tuned", "--images", "pictures")
 
 
-def run(*arguments: str) -> tuple[int, str]:
+def run(*arguments: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, list(arguments))
-    return done.exit_code, " ".join(done.output.split())
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
 
 
-def test_a_page_is_written_and_the_index_kept(project: Path) -> None:
-    code, shown = run("explore", *BOTH, "--export", "page.html", "--query", "a dog|one hound", "-k", "2")
-    assert code == 0, shown
-    assert "wrote page.html: 1 queries" in shown
+def test_a_page_is_written_and_the_index_kept() -> None:
+    output = run("explore", *BOTH, "--export", "page.html", "--query", "a dog|one hound", "-k", "2")
+    assert "wrote page.html: 1 queries" in output
     page = Path("page.html").read_text()
     assert "one hound" in page
     assert "base against tuned" in page
-    Path("asked.tsv").write_text("a dog\tone hound\n\na cat\n")
-    code, shown = run("explore", *BOTH, "--export", "other.html", "--queries", "asked.tsv")
-    assert (code, "wrote other.html: 2 queries" in shown) == (0, True)
+    Path("queries.tsv").write_text("a dog\tone hound\n\na cat\n")
+    output = run("explore", *BOTH, "--export", "other.html", "--queries", "queries.tsv")
+    assert "wrote other.html: 2 queries" in output
     assert "3 pictures" in Path("other.html").read_text()
 
 
@@ -73,7 +73,7 @@ def _picture(number: int, colour: tuple[int, int, int]) -> None:
     ],
 )
 def test_the_kept_index_follows_the_folder(
-    project: Path, monkeypatch: pytest.MonkeyPatch, change: Any, embedded: int, pictures: int, captions: list[Any]
+    monkeypatch: pytest.MonkeyPatch, change: Any, embedded: int, pictures: int, captions: list[Any]
 ) -> None:
     own_index("pictures", find_encoder("models/base"), Path("state/explore"))
     if change is not None:
@@ -92,7 +92,7 @@ def test_the_kept_index_follows_the_folder(
     assert np.allclose(fresh.vector(range(pictures)), index.vector(range(pictures)), atol=1e-6)
 
 
-def test_mistakes_are_one_line(project: Path, tiny_encoder: Encoder) -> None:
+def test_mistakes_are_one_line_and_no_file_is_overwritten(tiny_encoder: Encoder) -> None:
     next(tiny_encoder.model.visual.parameters()).data += 0.1
     tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"name": "stranger"})
     tiny_encoder.save(Path("models/stranger"))
@@ -102,36 +102,26 @@ def test_mistakes_are_one_line(project: Path, tiny_encoder: Encoder) -> None:
         (("--encoder", "models/base", "--query", "a"), "names one encoder twice"),
         (("--encoder", "models/stranger", "--query", "a"), "image tower"),
     ):
-        code, output = run("explore", *BOTH, "--export", "page.html", *arguments)
-        assert (code, refusal in output) == (1, True), output
+        assert refusal in run("explore", *BOTH, "--export", "page.html", *arguments, code=1)
         assert not Path("page.html").exists()
-
-
-def test_votes_are_shown_and_exported(project: Path) -> None:
-    assert run("votes")[1] == "no votes yet: run `cliptune explore`, view Vote"
-    store = Votes(STORE)
-    known = {"first": "base", "first_sha256": "b", "second": "tuned", "second_sha256": "t", "user": "Ada"}
-    for query, choice in (("a dog", "second"), ("one dog", "second"), ("dogs", "tie")):
-        store.add(Vote(**known, query=query, paraphrase="one hound", choice=choice, image="1.png"))
-    store.close()
-    code, shown = run("votes")
-    assert code == 0
-    assert "3 blind votes" in shown
-    assert "100% [34%, 100%]" in shown
-    assert '"won": 2' in run("votes", "--json")[1]
-    assert "no such picture is a file" in run("votes", "--export", "captions.tsv")[1]
-    assert "wrote pictures/captions.tsv: 3 queries" in run("votes", "--export", "pictures/captions.tsv")[1]
-    assert Path("pictures/captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"
-
-
-def test_an_existing_file_is_never_overwritten(project: Path) -> None:
     Path("captions.tsv").write_text("mine")
-    for command in (
-        ("votes", "--export"),
-        ("explore", *BOTH, "--query", "a dog", "--export"),
-        ("table", "--output"),
-        ("answers", "export", "--store", STORE),
-    ):
-        code, output = run(*command, "captions.tsv")
-        assert (code, "captions.tsv exists: name a new file" in output) == (1, True), output
+    explore = f"explore {' '.join(BOTH)} --query dog --export"
+    for command in ("votes --export", explore, "table --output", f"answers export --store {STORE}"):
+        assert "captions.tsv exists: name a new file" in run(*command.split(), "captions.tsv", code=1)
         assert Path("captions.tsv").read_text() == "mine"
+
+
+def test_votes_are_shown_and_exported() -> None:
+    assert run("votes") == "no votes yet: run `cliptune explore`, view Vote"
+    store = Votes(STORE)
+    shared = {"first": "base", "first_sha256": "b", "second": "tuned", "second_sha256": "t", "user": "Ada"}
+    for query, choice in (("a dog", "second"), ("one dog", "second"), ("dogs", "tie")):
+        store.add(Vote(**shared, query=query, paraphrase="one hound", choice=choice, image="1.png"))
+    store.close()
+    output = run("votes")
+    assert "3 blind votes" in output
+    assert "100% [34%, 100%]" in output
+    assert '"won": 2' in run("votes", "--json")
+    assert "no such picture is a file" in run("votes", "--export", "captions.tsv", code=1)
+    assert "wrote pictures/captions.tsv: 3 queries" in run("votes", "--export", "pictures/captions.tsv")
+    assert Path("pictures/captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"

@@ -14,30 +14,24 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from components.cli import app
-from components.cli.overview import _print_stages
+from components.cli import app, planning
+from components.cli.overview import _print_stages, print_costs
 from components.cli.planning import NEVER_RAN, Planned, plan, unwatched
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import changes, read_graph
+from components.costing.cost import Cost
 from tests.support.dvc_project import make_project
+from tests.support.params import profile_text
 
 STAGES = {"prepare": [], "train@a": ["prepare"], "train@b": ["prepare"], "compare": ["train@a", "train@b"]}
 
 
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout in which no stage has run; `prepare` depends on a setting."""
-    folder = tmp_path_factory.mktemp("fresh")
-    make_project(folder, STAGES)
-    text = (folder / "dvc.yaml").read_text()
-    (folder / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [dataset.seed]\n"))
-    return folder
-
-
 @pytest.fixture
-def project(fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, the current folder."""
-    shutil.copytree(fresh, tmp_path, dirs_exist_ok=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a checkout in which no stage has run; `prepare` depends on a setting."""
+    make_project(tmp_path, STAGES)
+    text = (tmp_path / "dvc.yaml").read_text()
+    (tmp_path / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [dataset.seed]\n"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -56,19 +50,21 @@ def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     assert [entry.stage for entry in plan(["train"])] == ["prepare", "train@a", "train@b"]
     with pytest.raises(InputError, match=r"stage 'train@bb' is unknown: did you mean 'train@b'\?"):
         plan(["train@bb"])
+    params = (project / "params.yaml").read_text()
+    source = "  source: folder\n  folder: pictures\n"
+    (project / "params.yaml").write_text(params.replace("  source: synthetic\n", source, 1))
+    done = CliRunner().invoke(app, ["plan"])
+    assert done.exit_code == 1
+    assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
 
 
 def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
     _repro("compare")
     assert {entry.state for entry in plan(["compare"])} == {"up to date"}
     (project / "out" / "train@a.txt").unlink()
-    states = {entry.stage: (entry.state, entry.why) for entry in plan(["compare"])}
-    assert states == {
-        "prepare": ("up to date", ""),
-        "train@a": ("runs", "out/train@a.txt deleted"),
-        "train@b": ("up to date", ""),
-        "compare": ("runs after others", "train@a"),
-    }
+    assert {entry.stage: (entry.state, entry.why) for entry in plan(["compare"]) if entry.state != "up to date"} == {
+        "train@a": ("runs", "out/train@a.txt deleted"), "compare": ("runs after others", "train@a")
+    }  # fmt: skip
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
     assert changes(read_graph(), ["prepare"]) == {"prepare": "dataset.seed modified"}
@@ -78,12 +74,11 @@ def test_a_metric_that_is_never_measured_is_named(
     raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    promote = raw_params["promote"]
     for change, message in (
         ({"metric": "retrieval/t2i_recall_at_7"}, "metric 'retrieval/t2i_recall_at_7' is unknown: did you mean"),
         ({"guards": {"zero_shot/top2": 0.1}}, "guards 'zero_shot/top2' is unknown: did you mean 'zero_shot/top"),
     ):
-        (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params | {"promote": promote | change}))
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params | {"promote": raw_params["promote"] | change}))
         with pytest.raises(InputError, match=rf"promote\.{message}"):
             plan(["compare"])
 
@@ -97,36 +92,22 @@ def test_a_stage_with_many_changes_names_some(capsys: pytest.CaptureFixture[str]
 
 def test_errors_of_dvc_have_a_fix(project: Path) -> None:
     (project / "dvc.yaml").write_text("stages: {prepare: {cmnd: x}}\n")
-    with pytest.raises(InputError, match=r"(?s)DVC cannot read the pipeline \(.*cmnd.*\): correct dvc.yaml") as caught:
+    with pytest.raises(InputError, match=r"(?s)DVC cannot read the pipeline \(.*cmnd.*\): correct dvc.yaml$"):
         plan(["compare"])
-    assert "dvc dag" not in str(caught.value)
     shutil.rmtree(project / ".git")
     with pytest.raises(InputError, match="is not a git repository, which DVC requires: run `git init` there"):
         plan(["compare"])
 
 
 @pytest.mark.slow
-def test_another_run_elsewhere_in_the_pipeline_is_no_hindrance(project: Path) -> None:
+def test_only_a_run_of_the_same_stages_prevents_a_plan(project: Path) -> None:
     """The lock that DVC keeps while it works on a stage's files, as `dvc repro train@b` does."""
     lock = {"write": {str(project / "out" / "train@b.txt"): {"pid": os.getpid(), "cmd": "dvc repro train@b"}}}
     (project / ".dvc" / "tmp").mkdir(exist_ok=True)
     (project / ".dvc" / "tmp" / "rwlock").write_text(json.dumps(lock))
-    assert [one.stage for one in plan(["train@a"])] == ["prepare", "train@a"]
+    assert [entry.stage for entry in plan(["train@a"])] == ["prepare", "train@a"]
     with pytest.raises(InputError, match="another run works on the stages of this checkout"):
         plan(["train@b"])
-
-
-def test_the_command_names_missing_data(project: Path) -> None:
-    done = CliRunner().invoke(app, ["plan"])
-    assert done.exit_code == 0, done.output
-    assert "4 of 4 stages would run" in done.output
-    params = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(
-        params.replace("  source: synthetic\n", "  source: folder\n  folder: pictures\n", 1)
-    )
-    done = CliRunner().invoke(app, ["plan"])
-    assert done.exit_code == 1
-    assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
 
 
 def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path: Path, monkeypatch: Any) -> None:
@@ -150,20 +131,46 @@ def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path:
     params["methods"]["b"] = {"method": "joint", "train_data": "set", "parts": {"read_clip": {"language_model": "lm"}}}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     _repro("prepare")
-    up_to_date = [Planned("prepare", "up to date", "")]
-    (notice,) = unwatched(up_to_date)
-    named = notice.removeprefix("dvc does not watch ").partition(": ")[0].split(" and ")
-    assert sorted(named) == [
-        "base.file",
-        "methods.b.parts.read_clip.language_model",
-        "prepare.heldout_testsets_dir",
-        "students.mine.base",
-        "students.mine.teacher",
-        "synthesize.llms.own.adapter",
-        "train.shards.urls",
-    ]
+    (notice,) = unwatched([Planned("prepare", "up to date", "")])
+    assert sorted(notice.removeprefix("dvc does not watch ").partition(": ")[0].split(" and ")) == [
+        "base.file", "methods.b.parts.read_clip.language_model", "prepare.heldout_testsets_dir", "students.mine.base",
+        "students.mine.teacher", "synthesize.llms.own.adapter", "train.shards.urls",
+    ]  # fmt: skip
     assert notice.endswith("run `dvc repro --force --single-item prepare`")
     assert unwatched([Planned("prepare", "runs", "")]) == []
     assert changes(read_graph(), ["prepare"]) == {}
     (tmp_path / "set" / "captions.tsv").write_text("edited")
     assert changes(read_graph(), ["prepare"]) == {"prepare": "set/captions.tsv modified"}
+
+
+def test_costs_of_stages_are_above_their_total(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "no rate of engine server"
+    asks = Cost("synthesize@a", "10 of 40 questions", None, 1e6, 2e9, 10, 1234, 5000, notes=(note,))
+    trains = Cost("train@b", "3,000 samples of 2 texts", 90.0, 3e6, 4e9)
+    print_costs([asks, trains])
+    shown = capsys.readouterr()
+    rows = [line.split("│")[1:-1] for line in shown.out.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["synthesize@a", "10 of 40 questions", "1,234", "at most 5,000", "?", "2 GB", "1 MB"],
+        ["train@b", "3,000 samples of 2 texts", "", "", "1.5 minutes", "4 GB", "3 MB"],
+        ["2 stages", "", "1,234", "at most 5,000", "more than 1.5 minutes", "4 GB", "4 MB"],
+    ]
+    assert shown.err == f"synthesize@a: {note}\n"
+    assert "price" not in shown.out
+    print_costs([trains, *(Cost("synthesize@a", "", 1.0, 0, 0, price=price) for price in (1.25, 2.0))])
+    shown = capsys.readouterr()
+    assert "price" in shown.out
+    assert "3.25" in shown.out
+
+
+def test_only_stages_that_would_run_have_a_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(profile_text("toy"))
+    Path("dvc.yaml").write_text("stages: {}\n")
+    stages = [Planned("prepare", "up to date", ""), Planned("validate@paraphrases", "runs", "params changed")]
+    monkeypatch.setattr(planning, "plan", lambda _targets: stages)
+    monkeypatch.setattr(planning, "missing_data", list)
+    done = CliRunner().invoke(app, ["plan", "--cost", "--json"], catch_exceptions=False)
+    (cost,) = json.loads(done.stdout)
+    assert cost["stage"] == "validate@paraphrases"
+    assert cost["seconds"] > 0

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from components.captions.generating.store import GenerationStore
 from components.cli import store as store_commands
-from components.core.system.errors import InputError
 from tests.support.store_rows import failures, replies, request, requests
 
 REPO = Path(__file__).parents[3]
@@ -41,7 +40,7 @@ def _output(*arguments: str, code: int = 0) -> str:
     return result.output if code else result.stdout
 
 
-def test_stats_are_tables_or_json(filled: GenerationStore) -> None:
+def test_stats_and_prune_report_answers_and_dry_runs_delete_nothing(filled: GenerationStore) -> None:
     output = _output("stats")
     for cell in ("paraphrase_1", "rewrite", "[other]", "HTTP 500 [red]"):
         assert cell in output
@@ -49,39 +48,19 @@ def test_stats_are_tables_or_json(filled: GenerationStore) -> None:
     assert "store: sqlite:///state/generations.db" in output.splitlines()[-1]
     found = json.loads(_output("stats", "--json"))
     assert (found["rows"], len(found["answers"]), found["failures"][0]["reason"]) == (3, 2, "HTTP 500 [red]")
-
-
-def test_an_export_is_imported_elsewhere_once(filled: GenerationStore) -> None:
-    assert "wrote 3 answers to out/export.parquet" in _output("export", "out/export.parquet")
-    for new in (3, 0):
-        output = _output("import", "out/export.parquet", "--store", "sqlite:///other.db")
-        assert f"out/export.parquet: {new} new answers" in output
-    assert GenerationStore("sqlite:///other.db").count() == 3
-
-
-def test_prune_says_what_goes_and_dry_runs_delete_nothing(filled: GenerationStore) -> None:
     output = _output("prune", "--task", "rewrite", "--dry-run")
     assert output.splitlines()[-2:] == ["rewrite, [other]: 1 answers", "would remove 1 answers"]
     assert filled.count() == 3
-    assert _output("prune", "--task", "rewrite").splitlines()[-1] == "removed 1 answers"
-    assert filled.count() == 2
-    assert _output("prune", "--failed").splitlines()[-1] == "removed 1 failures"
-    assert _output("prune", "--older-than", "1h").splitlines()[-1] == "removed 0 answers"
-    assert _output("prune", "--model", "m", "--older-than", "9999-01-01").splitlines()[-1] == "removed 2 answers"
-
-
-def test_an_unknown_task_is_not_pruned_in_silence(filled: GenerationStore) -> None:
     filled.add(replies([request("x", task="of_old")]))
+    for options, removed in (
+        ("--task rewrite", "1 answers"), ("--task of_old", "1 answers"), ("--task swap_negative", "0 answers"),
+        ("--failed", "1 failures"), ("--older-than 1h", "0 answers"),
+        ("--model m --older-than 9990-12-31", "2 answers"),
+    ):  # fmt: skip
+        assert _output("prune", *options.split()).splitlines()[-1] == f"removed {removed}"
+    assert filled.count() == 0
     output = _output("prune", "--task", "rewrit", code=1)
     assert output.startswith("error: --task 'rewrit' is unknown: did you mean 'rewrite'?")
-    assert "removed 0" in _output("prune", "--task", "swap_negative")
-    assert "removed 1" in _output("prune", "--task", "of_old")
-
-
-def test_a_password_is_not_printed() -> None:
-    output = _output("stats", "--store", "postgresql://me:geheim@127.0.0.1:1/x", code=1)
-    assert output.startswith("error: generation store postgresql://***@")
-    assert "geheim" not in output
 
 
 def test_ages_and_dates() -> None:
@@ -89,5 +68,3 @@ def test_ages_and_dates() -> None:
         assert abs(datetime.now(UTC) - age - store_commands._moment(text)) < timedelta(minutes=5)
     assert store_commands._moment("2025-01-31") == datetime(2025, 1, 31, tzinfo=UTC)
     assert store_commands._moment("2025-01-31T12:00+02:00") == datetime(2025, 1, 31, 10, tzinfo=UTC)
-    with pytest.raises(InputError):
-        store_commands._moment("")

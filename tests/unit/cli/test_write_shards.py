@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -20,9 +19,7 @@ from tests.support.shard_making import picture
 
 def _pairs(path: Path, rows: list[tuple[str, bytes, str]]) -> Path:
     ids, images, captions = map(list, zip(*rows, strict=True))
-    columns: dict[str, list[Any]] = {"id": ids, "image_id": ids, "image": images, "caption": captions}
-    columns["facts"] = [None] * len(rows)
-    PAIRS.write(path, columns)
+    PAIRS.write(path, {"id": ids, "image_id": ids, "image": images, "caption": captions, "facts": [None] * len(rows)})
     return path
 
 
@@ -37,11 +34,11 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert sizes == json.loads((output / "sizes.json").read_text()) == {"00000.tar": 3, "00001.tar": 3, "00002.tar": 1}
     reader = ShardReader(ShardFiles(), {"png", "jpg", "webp", "txt"}, {})
     found = [sample for name in sizes for sample in reader.read(str(output / name))]
-    ending = ["png", "jpg", "webp"]
-    assert [(sample.key, dict(sample.members)) for sample in found] == [
-        (key, {ending[number % 3]: image, "txt": caption.encode()})
-        for number, (key, image, caption) in enumerate(_seven())
+    expected = [
+        (key, {ending: image, "txt": caption.encode()})
+        for (key, image, caption), ending in zip(_seven(), ["png", "jpg", "webp"] * 3, strict=False)
     ]
+    assert [(sample.key, dict(sample.members)) for sample in found] == expected
     # A JPEG with a second picture is a JPEG.
     stream = io.BytesIO()
     Image.new("RGB", (9, 9)).save(stream, "MPO", save_all=True, append_images=[Image.new("RGB", (9, 9), "red")])
@@ -50,14 +47,19 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert sample.members["jpg"] == stream.getvalue()
 
 
-def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(tmp_path: Path) -> None:
-    pairs, output = _pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards"
-    write_shards(pairs, output, 2)
-    first = {path.name: path.read_bytes() for path in output.iterdir()}
-    write_shards(pairs, output, 1)
-    assert len(list(output.glob("*.tar"))) == 7
-    write_shards(pairs, output, 2)
-    assert {path.name: path.read_bytes() for path in output.iterdir()} == first
+def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs, output, contents = _pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards", []
+    for samples, shards in ((2, 4), (1, 7), (2, 4)):
+        main(pairs, output, samples)
+        assert f"wrote 7 pairs in {shards} shards" in capsys.readouterr().out
+        assert len(list(output.glob("*.tar"))) == shards
+        contents.append({path.name: path.read_bytes() for path in output.iterdir()})
+    assert contents[0] == contents[2]
+    with pytest.raises(SystemExit):
+        main(tmp_path / "nowhere.parquet", output, 4)
+    assert "nowhere.parquet is missing" in capsys.readouterr().err
 
 
 def test_wrong_pairs_and_folders_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -76,11 +78,3 @@ def test_wrong_pairs_and_folders_are_refused_and_nothing_is_written(tmp_path: Pa
     with pytest.raises(InputError, match="is a file"):
         write_shards(path, path, 2)
     assert path.exists()
-
-
-def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(_pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards", 4)
-    assert "wrote 7 pairs in 2 shards" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(tmp_path / "nowhere.parquet", tmp_path / "shards", 4)
-    assert "nowhere.parquet is missing" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,140 +26,76 @@ from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
 from tests.support.tracked_runs import find_runs
 
+SPLITS = ("train", "val", "test")
+
+
+@dataclass
+class Stage:
+    """The stage, in a folder that holds its base encoder, pairs and output."""
+
+    folder: Path
+    encoder: Encoder
+    settings: Settings
+
+    def write(self, images: Sequence[bytes]) -> None:
+        """Write pairs of these pictures in every split."""
+        for split in SPLITS:
+            ids = [f"{split}{row}" for row in range(len(images))]
+            columns = {"id": ids, "image_id": [*map(image_id, images)], "image": [*images], "caption": ids}
+            PAIRS.write(self.folder / f"{split}.parquet", columns)
+
+    def change(self, **values: Any) -> None:
+        """Change settings of the stage."""
+        changed = self.settings.embed.model_copy(update=values)
+        self.settings = self.settings.model_copy(update={"embed": changed})
+
+    def run(self, output: str = "embeddings", **options: Any) -> Path:
+        run(self.settings, self.folder / output, self.folder, self.folder / "base", **options)
+        return self.folder / output
+
+    def embeddings(self, split: str = "train") -> ImageEmbeddings:
+        return ImageEmbeddings.open(self.folder / "embeddings", split, self.folder / f"{split}.parquet")
+
 
 @pytest.fixture
-def written(tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path) -> tuple[Path, Path]:
-    """The folders of the embeddings and of the pairs they were made from."""
-    pairs = tmp_path / "pairs"
-    pairs.mkdir()
-    for number, split in enumerate(("train", "val", "test")):
-        images = [png((200, 20 * number, row)) for row in (0, 120, 240)]
-        ids = [f"{split}{row}" for row in range(3)]
-        columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images, "caption": ids}
-        PAIRS.write(pairs / f"{split}.parquet", columns)
+def stage(tmp_path: Path, tiny_encoder: Encoder, settings: Settings) -> Stage:
     tiny_encoder.save(tmp_path / "base")
-    run(settings, tmp_path / "embeddings", pairs, tmp_path / "base")
-    return tmp_path / "embeddings", pairs
+    return Stage(tmp_path, tiny_encoder, settings)
 
 
-def _write(folder: Path, images: Sequence[bytes], encoder: Encoder) -> None:
-    """The same pairs in all splits, and the encoder as base."""
-    ids = [f"row{row}" for row in range(len(images))]
-    for split in ("train", "val", "test"):
-        columns = {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids}
-        PAIRS.write(folder / f"{split}.parquet", columns)
-    encoder.save(folder / "base")
-
-
-def test_rows_are_unit_and_lengths_give_the_raw_features_back(
-    written: tuple[Path, Path], tiny_encoder: Encoder
-) -> None:
-    folder, pairs = written
-    for split in ("train", "val", "test"):
-        found = ImageEmbeddings.open(folder, split, pairs / f"{split}.parquet")
-        assert list(found.ids) == [f"{split}{row}" for row in range(3)]
-        np.testing.assert_allclose(np.linalg.norm(found.features, axis=1), 1, rtol=1e-6)
-        images = PAIRS.read(pairs / f"{split}.parquet", ["image"])["image"].to_pylist()
-        raw = tiny_encoder.image_features(images)
-        np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
-        assert found.norms.dtype == np.float32
-        assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_squashed_pictures_are_prepared_as_semclips_code_does(
-    tiny_encoder: Encoder, settings: Settings, tmp_path: Path, *, squash: bool
-) -> None:
-    """The transform of the released src/dataset.py. Embeddings made in the other way are not taken up again."""
-    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
-    noise.save(tmp_path / "a.png")
-    _write(tmp_path, [(tmp_path / "a.png").read_bytes()], tiny_encoder)
-    for way in (not squash, squash):
-        embedding = settings.embed.model_copy(update={"squash": way, "state": tmp_path / "state"})
-        run(
-            settings.model_copy(update={"embed": embedding}),
-            tmp_path / "out",
-            tmp_path,
-            tmp_path / "base",
-            shard=Shard(),
-        )
-    run(settings.model_copy(update={"embed": embedding}), tmp_path / "out", tmp_path, tmp_path / "base")
-    size = tiny_encoder.sidecar.image_size
-    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    theirs = transforms.Compose(
-        [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
-    )
-    expected = tiny_encoder.embed_pixels(theirs(noise)[None])
-    found = ImageEmbeddings.open(tmp_path / "out", "train", tmp_path / "train.parquet").features
-    assert np.allclose(found, expected, atol=1e-5) == squash
-
-
-def test_an_image_with_several_captions_is_embedded_once(
-    tiny_encoder: Encoder,
-    settings: Settings,
-    png: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    track_in: Callable[[Path], None],
-) -> None:
-    images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
-    _write(tmp_path, images, tiny_encoder)
-    seen: list[int] = []
+def _watch(monkeypatch: pytest.MonkeyPatch, watch: Callable[[Tensor], None]) -> None:
+    """Call `watch` with each batch of pixels before it is embedded."""
     pixel_features = Encoder.pixel_features
 
     def watched(self: Encoder, pixels: Tensor) -> Any:
-        seen.append(len(pixels))
+        watch(pixels)
         return pixel_features(self, pixels)
 
     monkeypatch.setattr(Encoder, "pixel_features", watched)
-    track_in(tmp_path)
-    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base", track=True)
-    assert seen == [3] * 3
-    [tracked] = find_runs(settings.dataset.name, "embed")
-    assert tracked.data.metrics.keys() == {"train", "val", "test", "seconds", "rows_per_second"}
-    assert tracked.data.tags["input.base.sha256"] == file_hash(tmp_path / "base" / "encoder.safetensors")
-    found = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet")
-    raw = tiny_encoder.image_features(images)
-    np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
 
 
-def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
-    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_rows_are_unit_lengths_give_the_raw_features_back_and_damaged_arrays_are_refused(
+    stage: Stage, png: Any
 ) -> None:
-    images = [png((200, 20, row)) for row in (0, 120, 120)]
-    _write(tmp_path, images, tiny_encoder)
-    pixel_features = Encoder.pixel_features
-
-    def overflowing(self: Encoder, pixels: Tensor) -> Any:
-        found = pixel_features(self, pixels)
-        found[1, 0] = np.inf
-        return found
-
-    monkeypatch.setattr(Encoder, "pixel_features", overflowing)
-    with pytest.raises(InputError, match=r"encoder '.+' gives picture 'row1' a feature that is not finite"):
-        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
-    assert not (tmp_path / "embeddings").exists()
-
-
-def test_a_picture_that_cannot_be_decoded_is_named_by_its_file(
-    tiny_encoder: Encoder, settings: Settings, tmp_path: Path
-) -> None:
-    path = tmp_path / "line.png"
-    Image.new("L", (300, 1)).save(path)
-    row = {"id": ["a"], "image_id": [image_id(path.read_bytes())], "caption": ["x"], "file": [str(path)]}
-    for split in ("train", "val", "test"):
-        PAIRS.write(tmp_path / f"{split}.parquet", row | {"size": [path.stat().st_size]})
-    tiny_encoder.save(tmp_path / "base")
-    with pytest.raises(InputError, match=r"image /.*/line\.png cannot be decoded \(300x1 pixels are too long"):
-        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
-
-
-def test_damaged_and_missing_arrays_and_other_pairs_are_refused(written: tuple[Path, Path]) -> None:
-    folder, pairs = written
+    images = [png((200, 20, row)) for row in (0, 120, 240)]
+    stage.write(images)
+    folder = stage.run()
+    for split in SPLITS:
+        found = stage.embeddings(split)
+        assert list(found.ids) == [f"{split}{row}" for row in range(3)]
+        np.testing.assert_allclose(np.linalg.norm(found.features, axis=1), 1, rtol=1e-6)
+        raw = stage.encoder.image_features(images)
+        np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
+        assert found.norms.dtype == np.float32
+        assert found.image_tower_sha256 == stage.encoder.image_tower_hash()
 
     def refused(message: str) -> None:
         with pytest.raises(InputError, match=message):
-            ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
+            stage.embeddings()
 
     for name in ("train.npy", "train.norms.npy", "manifest.json"):
         whole = (folder / name).read_bytes()
@@ -168,125 +105,153 @@ def test_damaged_and_missing_arrays_and_other_pairs_are_refused(written: tuple[P
         (folder / name).unlink()
         refused(rf"{name} is missing")
         (folder / name).write_bytes(whole)
-    (pairs / "train.parquet").write_bytes((pairs / "val.parquet").read_bytes())
+    (stage.folder / "train.parquet").write_bytes((stage.folder / "val.parquet").read_bytes())
     refused("another version")
 
 
-def test_what_is_done_is_not_embedded_again(
-    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = [png((200, 20, row)) for row in range(7)]
-    _write(tmp_path, images, tiny_encoder)
-    small = settings.embed.model_copy(update={"part": 2, "batch_size": 2})
-    settings = settings.model_copy(update={"embed": small})
-    run(settings, tmp_path / "calm", tmp_path, tmp_path / "base")
-    assert not list(small.state.rglob("*.npy"))
-    seen, pixel_features = [0], Encoder.pixel_features
+@pytest.mark.parametrize("squash", [False, True])
+def test_squashed_pictures_are_prepared_as_semclips_code_does(stage: Stage, *, squash: bool) -> None:
+    """The transform of the released src/dataset.py. Embeddings made in the other way are not reused."""
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
+    noise.save(stage.folder / "a.png")
+    stage.write([(stage.folder / "a.png").read_bytes()])
+    for way in (not squash, squash):
+        stage.change(squash=way, state=stage.folder / "state")
+        stage.run(shard=Shard())
+    stage.run()
+    size = stage.encoder.sidecar.image_size
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    theirs = transforms.Compose(
+        [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
+    )
+    expected = stage.encoder.embed_pixels(theirs(noise)[None])
+    assert np.allclose(stage.embeddings().features, expected, atol=1e-5) == squash
 
-    def stopped(self: Encoder, pixels: Tensor) -> Any:
+
+def test_an_image_with_several_captions_is_embedded_once(
+    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch, track_in: Callable[[Path], None]
+) -> None:
+    images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
+    stage.write(images)
+    seen: list[int] = []
+    _watch(monkeypatch, lambda pixels: seen.append(len(pixels)))
+    track_in(stage.folder)
+    stage.run(track=True)
+    assert seen == [3] * 3
+    [tracked] = find_runs(stage.settings.dataset.name, "embed")
+    assert tracked.data.metrics.keys() == {"train", "val", "test", "seconds", "rows_per_second"}
+    assert tracked.data.tags["input.base.sha256"] == file_hash(stage.folder / "base" / "encoder.safetensors")
+    found, raw = stage.embeddings(), stage.encoder.image_features(images)
+    np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
+
+
+def test_pictures_without_finite_features_and_broken_ones_are_named(
+    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.write([png((200, 20, row)) for row in (0, 120, 120)])
+    infinite = np.array([[1.0] * 16, [np.inf] * 16], np.float32)
+    monkeypatch.setattr(Encoder, "pixel_features", lambda *_: infinite)
+    with pytest.raises(InputError, match=r"encoder '.+' gives picture 'train1' a feature that is not finite"):
+        stage.run()
+    assert not (stage.folder / "embeddings").exists()
+    path = stage.folder / "line.png"
+    Image.new("L", (300, 1)).save(path)
+    row = {"id": ["a"], "image_id": [image_id(path.read_bytes())], "caption": ["x"], "file": [str(path)]}
+    for split in SPLITS:
+        PAIRS.write(stage.folder / f"{split}.parquet", row | {"size": [path.stat().st_size]})
+    with pytest.raises(InputError, match=r"image /.*/line\.png cannot be decoded \(300x1 pixels are too long"):
+        stage.run()
+
+
+def test_a_stopped_stage_resumes_with_the_parts_that_are_not_done(
+    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.write([png((200, 20, row)) for row in range(7)])
+    stage.change(part=2, batch_size=2)
+    undisturbed = stage.run("undisturbed")
+    assert not list(stage.settings.embed.state.rglob("*.npy"))
+    seen = [0]
+
+    def stop(pixels: Tensor) -> None:
         seen[0] += len(pixels)
         if seen[0] == 11:
             raise KeyboardInterrupt
-        return pixel_features(self, pixels)
 
-    monkeypatch.setattr(Encoder, "pixel_features", stopped)
+    _watch(monkeypatch, stop)
     with pytest.raises(KeyboardInterrupt):
-        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
-    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+        stage.run()
+    resumed = stage.run()
     # Of 21 pictures two were at work when it stopped.
     assert seen[0] == 21 + 2
-    for file in (tmp_path / "calm").iterdir():
-        assert (tmp_path / "embeddings" / file.name).read_bytes() == file.read_bytes()
+    assert _contents(resumed) == _contents(undisturbed)
 
 
 def test_a_tower_that_computes_on_all_cores_takes_turns_with_decoding(
-    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = [png((200, 20, row)) for row in range(6)]
-    _write(tmp_path, images, tiny_encoder)
-    small = settings.embed.model_copy(update={"batch_size": 2, "device": "cpu"})
-    decoded, ahead, pixel_features = list[str](), list[int](), Encoder.pixel_features
+    stage.write([png((200, 20, row)) for row in range(6)])
+    stage.change(batch_size=2, device="cpu")
+    decoded, ahead = list[str](), list[int]()
 
     def watched(raw: Sequence[bytes], size: int, names: Sequence[str], _fit: Fit | None) -> Tensor:
         decoded.extend(names)
         return decode(raw, size, names)
 
-    def waiting(self: Encoder, pixels: Tensor) -> Any:
+    def wait(_pixels: Tensor) -> None:
         # Gives threads that decode meanwhile the time to show it.
         time.sleep(0.05)
         ahead.append(len(decoded) - 2 * (len(ahead) + 1))
-        return pixel_features(self, pixels)
 
     monkeypatch.setattr(embed, "decode", watched)
-    monkeypatch.setattr(Encoder, "pixel_features", waiting)
+    _watch(monkeypatch, wait)
+    contents = []
     for cores, expected in ((1, [0] * 9), (64, [4, 2, 0] * 3)):
         decoded.clear()
         ahead.clear()
         monkeypatch.setattr(embed.os, "sched_getaffinity", lambda _, cores=cores: range(cores))
-        output = tmp_path / f"by {cores} cores"
-        run(settings.model_copy(update={"embed": small}), output, tmp_path, tmp_path / "base")
+        contents.append(_contents(stage.run(f"by {cores} cores")))
         # Of three batches in each of three splits.
         assert ahead == expected
-    for file in output.iterdir():
-        assert (tmp_path / "by 1 cores" / file.name).read_bytes() == file.read_bytes()
+    assert contents[0] == contents[1]
 
 
 def test_shards_embed_each_part_once_and_the_stage_gives_the_same_bytes(
-    tiny_encoder: Encoder,
-    settings: Settings,
-    png: Any,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    stage: Stage, png: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = [png((200, 20, row)) for row in range(7)]
-    _write(tmp_path, images, tiny_encoder)
-    small = settings.embed.model_copy(update={"part": 2, "batch_size": 2})
-    settings = settings.model_copy(update={"embed": small})
-    folders = (tmp_path / "embeddings", tmp_path, tmp_path / "base")
-    run(settings, tmp_path / "calm", *folders[1:])
+    stage.write([png((200, 20, row)) for row in range(7)])
+    stage.change(part=2, batch_size=2)
+    undisturbed = stage.run("undisturbed")
     made: list[dict[str, int]] = []
     for shard in (Shard(0, 3), Shard(1, 3), Shard(2, 3), Shard(1, 3)):
-        run(settings, *folders, shard=shard)
-        made.append({str(path): path.stat().st_ino for path in small.state.rglob("*.npy")})
+        output = stage.run(shard=shard)
+        made.append({str(path): path.stat().st_ino for path in stage.settings.embed.state.rglob("*.npy")})
     # Of four parts in each of three splits.
     assert [len(files) for files in made] == [6, 9, 12, 12]
     assert made[0].items() < made[1].items() < made[2].items() == made[3].items()
-    told = [f"embed shard {shard}: made {count}" for shard, count in (("0/3", 6), ("1/3", 3), ("2/3", 3), ("1/3", 0))]
-    assert capsys.readouterr().out.splitlines() == told
-    assert not folders[0].exists()
-    # The stage only puts together what is there.
+    counts = (("0/3", 6), ("1/3", 3), ("2/3", 3), ("1/3", 0))
+    assert capsys.readouterr().out.splitlines() == [f"embed shard {shard}: made {count}" for shard, count in counts]
+    assert not output.exists()
+    # The stage only puts together what the shards made.
     monkeypatch.delattr(Encoder, "pixel_features")
-    run(settings, *folders)
-    for file in (tmp_path / "calm").iterdir():
-        assert (folders[0] / file.name).read_bytes() == file.read_bytes()
+    assert _contents(stage.run()) == _contents(undisturbed)
 
 
-def _given(folder: Path, encoder: Encoder, dim: int) -> Any:
-    """Pairs that are rows of two arrays, in another order than the arrays'."""
-    vectors = np.random.default_rng(0).normal(size=(6, dim)).astype(np.float16)
-    np.save(folder / "a.npy", vectors[:3])
-    np.save(folder / "b.npy", vectors[3:])
-    ids = [f"row{row}" for row in range(6)]
-    places = {"file": [str(folder / "b.npy")] * 3 + [str(folder / "a.npy")] * 3, "position": [2, 0, 1, 0, 1, 2]}
-    for split in ("train", "val", "test"):
-        PAIRS.write(folder / f"{split}.parquet", {"id": ids, "image_id": ids, "caption": ids, **places})
-    encoder.save(folder / "base")
-    return vectors[[5, 3, 4, 0, 1, 2]].astype(np.float32)
+def test_given_embeddings_are_in_the_order_of_the_pairs_and_have_the_width_of_the_base(stage: Stage) -> None:
+    a, b, ids = stage.folder / "a.npy", stage.folder / "b.npy", [f"row{row}" for row in range(6)]
+    rows = {"id": ids, "image_id": ids, "caption": ids, "file": [str(b)] * 3 + [str(a)] * 3}
+    for split in SPLITS:
+        PAIRS.write(stage.folder / f"{split}.parquet", rows | {"position": [2, 0, 1, 0, 1, 2]})
 
+    def give(dim: int) -> Any:
+        vectors = np.random.default_rng(0).normal(size=(6, dim)).astype(np.float16)
+        np.save(a, vectors[:3])
+        np.save(b, vectors[3:])
+        return vectors[[5, 3, 4, 0, 1, 2]].astype(np.float32)
 
-def test_given_embeddings_are_taken_in_the_order_of_the_pairs(
-    tiny_encoder: Encoder, settings: Settings, tmp_path: Path
-) -> None:
-    expected = _given(tmp_path, tiny_encoder, tiny_encoder.sidecar.embed_dim)
-    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
-    found = ImageEmbeddings.open(tmp_path / "embeddings", "val", tmp_path / "val.parquet")
+    expected = give(stage.encoder.sidecar.embed_dim)
+    stage.run()
+    found = stage.embeddings("val")
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], expected, rtol=1e-5)
-
-
-def test_given_embeddings_of_another_width_are_refused(
-    tiny_encoder: Encoder, settings: Settings, tmp_path: Path
-) -> None:
-    _given(tmp_path, tiny_encoder, 5)
+    give(5)
     with pytest.raises(InputError, match=r"b\.npy has embeddings of 5 numbers, those of the base have \d+: set base"):
-        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+        stage.run()

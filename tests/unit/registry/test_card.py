@@ -23,31 +23,19 @@ GROUP = f"{PRIMARY}/unseen"
 
 
 def _subject(**tags: str) -> CardSubject:
+    table = "data/validated/paraclip/paraphrases.parquet"
     sidecar = Sidecar(
-        name="paraclip",
-        model="tiny",
-        architecture={},
-        quick_gelu=False,
-        embed_dim=16,
-        context_length=24,
-        image_size=16,
-        method="paraclip",
-        data_hashes={"data/pairs/train.parquet": "aaa", "data/validated/paraclip/paraphrases.parquet": "bbb"},
-    )
+        name="paraclip", model="tiny", architecture={}, quick_gelu=False, embed_dim=16, context_length=24,
+        image_size=16, method="paraclip", data_hashes={"data/pairs/train.parquet": "aaa", table: "bbb"},
+    )  # fmt: skip
     candidate, base = results("paraclip", "s" * 64, 0.5, recall=0.4), results("base", "b" * 64, 0.4, recall=0.5)
     groups = {GROUP: candidate.metrics[PRIMARY].model_copy(update={"value": 0.1})}
     candidate = candidate.model_copy(update={"metrics": candidate.metrics | groups})
     decision = Decision(
-        outcome="promoted",
-        model="text-encoder",
-        encoder="paraclip",
-        encoder_sha256="s" * 64,
-        against="base",
-        rules=(RuleVerdict(name="primary", passed=True, reason="gain +0.1"),),
-        run_id="r" * 32,
-        tracking_uri="",
+        outcome="promoted", model="text-encoder", encoder="paraclip", encoder_sha256="s" * 64, against="base",
+        rules=(RuleVerdict(name="primary", passed=True, reason="gain +0.1"),), run_id="r" * 32, tracking_uri="",
         time=records.now(),
-    )
+    )  # fmt: skip
     return CardSubject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)
 
 
@@ -58,60 +46,53 @@ def folders(tmp_path: Path) -> PromotionFolders:
     return PromotionFolders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks", models=tmp_path / "models")
 
 
-def test_card_holds_metrics_weaknesses_and_origin(settings: Settings, folders: PromotionFolders) -> None:
-    card = model_card(_subject(dvc_lock_sha256="d" * 64), settings, folders)
+def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any], folders: PromotionFolders) -> None:
+    card = model_card(_subject(dvc_lock_sha256="d" * 64), Settings.model_validate(raw_params), folders)
     assert f"| {PRIMARY} | 0.5000 [0.4800, 0.5200] | 0.4000 [0.3800, 0.4200] | higher |" in card
     assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, beyond both intervals." in card
     assert f"Weakest group of the primary metric: {GROUP} = 0.1000." in card
     assert f"Worse than base at {PRIMARY}" not in card
-    for text in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "Kim et al"):
+    for text in ("CC BY-SA 4.0", "OpenMoji", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "Kim et al"):
         assert text in card
     assert "uncommitted changes" not in card
+    # Another dataset inherits no statement.
+    raw_params["dataset"]["name"] = "products"
+    card = model_card(_subject(), Settings.model_validate(raw_params), folders)
+    assert "OpenMoji" not in card
+    assert card.count("Not stated: describe world 'products' in `promote.card` of params.yaml.") == 3
 
 
-def test_pairs_dropped_for_published_test_sets_are_in_the_card(settings: Settings, folders: PromotionFolders) -> None:
-    assert "Published test sets" not in model_card(_subject(), settings, folders)
-    counts = LeakCounts(
-        benchmarks="sets", checked=["sts12"], unread={}, found={"sts12": {"text": 4}}, dropped={"train": 4}
-    )
-    write_json(folders.leaks / COUNTS, counts.model_dump())
-    card = model_card(_subject(), settings, folders)
-    assert "- Published test sets: 4 train pairs dropped that are in published test sets (sts12: 4 by text)" in card
-
-
-def test_prompts_come_from_the_summary_of_the_validation(settings: Settings, folders: PromotionFolders) -> None:
+def test_the_card_has_the_prompts_of_the_validation_and_pairs_dropped_for_published_test_sets(
+    settings: Settings, folders: PromotionFolders
+) -> None:
     hint = "- Table `paraphrases` was validated without recording its prompts: run `dvc repro`."
-    assert hint in model_card(_subject(), settings, folders)
+    card = model_card(_subject(), settings, folders)
+    assert hint in card
+    assert "Published test sets" not in card
     prompts = [{"task": "paraphrase_1", "citation": "ParaCLIP", "model": "own", "prompt": 'Rewrite "<x>"'}]
     write_json(folders.summary("paraphrases"), SUMMARY | {"prompts": prompts})
+    found = {"sts12": {"text": 4}}
+    counts = LeakCounts(benchmarks="sets", checked=["sts12"], unread={}, found=found, dropped={"train": 4})
+    write_json(folders.leaks / COUNTS, counts.model_dump())
     card = model_card(_subject(), settings, folders)
     assert '- **paraphrase_1** (ParaCLIP), answered by own: Rewrite "<x>"' in card
     assert hint not in card
+    assert "- Published test sets: 4 train pairs dropped that are in published test sets (sts12: 4 by text)" in card
 
 
-def test_card_holds_whether_the_image_tower_is_the_bases(
-    settings: Settings, folders: PromotionFolders, tmp_path: Path
-) -> None:
+def test_the_card_states_whether_the_image_tower_is_the_bases(settings: Settings, folders: PromotionFolders) -> None:
     subject = _subject(git_dirty="true")
     card = model_card(subject, settings, folders)
     assert "image tower" not in card
     assert "`c0ffee`, with uncommitted changes" in card
     base = subject.sidecar.model_copy(update={"name": "base", "image_tower_sha256": "a" * 64})
-    write_json(tmp_path / "models" / "base" / "encoder.json", base.model_dump())
-    lines = {
-        "a": "- Its image tower is the base's, unchanged",
-        "b": "- Its image tower is not the base's: image embeddings of the base do not fit",
-    }
-    for letter, line in lines.items():
+    write_json(folders.models / "base" / "encoder.json", base.model_dump())
+    for letter, line in (
+        ("a", "- Its image tower is the base's, unchanged"),
+        ("b", "- Its image tower is not the base's: image embeddings of the base do not fit"),
+    ):
         trained = subject.sidecar.model_copy(update={"image_tower_sha256": letter * 64})
         assert line in model_card(replace(subject, sidecar=trained), settings, folders)
-
-
-def test_other_world_inherits_no_statement(raw_params: dict[str, Any], folders: PromotionFolders) -> None:
-    raw_params["dataset"]["name"] = "products"
-    card = model_card(_subject(), Settings.model_validate(raw_params), folders)
-    assert "OpenMoji" not in card
-    assert card.count("Not stated: describe world 'products' in `promote.card` of params.yaml.") == 3
 
 
 def test_description_is_cut_at_a_line() -> None:

@@ -59,9 +59,10 @@ def _kill_after(calls: int, patch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    changes = ("set_model_version_tag", "delete_model_version_tag", "set_registered_model_alias")
-    for name in (*changes, "delete_registered_model_alias"):
-        patch.setattr(MlflowClient, name, counted(getattr(MlflowClient, name)))
+    for change in ("set_model_version_tag", "delete_model_version_tag"):
+        patch.setattr(MlflowClient, change, counted(getattr(MlflowClient, change)))
+    for change in ("set_registered_model_alias", "delete_registered_model_alias"):
+        patch.setattr(MlflowClient, change, counted(getattr(MlflowClient, change)))
     patch.setattr(records, "save", counted(records.save))
     patch.setattr(champion, "announce", counted(champion.announce))
 
@@ -72,7 +73,7 @@ def _reset() -> None:
         make_client().set_registered_model_alias(MODEL, alias, version)
 
 
-def test_a_rollback(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_rollback_is_finished(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for calls in range(1, 8):
         _reset()
         with monkeypatch.context() as patch:
@@ -87,18 +88,14 @@ def test_a_rollback(sent: list[str], settings: Settings, monkeypatch: pytest.Mon
         assert _aliases() == {CHAMPION: 2, PREVIOUS: 1, CHALLENGER: 3}
 
 
-def test_a_promotion(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_promotion_is_finished(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_client()
-    facts = {
-        "model": MODEL,
-        "encoder": "e",
-        "encoder_sha256": "s",
-        "against": "champion version 2",
-        "tracking_uri": "u",
-    }
     for calls in range(2, 8):
         _reset()
-        decision = Decision(outcome="promoted", version="3", previous_version="2", time=records.now(), **facts)
+        decision = Decision(
+            outcome="promoted", version="3", previous_version="2", model=MODEL, encoder="e", encoder_sha256="s",
+            against="champion version 2", tracking_uri="u", time=records.now(),
+        )  # fmt: skip
         with monkeypatch.context() as patch:
             _kill_after(calls, patch)
             with pytest.raises(Killed):

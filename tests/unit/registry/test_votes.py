@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,54 +16,42 @@ from components.registry.votes import Vote, Votes, wins
 
 
 def _vote(choice: str, first: str = "x", second: str = "y", **changes: Any) -> Vote:
-    known = {"first": "one", "first_sha256": first, "second": "two", "second_sha256": second}
-    return Vote(**{"user": "Ada", "query": "a dog", "choice": choice} | known | changes)
+    encoders = {"first": "one", "first_sha256": first, "second": "two", "second_sha256": second}
+    return Vote(**{"user": "Ada", "query": "a dog", "choice": choice} | encoders | changes)
 
 
-def test_votes_are_kept_in_order(store_url: str) -> None:
-    votes = Votes(store_url)
-    assert votes.all() == []
+def test_votes_are_kept_in_order_and_many_people_vote_at_once(store_url: str, tmp_path: Path) -> None:
     given = [_vote("first"), _vote("tie", query="ü 'quoted'; -- \U0001f415", image="a.png", paraphrase="p")]
-    for vote in given:
-        votes.add(vote)
-    assert votes.all() == given
-    votes.close()
+    with closing(Votes(store_url)) as votes:
+        assert votes.all() == []
+        for vote in given:
+            votes.add(vote)
+        assert votes.all() == given
     with pytest.raises(ValueError, match="at most 1000"):
         _vote("first", query="a" * 1001)
 
+    def cast(_number: int) -> None:
+        with closing(Votes(f"sqlite:///{tmp_path / 'votes.db'}")) as store:
+            for _ in range(5):
+                store.add(_vote("first"))
 
-def test_many_vote_at_once(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'votes.db'}"
-
-    def vote() -> None:
-        store = Votes(url)
-        for _ in range(5):
-            store.add(_vote("first"))
-        store.close()
-
-    threads = [threading.Thread(target=vote) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    store = Votes(url)
-    assert len(store.all()) == 20
-    store.close()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(cast, range(4)))
+    with closing(Votes(f"sqlite:///{tmp_path / 'votes.db'}")) as store:
+        assert len(store.all()) == 20
 
 
-def test_of_repeated_votes_the_last_counts() -> None:
-    votes = [_vote("first") for _ in range(20)] + [_vote("first", user="Bob"), _vote("first", query="a cat")]
-    assert (wins(votes, "x", "y").won, wins(votes, "x", "y").lost) == (3, 0)
-    assert (wins([*votes, _vote("second")], "x", "y").won, wins([*votes, _vote("second")], "x", "y").lost) == (2, 1)
-
-
-def test_wins_leave_ties_out() -> None:
+def test_wins_leave_ties_out_and_count_the_last_of_repeated_votes() -> None:
+    repeated = [_vote("first") for _ in range(20)] + [_vote("first", user="Bob"), _vote("first", query="a cat")]
+    for cast, expected in ((repeated, (3, 0)), ([*repeated, _vote("second")], (2, 1))):
+        found = wins(cast, "x", "y")
+        assert (found.won, found.lost) == expected
     given = [("first", "x", "y"), ("second", "y", "x"), ("second", "x", "y"), ("tie", "x", "y"), ("first", "x", "z")]
     votes = [_vote(*choice, query=str(number)) for number, choice in enumerate(given)]
     found = wins(votes, "x", "y")
     assert (found.won, found.lost, found.ties, found.share) == (2, 1, 1, pytest.approx(2 / 3))
-    expected = binomtest(2, 3).proportion_ci(method="wilson")
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    interval = binomtest(2, 3).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert wins(votes, "y", "x").share == pytest.approx(1 / 3)
     nobody = wins(votes, "y", "z")
     assert (nobody.share, nobody.low, nobody.high) == (0.5, 0.0, 1.0)

@@ -11,7 +11,8 @@ from components.core.compute.distributed import World, join_world
 from components.core.system.errors import InputError
 
 
-def test_a_rank_alone_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_rank_leads_and_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [World(rank, 3).leads for rank in range(3)] == [True, False, False]
     for name in ("LOCAL_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     with join_world("cpu") as (world, device):
@@ -24,10 +25,6 @@ def test_a_rank_alone_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         assert torch.equal(rows, kept)
         assert world.everyones(7) == [7]
         world.wait()
-
-
-def test_only_rank_0_leads() -> None:
-    assert [World(rank, 3).leads for rank in range(3)] == [True, False, False]
 
 
 @given(st.integers(1, 64), st.integers(1, 8))

@@ -11,11 +11,7 @@ from components.core.compute import provenance
 from components.core.compute.provenance import git_commit
 
 
-@pytest.mark.parametrize(
-    ("path", "dirty"),
-    [("tracked.py", True), ("components/mine.py", True), ("dvc.lock", False), ("notes.txt", False)],
-)
-def test_code_that_no_commit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, dirty: bool) -> None:
+def test_a_commit_is_dirty_where_code_differs_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tracked.py").touch()
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
@@ -23,9 +19,12 @@ def test_code_that_no_commit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         subprocess.run(["git", *command], check=True)
     clean = git_commit()
     assert len(clean) == 40
-    Path(path).parent.mkdir(exist_ok=True)
-    Path(path).write_text("changed")
-    assert git_commit() == clean + "-dirty" * dirty
+    Path("components").mkdir()
+    cases = (("dvc.lock", False), ("notes.txt", False), ("components/mine.py", True), ("tracked.py", True))
+    for path, dirty in cases:
+        Path(path).write_text("changed")
+        assert git_commit() == clean + "-dirty" * dirty, path
+        Path(path).unlink()
 
 
 def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
@@ -41,8 +40,7 @@ def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
         (tmp_path / "components" / file).write_text(file)
         return provenance.code_hash("base"), provenance.code_hash("train")
 
-    first = hashes("a.py")
-    assert hashes("base/__pycache__/loop.pyc") == hashes("b.py") == first
-    edited = hashes("base/loop.py")
-    assert edited[0] != first[0]
-    assert edited[1] == first[1]
+    base, train = hashes("a.py")
+    assert hashes("base/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
+    edited_base, edited_train = hashes("base/loop.py")
+    assert (edited_base == base, edited_train == train) == (False, True)

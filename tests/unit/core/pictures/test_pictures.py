@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -39,47 +40,29 @@ def files(tmp_path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_pictures_are_read_wherever_they_lie(files: list[dict[str, Any]]) -> None:
+def test_pictures_are_read_from_shards_tables_and_files_also_from_more_than_stay_open(
+    files: list[dict[str, Any]], tmp_path: Path
+) -> None:
     inside = {"image": RAW[0], "image_id": image_id(RAW[0])}
+    shards = [files[0] | {"file": str(tmp_path / f"copy{number}.tar")} for number in range(20)]
+    for shard in shards:
+        shutil.copy(files[0]["file"], shard["file"])
     with Pictures() as pictures:
         assert pictures.of(_rows([*files, inside, *reversed(files)])) == [*RAW, RAW[0], *reversed(RAW)]
-
-
-def test_more_files_than_stay_open(files: list[dict[str, Any]], tmp_path: Path) -> None:
-    shards = []
-    for number in range(20):
-        path = tmp_path / f"{number}.tar"
-        path.write_bytes(Path(files[0]["file"]).read_bytes())
-        shards.append(files[0] | {"file": str(path)})
-    with Pictures() as pictures:
         assert pictures.of(_rows(shards + shards)) == [RAW[0]] * 40
 
 
-def test_a_changed_picture_is_refused(files: list[dict[str, Any]]) -> None:
-    for file in files:
-        place = file | {"image_id": image_id(b"another")}
-        with Pictures() as pictures, pytest.raises(InputError, match=r"differs from the picture .* -f prepare"):
+def test_changed_missing_and_cut_pictures_are_refused_with_their_file(files: list[dict[str, Any]]) -> None:
+    def refused(place: dict[str, Any], message: str) -> None:
+        with Pictures() as pictures, pytest.raises(InputError, match=message):
             pictures.of(_rows([place]))
 
-
-@pytest.mark.parametrize("number", range(3))
-@pytest.mark.parametrize("fault", ["missing", "cut"])
-def test_a_file_that_is_gone_or_cut_is_named(number: int, fault: str, files: list[dict[str, Any]]) -> None:
-    path = Path(files[number]["file"])
-    if fault == "missing":
-        path.unlink()
-    else:
+    refused(files[1] | {"position": 7}, r"0\.parquet cannot be read \(it has 2 rows, not 8\)")
+    refused({"file": "img_emb_0.npy", "position": 3, "image_id": "abc"}, "image abc has only an embedding")
+    for file in files:
+        refused(file | {"image_id": image_id(b"another")}, r"differs from the picture .* -f prepare")
+        path = Path(file["file"])
         path.write_bytes(path.read_bytes()[:20])
-    with Pictures() as pictures, pytest.raises(InputError, match=rf"{path.name}.*-f prepare"):
-        pictures.of(_rows([files[number]]))
-
-
-def test_a_row_beyond_the_table_is_named(files: list[dict[str, Any]]) -> None:
-    with Pictures() as pictures, pytest.raises(InputError, match=r"0\.parquet cannot be read \(it has 2 rows, not 8\)"):
-        pictures.of(_rows([files[1] | {"position": 7}]))
-
-
-def test_an_embedding_is_no_picture() -> None:
-    row = {"file": "img_emb_0.npy", "position": 3, "image_id": "abc"}
-    with Pictures() as pictures, pytest.raises(InputError, match="image abc has only an embedding"):
-        pictures.of(_rows([row]))
+        refused(file, rf"{path.name}.*-f prepare")
+        path.unlink()
+        refused(file, rf"{path.name}.*-f prepare")

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 
 import pytest
 
 from components.core.system.errors import InputError, run_command
 
 
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (InputError("params.yaml: key 'a':\n  wrong"), "error: params.yaml: key 'a': wrong"),
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x"), "error: x cannot be written (No space left on device)"),
-        (OSError(errno.EROFS, os.strerror(errno.EROFS), "x"), "error: x cannot be written (Read-only file system)"),
-        (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "x"), "error: x cannot be written (Permission deni"),
-    ],
-)
-def test_one_line_and_code_one(error: Exception, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
+def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(error: Exception) -> None:
         raise error
 
-    with pytest.raises(SystemExit, match="1"):
-        run_command(fail)
-    said = capsys.readouterr().err
-    assert said.startswith(line)
-    assert said.count("\n") == 1
-
-
-def test_other_errors_are_not_hidden() -> None:
-    def fail() -> None:
-        raise FileNotFoundError(errno.ENOENT, "missing", "x")
-
+    written = "error: x cannot be written"
+    for error, line in (
+        (InputError("params.yaml: key 'a':\n  wrong"), "error: params.yaml: key 'a': wrong"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x"), f"{written} (No space left on device)"),
+        (OSError(errno.EROFS, os.strerror(errno.EROFS), "x"), f"{written} (Read-only file system)"),
+        (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "x"), f"{written} (Permission deni"),
+    ):
+        with pytest.raises(SystemExit, match="1"):
+            run_command(partial(fail, error))
+        output = capsys.readouterr().err
+        assert output.startswith(line)
+        assert output.count("\n") == 1
     with pytest.raises(FileNotFoundError):
-        run_command(fail)
+        run_command(partial(fail, FileNotFoundError(errno.ENOENT, "missing", "x")))

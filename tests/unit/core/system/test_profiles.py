@@ -35,22 +35,23 @@ def _profile(folder: Path, text: str) -> Path:
     return profiles
 
 
-def test_merge_goes_deep_and_replaces_leaves() -> None:
+def test_a_profile_extends_another_deeply_and_blocks_of_one_anchor_are_changed_apart(
+    params: Path, tmp_path: Path
+) -> None:
     target: dict[str, Any] = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
     merge(target, {"a": {"c": [3], "new": {"x": 1}}, "e": 2})
     assert target == {"a": {"b": 1, "c": [3], "new": {"x": 1}}, "d": 1, "e": 2}
-
-
-def test_blocks_of_one_anchor_are_merged_apart(params: Path, tmp_path: Path) -> None:
-    text = "methods:\n  one: &both {method: paraclip, lr: 0.1}\n  two: *both\n"
-    profiles = _profile(tmp_path, text)
-    (profiles / "over.yaml").write_text("over: mine\nmethods: {two: {lr: 0.2}}\n")
+    anchors = "methods:\n  one: &both {method: paraclip, lr: 0.1}\n  two: *both\n"
+    profiles = _profile(tmp_path, f"{anchors}dataset: {{name: mine, seed: 7}}\n")
+    (profiles / "over.yaml").write_text("over: mine\nmethods: {two: {lr: 0.2}}\ndataset: {name: over}\n")
+    assert (base_profile("over", profiles), base_profile("mine", profiles)) == ("mine", "")
     write(overlaid("over", params, profiles), params)
-    methods = load_settings(params).methods
-    assert (methods["one"]["lr"], methods["two"]["lr"]) == (0.1, 0.2)
+    settings = load_settings(params)
+    assert (settings.methods["one"]["lr"], settings.methods["two"]["lr"]) == (0.1, 0.2)
+    assert (settings.dataset.name, settings.dataset.seed) == ("over", 7)
 
 
-def test_a_profile_without_a_world_replaces_nothing_of_another_world(params: Path, tmp_path: Path) -> None:
+def test_a_profile_without_a_dataset_replaces_nothing_of_another_dataset(params: Path, tmp_path: Path) -> None:
     profiles = _profile(tmp_path, "dataset: {name: mine}\nmethods: {paraclip: {lr: 0.5}}\n")
     (profiles / "more.yaml").write_text(
         "methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2}}\ncompare_encoders: [base]\n"
@@ -59,30 +60,28 @@ def test_a_profile_without_a_world_replaces_nothing_of_another_world(params: Pat
     assert list(notices("mine", overlaid("mine", params, profiles), params, profiles)) == []
     write(overlaid("mine", params, profiles), params)
     before, text = load_settings(params), overlaid("more", params, profiles)
-    (told,) = notices("more", text, params, profiles)
-    assert told.endswith("dataset 'mine' keeps its own values of methods.paraclip.lr, compare_encoders")
+    (notice,) = notices("more", text, params, profiles)
+    assert notice.endswith("dataset 'mine' keeps its own values of methods.paraclip.lr, compare_encoders")
     write(text, params)
     after = load_settings(params)
     assert after.methods == {"paraclip": before.methods["paraclip"] | {"seed": 3}, "other": {"lr": 0.2}}
     assert after.compare_encoders == before.compare_encoders
-    (told,) = notices("else", overlaid("else", params, profiles), params, profiles)
-    assert "params.yaml was of dataset 'mine', whose values that profile 'else' does not set remain" in told
+    (notice,) = notices("else", overlaid("else", params, profiles), params, profiles)
+    assert "params.yaml was of dataset 'mine', whose values that profile 'else' does not set remain" in notice
 
 
-def test_shipped_profiles_fit_keep_all_comments_and_change_nothing_twice(params: Path) -> None:
+def test_shipped_profiles_keep_all_comments_and_change_nothing_twice(params: Path) -> None:
     profiles, shipped = REPO / "infra/profiles", params.read_text()
     comments = {line for line in shipped.splitlines() if line.startswith("#")}
     for name in profile_names(profiles):
         params.write_text(shipped)
-        text = overlaid(name, params, profiles)
-        assert difference(text, params), name
-        write(text, params)
+        _use(name, params)
         assert comments <= set(params.read_text().splitlines()), name
         assert difference(overlaid(name, params, profiles), params) == "", name
         load_checked(params)
 
 
-def test_overlay_changes_values_and_keeps_comments(params: Path, tmp_path: Path) -> None:
+def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None:
     profiles = _profile(tmp_path, "dataset: {name: mine}\nprepare: {counts: {test: 7}}\n")
     before = params.read_text()
     text = overlaid("mine", params, profiles)
@@ -91,32 +90,24 @@ def test_overlay_changes_values_and_keeps_comments(params: Path, tmp_path: Path)
     expected["dataset"]["name"] = "mine"
     expected["prepare"]["counts"]["test"] = 7
     assert yaml.safe_load(text) == expected
-    assert [line for line in before.splitlines() if line.startswith("#")] == [
-        line for line in text.splitlines() if line.startswith("#")
-    ]
-    changed = [
-        line for line in difference(text, params).splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")
-    ]
-    assert len(changed) == 4
+    lines = difference(text, params).splitlines()
+    assert len([line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]) == 4
 
 
-@pytest.mark.parametrize(
-    ("profile", "message"),
-    [
+def test_bad_and_unknown_profiles_are_refused(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "{}")
+    for profile, message in (
         ("dataset: {nam: x}\n", r"mine\.yaml does not fit: unknown key 'dataset\.nam'"),
         ("base: {source: nowhere}\n", r"mine\.yaml does not fit: key 'base\.source'"),
         ("- a list\n", r"mine\.yaml must hold blocks"),
         ("a: [\n", r"mine\.yaml is not valid YAML"),
-    ],
-)
-def test_bad_profile_is_refused(params: Path, tmp_path: Path, profile: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        overlaid("mine", params, _profile(tmp_path, profile))
-
-
-def test_unknown_profile_lists_the_known(params: Path, tmp_path: Path) -> None:
+        ("over: below\n", r"mine\.yaml: over: 'below' is unknown"),
+    ):
+        (profiles / "mine.yaml").write_text(profile)
+        with pytest.raises(InputError, match=message):
+            overlaid("mine", params, profiles)
     with pytest.raises(InputError, match="'other' is unknown: choose one of mine"):
-        overlaid("other", params, _profile(tmp_path, "{}"))
+        overlaid("other", params, profiles)
 
 
 def _use(name: str, params: Path) -> None:
@@ -126,18 +117,7 @@ def _use(name: str, params: Path) -> None:
     write(text, params)
 
 
-def test_a_profile_extends_another(params: Path, tmp_path: Path) -> None:
-    profiles = _profile(tmp_path, "over: below\ndataset: {name: mine}\n")
-    (profiles / "below.yaml").write_text("dataset: {name: below, seed: 7}\n")
-    world = yaml.safe_load(overlaid("mine", params, profiles))["dataset"]
-    assert world == {"name": "mine", "seed": 7}
-    assert (base_profile("mine", profiles), base_profile("below", profiles)) == ("below", "")
-    (profiles / "below.yaml").unlink()
-    with pytest.raises(InputError, match=r"mine\.yaml: over: 'below' is unknown"):
-        overlaid("mine", params, profiles)
-
-
-def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(params: Path) -> None:
+def test_the_default_settings_have_only_paraclip_and_profile_methods_adds_the_others(params: Path) -> None:
     before = load_settings(params)
     assert (list(before.methods), list(before.validation.tables)) == (["paraclip"], ["paraphrases"])
     assert list(before.synthesize.tasks) == ["paraphrase_1", "paraphrase_2"]
@@ -148,22 +128,18 @@ def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(par
     assert after.methods["paraclip"] == before.methods["paraclip"]
 
 
-def test_the_profile_for_real_data_keeps_the_image_index_and_names_what_does_not(params: Path) -> None:
+def test_the_profile_for_real_data_keeps_the_image_index_and_optimises_as_the_papers_do(params: Path) -> None:
     _use("vit-b-32", params)
     settings = load_settings(params)
-    trained = {name for name in settings.methods if find_entry(settings.methods, name).hyper.image_tower != "frozen"}
+    entries = [find_entry(settings.methods, name) for name in settings.methods]
+    trained = {entry.name for entry in entries if entry.hyper.image_tower != "frozen"}
     assert set(settings.compare_encoders) == {"base", *settings.methods} - trained
     comment = (REPO / "infra" / "profiles" / "vit-b-32.yaml").read_text("utf-8").partition("\nover:")[0]
     assert {name for name in settings.methods if re.search(rf"\b{name}\b", comment)} == trained
-
-
-def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> None:
-    write(overlaid("vit-b-32", params, REPO / "infra" / "profiles"), params)
-    settings = load_settings(params)
-    shared = [field.name for field in fields(Optimisation)]
-    for entry in (find_entry(settings.methods, name) for name in settings.methods):
+    for entry in entries:
         papers = entry.method.settings({})
-        differing = {key for key in shared if getattr(entry.hyper, key) != getattr(papers, key)}
+        names = [field.name for field in fields(Optimisation)]
+        differing = {name for name in names if getattr(entry.hyper, name) != getattr(papers, name)}
         # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three
         # epochs, which settings count in steps.
         expected = {"pc_clip_mse": {"epochs"}, "cs_clip": {"warmup_steps"}}

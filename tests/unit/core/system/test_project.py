@@ -40,17 +40,22 @@ def _output(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_the_nearest_params_yaml_marks_the_project(tmp_path: Path) -> None:
+def test_the_nearest_params_yaml_marks_the_project_and_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = tmp_path / "outer" / "inner" / "folder"
     inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    for command in ("history", "profile list", "plan", "report", "profile apply toy"):
+        assert "run the command in the project's folder, or below it" in _output(*command.split(), code=1), command
     assert find_root(inner) == inner
-    (tmp_path / "outer" / "params.yaml").touch()
-    assert find_root(inner) == tmp_path / "outer"
-    (tmp_path / "outer" / "inner" / "params.yaml").touch()
-    assert find_root(inner) == tmp_path / "outer" / "inner"
+    for root in (tmp_path / "outer", tmp_path / "outer" / "inner"):
+        (root / "params.yaml").touch()
+        assert find_root(inner) == root
 
 
-def test_profiles_and_decisions_are_found(below: Path) -> None:
+def test_profiles_and_decisions_are_found_also_without_git(below: Path) -> None:
+    assert subprocess.run(["git", "rev-parse"], capture_output=True, check=False).returncode != 0
     assert "toy" in _output("profile", "list")
     assert "+  name: toy" in _output("profile", "apply", "toy")
     assert "name: toy" in (below / "params.yaml").read_text()
@@ -63,21 +68,17 @@ def test_profiles_and_decisions_are_found(below: Path) -> None:
     assert "paraclip" in _output("history")
 
 
-def test_typed_files_are_those_of_the_folder_at_hand(below: Path) -> None:
+def test_typed_files_encoders_and_outputs_are_those_of_the_current_folder(below: Path, tiny_encoder: Encoder) -> None:
     GenerationStore(f"sqlite:///{below}/state/generations.db").add(replies(requests(2)))
     assert "wrote 2 answers" in _output("answers", "export", "all.parquet")
     assert Path("all.parquet").is_file()
     assert "2 new answers" in _output("answers", "import", "all.parquet", "--store", f"sqlite:///{below}/other.db")
     assert "is missing" in _output("answers", "import", "../all.parquet", code=1)
-
-
-def test_an_encoder_and_an_output_are_named_from_the_folder_at_hand(below: Path, tiny_encoder: Encoder) -> None:
     tiny_encoder.save(Path("saved"))
-    _output("export", "--encoder", "saved", "--format", "open_clip", "--output", "exported")
-    assert (below / "notes" / "deep" / "exported" / "README.md").is_file()
     tiny_encoder.save(below / "models" / "mine")
-    _output("export", "--encoder", "mine", "--format", "open_clip", "--output", "../exported")
-    assert (below / "notes" / "exported" / "README.md").is_file()
+    for encoder, output in (("saved", "exported"), ("mine", "../exported")):
+        _output("export", "--encoder", encoder, "--format", "open_clip", "--output", output)
+        assert (below / "notes" / "deep" / output / "README.md").is_file()
 
 
 def test_a_stage_writes_into_the_project(below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,15 +102,3 @@ def test_help_and_unknown_options_start_no_stage(
             assert message in output, stage
             assert "bool" not in output, stage
             assert not (below / "data").exists(), stage
-
-
-def test_outside_a_project_commands_name_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for command in ("history", "profile list", "plan", "report", "profile apply toy"):
-        assert "run the command in the project's folder, or below it" in _output(*command.split(), code=1), command
-
-
-def test_a_folder_that_git_does_not_know_is_no_hindrance(below: Path) -> None:
-    done = subprocess.run(["git", "rev-parse"], capture_output=True, check=False)
-    assert done.returncode != 0
-    assert "no decisions yet" in _output("history")

@@ -1,4 +1,4 @@
-"""Calls that failed are repeated while that may help, for no longer than told, and one line of the log says so."""
+"""Calls that failed are repeated while that may help, for a limited time, with one line of the log."""
 
 from __future__ import annotations
 
@@ -27,22 +27,19 @@ def _is_os_error(error: BaseException) -> bool:
     return isinstance(error, OSError)
 
 
-def test_a_call_is_repeated_until_it_succeeds_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_is_repeated_until_it_succeeds_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     calls, call = _failing(3)
-    again = retrying(60, _is_os_error, lambda error: f"away ({error})", first_s=0.001, longest_s=0.01)
-    assert again(call, "answer") == "answer"
+    repeat = retrying(60, _is_os_error, lambda error: f"away ({error})", first_s=0.001, longest_s=0.01)
+    assert repeat(call, "answer") == "answer"
     assert len(calls) == 4
     assert caplog.messages == ["away (failure 1)"]
-
-
-def test_other_errors_are_raised_at_once() -> None:
     calls, call = _failing(3, ValueError)
     with pytest.raises(ValueError, match="failure 1"):
         retrying(60, _is_os_error)(call, "answer")
     assert len(calls) == 1
 
 
-def test_a_call_is_made_once_and_given_up_when_the_time_is_over() -> None:
+def test_a_call_is_made_once_and_given_up_when_the_time_is_over_or_at_the_event() -> None:
     calls, call = _failing(math.inf)
     with pytest.raises(OSError, match=r"failure 1$"):
         retrying(0, _is_os_error)(call, "answer")
@@ -50,10 +47,6 @@ def test_a_call_is_made_once_and_given_up_when_the_time_is_over() -> None:
     with pytest.raises(OSError, match="failure"):
         retrying(0.1, _is_os_error, first_s=0.01)(call, "answer")
     assert len(calls) > 2
-
-
-def test_waiting_ends_when_it_is_told_to() -> None:
-    _, call = _failing(math.inf)
     stopped = threading.Event()
     threading.Timer(0.1, stopped.set).start()
     with pytest.raises(OSError, match="failure"):

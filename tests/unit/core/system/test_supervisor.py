@@ -15,16 +15,15 @@ import pytest
 
 from components.core.system import supervisor
 
-# The command and a child of its own write down their process ids; `{ignore}` makes both ignore SIGTERM.
+# The command and its child write down their process ids and ignore SIGTERM.
 _SLEEPER = """
 import os, signal, subprocess, sys, time
-{ignore}
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if len(sys.argv) > 1:
     subprocess.Popen([sys.executable, __file__])
-open(f"pid-{{len(sys.argv)}}.txt", "w").write(str(os.getpid()))
+open(f"pid-{len(sys.argv)}.txt", "w").write(str(os.getpid()))
 time.sleep(120)
 """
-_IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 # Like torchrun's ranks: in a session of their own, and their parent dies without ending them.
 _LAUNCHER = """
 import subprocess, sys, time
@@ -48,6 +47,12 @@ def _wait(what: str, until: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def _ids(*files: Path) -> list[int]:
+    """The process ids in these files, as soon as they are there."""
+    _wait("the start", lambda: all(file.exists() and file.read_text() for file in files))
+    return [int(file.read_text()) for file in files]
+
+
 def _gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -68,14 +73,11 @@ def test_output_and_exit_codes_come_through() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("ignore", "grace"), [("", "20"), (_IGNORE, "0.3")], ids=["listens", "ignores"])
-def test_command_and_its_children_end_with_the_parent(tmp_path: Path, ignore: str, grace: str) -> None:
-    (tmp_path / "sleeper.py").write_text(_SLEEPER.format(ignore=ignore))
-    command = [sys.executable, supervisor.__file__, grace, sys.executable, "sleeper.py", "parent"]
+def test_command_and_its_children_end_with_the_parent_even_if_they_ignore_sigterm(tmp_path: Path) -> None:
+    (tmp_path / "sleeper.py").write_text(_SLEEPER)
+    command = [sys.executable, supervisor.__file__, "0.3", sys.executable, "sleeper.py", "parent"]
     parent = subprocess.Popen([sys.executable, "-c", _PARENT, *command], cwd=tmp_path)
-    files = [tmp_path / "pid-1.txt", tmp_path / "pid-2.txt"]
-    _wait("the command's start", lambda: all(file.exists() and file.read_text() for file in files))
-    pids = [int(file.read_text()) for file in files]
+    pids = _ids(tmp_path / "pid-1.txt", tmp_path / "pid-2.txt")
     supervising = psutil.Process(pids[1]).ppid()
     assert os.getpgid(pids[0]) == supervising
     parent.send_signal(signal.SIGKILL)
@@ -87,12 +89,11 @@ def test_command_and_its_children_end_with_the_parent(tmp_path: Path, ignore: st
 @pytest.mark.parametrize("then", ["time.sleep(120)", "sys.exit(0)", "import os; os.kill(os.getpid(), 9)"])
 def test_processes_in_other_sessions_end_with_their_command(tmp_path: Path, then: str) -> None:
     supervising = subprocess.Popen(_supervised(_LAUNCHER.format(then=then)), cwd=tmp_path)
-    file = tmp_path / "rank.txt"
-    _wait("the rank's start", lambda: file.exists() and file.read_text() != "")
+    (rank,) = _ids(tmp_path / "rank.txt")
     if "sleep" in then:
         supervising.terminate()
     supervising.wait(timeout=60)
-    assert _gone(int(file.read_text()))
+    assert _gone(rank)
 
 
 def test_a_stopped_command_may_save_its_state(tmp_path: Path) -> None:

@@ -16,16 +16,19 @@ def _threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith(("prefetch", "ahead"))}
 
 
-def _numbers(stop: threading.Event) -> Generator[int]:
-    yield from range(5)
+def test_items_come_in_order_and_an_error_after_the_items_before_it() -> None:
+    def produce(stop: threading.Event) -> Generator[int]:
+        yield from range(5)
+        raise RuntimeError("in the thread")
 
-
-def test_items_come_in_order_to_the_end() -> None:
-    assert list(prefetched(_numbers, 2)) == [0, 1, 2, 3, 4]
+    items = prefetched(produce, 2)
+    assert list(islice(items, 5)) == [0, 1, 2, 3, 4]
+    with pytest.raises(RuntimeError, match="in the thread"):
+        next(items)
     assert not _threads()
 
 
-def test_no_more_than_asked_for_is_made_ahead() -> None:
+def test_a_limited_number_of_items_is_made_ahead() -> None:
     made: list[int] = []
     third = threading.Event()
 
@@ -44,13 +47,14 @@ def test_no_more_than_asked_for_is_made_ahead() -> None:
     items.close()
 
 
-def test_closing_ends_a_producer_that_waits_and_runs_its_clean_up() -> None:
+@pytest.mark.parametrize("yielded", [1, 1_000_000], ids=["waits for the event", "waits for its reader"])
+def test_closing_ends_a_producer_and_runs_its_clean_up(yielded: int) -> None:
     cleaned = threading.Event()
 
     def produce(stop: threading.Event) -> Generator[int]:
         try:
-            while True:
-                yield 0
+            yield from range(yielded)
+            stop.wait()
         finally:
             cleaned.set()
 
@@ -61,31 +65,8 @@ def test_closing_ends_a_producer_that_waits_and_runs_its_clean_up() -> None:
     assert not _threads()
 
 
-def test_closing_reaches_a_producer_that_works_without_yielding() -> None:
-    def produce(stop: threading.Event) -> Generator[int]:
-        yield 0
-        stop.wait()
-
-    items = prefetched(produce, 1)
-    next(items)
-    items.close()
-    assert not _threads()
-
-
-def test_an_error_comes_after_the_items_before_it() -> None:
-    def produce(stop: threading.Event) -> Generator[int]:
-        yield 1
-        raise RuntimeError("in the thread")
-
-    items = prefetched(produce, 4)
-    assert next(items) == 1
-    with pytest.raises(RuntimeError, match="in the thread"):
-        next(items)
-    assert not _threads()
-
-
-def test_a_pool_keeps_the_order_and_looks_only_so_far_ahead() -> None:
-    taken: list[int] = []
+def test_pools_keep_the_order_look_a_limited_number_ahead_and_leave_no_thread() -> None:
+    taken, before = list[int](), _threads()
 
     def items() -> Generator[int]:
         for number in range(20):
@@ -97,10 +78,6 @@ def test_a_pool_keeps_the_order_and_looks_only_so_far_ahead() -> None:
         assert next(results) == (0, 0)
         assert taken == [0, 1, 2, 3, 4]
         assert list(results) == [(number, number * number) for number in range(1, 20)]
-
-
-def test_mapped_keeps_the_order_and_closing_leaves_no_thread() -> None:
-    before = _threads()
     found = mapped(lambda number: number * number, iter(range(1000)), 2)
     assert list(islice(found, 3)) == [(0, 0), (1, 1), (2, 4)]
     found.close()

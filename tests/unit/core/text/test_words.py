@@ -10,10 +10,7 @@ def test_normalised_ignores_case_punctuation_and_space() -> None:
     assert normalised("a small dog") != normalised("a small hog")
 
 
-def test_content_words() -> None:
+def test_content_words_are_distinct_and_new_ones_are_counted() -> None:
     assert content_words("The dog is on the left of a Dog, under no roof") == {"dog", "left", "under", "roof"}
-
-
-def test_new_words_counts_distinct_content_words() -> None:
     assert new_words("The hound, a hound on the scarlet ground", "a dog on red ground") == 2
     assert new_words("a dog", "a dog on red") == 0

@@ -16,29 +16,26 @@ from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from tests.conftest import TINY
 
 
-def test_round_trip_keeps_features_and_sidecar(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
+def test_saving_keeps_features_sidecar_and_the_order_of_texts(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
     sidecar = tiny_encoder.save(tmp_path / "encoder")
     loaded = Encoder.load(tmp_path / "encoder")
     assert loaded.sidecar == sidecar
-    texts = ["a dog", "a much longer text about two dogs"]
+    texts = ["a rather long text about a dog on a sofa", "x", "a dog"]
     np.testing.assert_array_equal(loaded.embed_texts(texts), tiny_encoder.embed_texts(texts))
     images = [png((250, 0, 0)), png((0, 0, 250))]
     np.testing.assert_array_equal(loaded.embed_images(images), tiny_encoder.embed_images(images))
+    each = np.concatenate([loaded.embed_texts([text]) for text in texts])
+    np.testing.assert_allclose(loaded.embed_texts(texts, batch_size=2), each, atol=1e-6)
 
 
-def test_texts_come_back_in_the_order_given(tiny_encoder: Encoder) -> None:
-    texts = ["a rather long text about a dog on a sofa", "x", "a dog"]
-    together = tiny_encoder.embed_texts(texts, batch_size=2)
-    alone = np.concatenate([tiny_encoder.embed_texts([text]) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-6)
+TEXTS = ["a dog", "a much longer text about two dogs"]
+PIXELS = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(tiny_encoder: Encoder) -> None:
-    texts = ["a dog", "a much longer text about two dogs"]
-    pixels = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     for raw, unit in (
-        (tiny_encoder.raw_texts(texts), tiny_encoder.embed_texts(texts)),
-        (tiny_encoder.raw_pixels(pixels), tiny_encoder.embed_pixels(pixels)),
+        (tiny_encoder.raw_texts(TEXTS), tiny_encoder.embed_texts(TEXTS)),
+        (tiny_encoder.raw_pixels(PIXELS), tiny_encoder.embed_pixels(PIXELS)),
     ):
         directions, lengths = unit_rows(raw)
         np.testing.assert_allclose(directions, unit, atol=1e-6)
@@ -46,11 +43,10 @@ def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(
 
 
 def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_encoder: Encoder, png: Any) -> None:
-    texts, images = ["a dog", "a much longer text about two dogs"], [png((250, 0, 0)), png((0, 90, 250))]
-    pixels = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = [png((250, 0, 0)), png((0, 90, 250))]
 
     def embedded() -> list[Vectors]:
-        return [tiny_encoder.embed_texts(texts), tiny_encoder.embed_images(images), tiny_encoder.embed_pixels(pixels)]
+        return [tiny_encoder.embed_texts(TEXTS), tiny_encoder.embed_images(images), tiny_encoder.embed_pixels(PIXELS)]
 
     exact = embedded()
     tiny_encoder.autocast = torch.bfloat16
@@ -61,70 +57,51 @@ def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_enco
         assert (vectors * wanted).sum(axis=1).min() > 0.999
 
 
-def test_image_tower_hash_ignores_the_text_tower(tiny_encoder: Encoder) -> None:
+def test_image_tower_hash_follows_weights_heads_and_activation_and_ignores_the_text_tower(
+    tiny_encoder: Encoder,
+) -> None:
     before = tiny_encoder.image_tower_hash()
     tiny_encoder.model.positional_embedding.data += 1
     assert tiny_encoder.image_tower_hash() == before
     tiny_encoder.model.visual.proj.data += 1
     assert tiny_encoder.image_tower_hash() != before
 
-
-@pytest.mark.parametrize("change", [{"vision_cfg": {**TINY["vision_cfg"], "head_width": 4}}, {"quick_gelu": True}])
-def test_image_tower_hash_knows_heads_and_activation(change: dict[str, Any], tiny_encoder: Encoder) -> None:
-    before = tiny_encoder.image_tower_hash()
-    architecture = {**tiny_encoder.sidecar.architecture, **change}
-    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": architecture})
-    assert tiny_encoder.image_tower_hash() != before
+    for change in ({"vision_cfg": {**TINY["vision_cfg"], "head_width": 4}}, {"quick_gelu": True}):
+        before, architecture = tiny_encoder.image_tower_hash(), {**tiny_encoder.sidecar.architecture, **change}
+        tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": architecture})
+        assert tiny_encoder.image_tower_hash() != before, change
 
 
-def test_truncated_weights_are_named(tiny_encoder: Encoder, tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_their_sidecar_are_refused(tiny_encoder: Encoder, tmp_path: Path) -> None:
     tiny_encoder.save(tmp_path)
-    weights = tmp_path / "encoder.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match=r"encoder\.safetensors is a broken checkpoint"):
-        Encoder.load(tmp_path)
-
-
-def test_weights_that_the_sidecar_does_not_describe_are_refused(tiny_encoder: Encoder, tmp_path: Path) -> None:
-    tiny_encoder.save(tmp_path)
-    sidecar = json.loads((tmp_path / "encoder.json").read_text())
-    (tmp_path / "encoder.json").write_text(json.dumps(sidecar | {"weights_sha256": "0" * 64}))
-    with pytest.raises(InputError, match="is not the file that"):
-        Encoder.load(tmp_path)
-
-
-def test_other_activation_than_recorded_is_refused(tiny_encoder: Encoder, tmp_path: Path) -> None:
-    tiny_encoder.save(tmp_path)
-    sidecar = json.loads((tmp_path / "encoder.json").read_text())
-    sidecar["architecture"]["quick_gelu"] = True
-    (tmp_path / "encoder.json").write_text(json.dumps(sidecar))
-    with pytest.raises(InputError, match="sidecar has GELU"):
-        Encoder.load(tmp_path)
-
-
-def test_missing_folder_is_named(tmp_path: Path) -> None:
+    weights, file = tmp_path / "encoder.safetensors", tmp_path / "encoder.json"
+    sidecar, whole = json.loads(file.read_text()), weights.read_bytes()
+    architecture = sidecar["architecture"] | {"quick_gelu": True}
+    for changes, content, refusal in (
+        ({}, whole[:1000], r"encoder\.safetensors is a broken checkpoint"),
+        ({"weights_sha256": "0" * 64}, whole, "is not the file that"),
+        ({"architecture": architecture}, whole, "sidecar has GELU"),
+    ):
+        weights.write_bytes(content)
+        file.write_text(json.dumps(sidecar | changes))
+        with pytest.raises(InputError, match=refusal):
+            Encoder.load(tmp_path)
     with pytest.raises(InputError, match="holds no encoder"):
         Encoder.load(tmp_path / "nowhere")
 
 
-def test_method_tensors_travel_with_the_encoder(tiny_encoder: Encoder, tmp_path: Path) -> None:
+def test_method_tensors_are_saved_and_loaded_with_the_encoder(tiny_encoder: Encoder, tmp_path: Path) -> None:
     tiny_encoder.extra = {"basis": torch.arange(6.0).reshape(2, 3).T}
-    tiny_encoder.save(tmp_path)
-    loaded = Encoder.load(tmp_path)
-    assert torch.equal(loaded.extra["basis"], tiny_encoder.extra["basis"])
-    save_file({"basis": torch.zeros(3, 2)}, tmp_path / "method.safetensors")
-    with pytest.raises(InputError, match=r"method\.safetensors is not the file that"):
-        Encoder.load(tmp_path)
-    for name, told in (("method", "is missing"), ("encoder", "is missing: give the encoder that was exported")):
-        (tmp_path / f"{name}.safetensors").unlink()
-        with pytest.raises(InputError, match=rf"{name}\.safetensors {told}"):
-            Encoder.load(tmp_path)
-
-
-def test_an_encoder_that_lost_its_method_tensors_is_loaded_without_them(tiny_encoder: Encoder, tmp_path: Path) -> None:
-    tiny_encoder.extra = {"basis": torch.ones(2, 3)}
     tiny_encoder.save(tmp_path / "with")
     loaded = Encoder.load(tmp_path / "with")
+    assert torch.equal(loaded.extra["basis"], tiny_encoder.extra["basis"])
     loaded.extra = {}
     loaded.save(tmp_path / "without")
     assert Encoder.load(tmp_path / "without").extra == {}
+    save_file({"basis": torch.zeros(3, 2)}, tmp_path / "with" / "method.safetensors")
+    with pytest.raises(InputError, match=r"method\.safetensors is not the file that"):
+        Encoder.load(tmp_path / "with")
+    for name, refusal in (("method", "is missing"), ("encoder", "is missing: give the encoder that was exported")):
+        (tmp_path / "with" / f"{name}.safetensors").unlink()
+        with pytest.raises(InputError, match=rf"{name}\.safetensors {refusal}"):
+            Encoder.load(tmp_path / "with")

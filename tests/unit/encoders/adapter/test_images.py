@@ -19,38 +19,22 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.images import decode, normalise
 
 
-@given(width=st.integers(5, 90), height=st.integers(5, 90), size=st.sampled_from([16, 17, 24]))
-def test_pixels_equal_open_clips_transform(width: int, height: int, size: int) -> None:
-    generator = np.random.default_rng(width * 100 + height)
-    image = Image.fromarray(generator.integers(0, 256, (height, width, 3)).astype(np.uint8))
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    wanted = open_clip.image_transform(size, is_train=False)(image)
-    found = normalise(decode([buffer.getvalue()], size))[0]
-    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
-
-
-def test_a_bomb_is_refused() -> None:
-    buffer = io.BytesIO()
-    Image.new("1", (20_000, 2)).save(buffer, "PNG")
-    with pytest.raises(InputError, match="too long and narrow"):
-        decode([buffer.getvalue()], 224)
-
-
-def _encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+def _encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_16_bits_of_grey_become_8(kind: str) -> None:
-    """0 stays black, 65,535 white, and each step of 257 is one of 8 bits."""
-    grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
-    found = decode([_encoded(Image.fromarray(grey * 257), kind)], 16)[0]
-    assert (found.numpy() == grey).all()
-    between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
-    assert decode([_encoded(between, kind)], 16).unique().tolist() == [100]
+def _noise(width: int, height: int) -> Image.Image:
+    pixels = np.random.default_rng(width * 100 + height).integers(0, 256, (height, width, 3))
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+@given(width=st.integers(5, 90), height=st.integers(5, 90), size=st.sampled_from([16, 17, 24]))
+def test_pixels_equal_open_clips_transform(width: int, height: int, size: int) -> None:
+    image = _noise(width, height)
+    wanted = open_clip.image_transform(size, is_train=False)(image)
+    torch.testing.assert_close(normalise(decode([_encoded(image)], size))[0], wanted, atol=1e-6, rtol=0)
 
 
 def _tiff_of_12_bits(grey: npt.NDArray[np.uint16]) -> bytes:
@@ -60,34 +44,24 @@ def _tiff_of_12_bits(grey: npt.NDArray[np.uint16]) -> bytes:
     height, width = grey.shape
     tags = {256: width, 257: height, 258: 12, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: len(packed)}
     entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
-    return (
-        struct.pack("<2sHI", b"II", 42, 8 + len(packed))
-        + packed
-        + struct.pack("<H", len(tags))
-        + entries
-        + struct.pack("<I", 0)
-    )
+    header, count = struct.pack("<2sHI", b"II", 42, 8 + len(packed)), struct.pack("<H", len(tags))
+    return header + packed + count + entries + struct.pack("<I", 0)
 
 
-def test_12_bits_of_grey_become_8() -> None:
-    grey = np.array([[0, 1000], [2048, 4095]], dtype=np.uint16).repeat(8, axis=0).repeat(8, axis=1)
-    found = decode([_tiff_of_12_bits(grey)], 16)[0].numpy()[0]
-    assert found[::8, ::8].tolist() == [[0, 62], [128, 255]]
+def test_bombs_and_pixels_without_a_known_range_are_refused() -> None:
+    with pytest.raises(InputError, match="too long and narrow"):
+        decode([_encoded(Image.new("1", (20_000, 2)))], 224)
+    for kind in (np.float32, np.int32):
+        picture = _encoded(Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)), "TIFF")
+        with pytest.raises(InputError, match=r"image x\.tif cannot be decoded \(.* save it with 8 or 16 bits\)"):
+            decode([picture], 16, ["x.tif"])
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.int32])
-def test_pixels_without_a_known_range_are_refused(kind: type) -> None:
-    picture = _encoded(Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)), "TIFF")
-    with pytest.raises(InputError, match=r"image x\.tif cannot be decoded \(.* save it with 8 or 16 bits\)"):
-        decode([picture], 16, ["x.tif"])
-
-
-def test_pixels_are_taken_as_stored_whatever_the_exif_data_say() -> None:
-    """As open_clip's transform takes them from `PIL.Image.open`."""
-    generator = np.random.default_rng(0)
+def test_the_orientation_in_exif_data_is_ignored() -> None:
+    """As open_clip's transform takes pixels from `PIL.Image.open`."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    picture = _encoded(Image.fromarray(generator.integers(0, 256, (40, 20, 3)).astype(np.uint8)), "PNG", exif=exif)
+    picture = _encoded(_noise(20, 40), exif=exif)
     opened = Image.open(io.BytesIO(picture))
     assert opened.getexif()[0x0112] == 6
     wanted = open_clip.image_transform(16, is_train=False)(opened)
@@ -99,3 +73,14 @@ def test_a_damaged_picture_is_named(cut: int) -> None:
     whole = _encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3)).astype(np.uint8)), "PNG")
     with pytest.raises(InputError, match=r"image row 1 cannot be decoded \("):
         decode([whole, whole[:cut]], 16)
+
+
+def test_16_and_12_bits_of_grey_become_8() -> None:
+    """0 stays black, the largest value is white, and each step of 257 of 65,535 is one of 8 bits."""
+    grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
+    for kind in ("PNG", "TIFF"):
+        assert (decode([_encoded(Image.fromarray(grey * 257), kind)], 16)[0].numpy() == grey).all()
+        assert decode([_encoded(between, kind)], 16).unique().tolist() == [100]
+    grey = np.array([[0, 1000], [2048, 4095]], dtype=np.uint16).repeat(8, axis=0).repeat(8, axis=1)
+    assert decode([_tiff_of_12_bits(grey)], 16)[0].numpy()[0][::8, ::8].tolist() == [[0, 62], [128, 255]]

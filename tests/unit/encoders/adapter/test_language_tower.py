@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from components.core.system.errors import InputError
@@ -26,9 +28,18 @@ every_kind = pytest.mark.parametrize("language_folder", ["bert", "roberta", "dis
 every_strategy = pytest.mark.parametrize(("strategy", "added"), STRATEGIES, ids=[name for name, _ in STRATEGIES])
 
 
-def _encoder(base: Encoder, folder: Path, strategy: Strategy, added: int = 0) -> Encoder:
-    torch.manual_seed(1)
-    return with_language_tower(base, str(folder), strategy, added)
+Make = Callable[..., Encoder]
+
+
+@pytest.fixture
+def make(tiny_encoder: Encoder, language_folder: Path) -> Make:
+    """Makes an encoder with the language model, from a strategy and a number of added layers."""
+
+    def made(strategy: Strategy, added: int = 0, **options: Any) -> Encoder:
+        torch.manual_seed(1)
+        return with_language_tower(tiny_encoder, str(language_folder), strategy, added, **options)
+
+    return made
 
 
 def _features(encoder: Encoder, texts: list[str] = TEXTS) -> Tensor:
@@ -37,30 +48,26 @@ def _features(encoder: Encoder, texts: list[str] = TEXTS) -> Tensor:
 
 
 def _freeze(encoder: Encoder, strategy: Strategy, added: int) -> dict[str, torch.nn.Parameter]:
-    chosen = {}
     for name, parameter in encoder.model.named_parameters():
         parameter.requires_grad_(any(re.search(pattern, name) for pattern in trained(strategy, added)))
-        if parameter.requires_grad:
-            chosen[name] = parameter
-    return chosen
+    return {name: parameter for name, parameter in encoder.model.named_parameters() if parameter.requires_grad}
 
 
 @every_kind
 def test_texts_of_like_lengths_go_together_and_get_the_features_of_one_batch(
-    tiny_encoder: Encoder, language_folder: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, "finetuned")
+    encoder = make("finetuned")
     texts = [" ".join(["dog", "hats"] * (1 + number % 5)) for number in range(70)]
     tokens = torch.from_numpy(encoder.tokenizer(texts).astype("int64"))
     at_once = encoder.model.text(tokens)
-    shapes = []
-    forward = type(encoder.model.text).forward
+    shapes, forward = [], type(encoder.model.text).forward
 
-    def told(tower: Any, tokens: Tensor) -> Tensor:
+    def watched(tower: Any, tokens: Tensor) -> Tensor:
         shapes.append(tuple(tokens.shape))
         return forward(tower, tokens)
 
-    monkeypatch.setattr(type(encoder.model.text), "forward", told)
+    monkeypatch.setattr(type(encoder.model.text), "forward", watched)
     assert torch.allclose(text_features(encoder.model, tokens), at_once, atol=1e-6)
     # The first 28 are the two shortest kinds; each word is one token, and each text has two more.
     assert shapes == [(32, 8), (32, 12), (6, 12)]
@@ -68,10 +75,8 @@ def test_texts_of_like_lengths_go_together_and_get_the_features_of_one_batch(
 
 @every_kind
 @every_strategy
-def test_exactly_what_the_strategy_trains_moves(
-    tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int
-) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+def test_training_moves_exactly_the_weights_of_the_strategy(make: Make, strategy: Strategy, added: int) -> None:
+    encoder = make(strategy, added)
     chosen = _freeze(encoder, strategy, added)
     before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
     optimiser = torch.optim.SGD(encoder.model.parameters(), lr=1.0)
@@ -89,11 +94,8 @@ def test_exactly_what_the_strategy_trains_moves(
 
 @pytest.mark.parametrize(("placement", "each"), [("layers", 1), ("residuals", 2)])
 @every_kind
-def test_adapters_start_as_the_identity(
-    placement: Placement, each: int, tiny_encoder: Encoder, language_folder: Path, tmp_path: Path
-) -> None:
-    frozen = _encoder(tiny_encoder, language_folder, "frozen")
-    adapted = with_language_tower(tiny_encoder, str(language_folder), "bottleneck", adapter_placement=placement)
+def test_adapters_start_as_the_identity(placement: Placement, each: int, make: Make, tmp_path: Path) -> None:
+    frozen, adapted = make("frozen"), make("bottleneck", adapter_placement=placement)
     adapted.model.text.projection.load_state_dict(frozen.model.text.projection.state_dict())
     assert torch.equal(_features(adapted), _features(frozen))
     adapters = [module for name, module in adapted.model.named_modules() if name.endswith(".adapter")]
@@ -106,74 +108,59 @@ def test_adapters_start_as_the_identity(
     assert torch.equal(_features(Encoder.load(tmp_path / "saved")), _features(adapted))
 
 
-def test_houlsbys_adapters_are_inside_the_residuals(tiny_encoder: Encoder, language_folders: dict[str, Path]) -> None:
-    adapted = with_language_tower(
-        tiny_encoder, str(language_folders["bert"]), "bottleneck", adapter_placement="residuals"
-    )
-    layer = layers(adapted.model.text.language)[0]
-    for adapter in (layer.attention.output.dense.adapter, layer.output.dense.adapter):
-        torch.nn.init.normal_(adapter.up.weight)
+def test_houlsbys_adapters_are_inside_the_residuals(make: Make) -> None:
+    layer = layers(make("bottleneck", adapter_placement="residuals").model.text.language)[0]
     states, before = torch.randn(2, 3, 16), torch.randn(2, 3, 16)
     for block in (layer.attention.output, layer.output):
+        torch.nn.init.normal_(block.dense.adapter.up.weight)
         inner = before if block is layer.attention.output else torch.randn(2, 3, block.dense.layer.in_features)
         changed = block.dense.adapter(block.dense.layer(inner))
         torch.testing.assert_close(block(inner, states), block.LayerNorm(changed + states))
 
 
 @every_kind
-def test_alignment_without_layers_is_frozen_and_with_layers_is_not(
-    tiny_encoder: Encoder, language_folder: Path
-) -> None:
-    frozen = _encoder(tiny_encoder, language_folder, "frozen")
-    for added in (0, 2, 4):
-        aligned = _encoder(tiny_encoder, language_folder, "alignment", added)
-        names = [name for name, _ in aligned.model.named_parameters()]
-        assert len({match[0] for name in names if (match := re.search(r"alignment_\d+", name))}) == added
+def test_alignment_adds_layers_above_the_pretrained_ones(make: Make, language_folder: Path) -> None:
+    """How many it adds is tested with the method, in `tests/unit/methods/test_new_text_towers.py`."""
+    frozen, published = make("frozen"), load_file(language_folder / "model.safetensors")
+    for added in (0, 2):
+        aligned = make("alignment", added)
+        held = aligned.model.text.language.state_dict()
+        kept = {name: value for name, value in published.items() if not name.startswith("pooler.")}
+        assert all(torch.equal(held[name], value) for name, value in kept.items())
         aligned.model.text.projection.load_state_dict(frozen.model.text.projection.state_dict())
         assert torch.equal(_features(aligned), _features(frozen)) == (added == 0)
 
 
 @every_kind
-def test_pretrained_weights_are_kept_below_added_layers(tiny_encoder: Encoder, language_folder: Path) -> None:
-    published = load_file(language_folder / "model.safetensors")
-    held = _encoder(tiny_encoder, language_folder, "alignment", 2).model.text.language.state_dict()
-    assert all(torch.equal(held[name], value) for name, value in published.items() if not name.startswith("pooler."))
-
-
-@every_kind
-def test_padding_changes_nothing(tiny_encoder: Encoder, language_folder: Path) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, "alignment", 2)
+def test_padding_changes_nothing_and_dropout_is_off_even_in_training_mode(make: Make) -> None:
+    encoder = make("alignment", 2)
     tokens = encoder.tokenizer(TEXTS)
     full = text_features(encoder.model, torch.from_numpy(tokens.astype("int64")))
     assert tokens.shape == (3, 24)
     assert torch.allclose(_features(encoder), full, atol=1e-6)
     for row, text in enumerate(TEXTS):
         assert torch.allclose(_features(encoder, [text])[0], full[row], atol=1e-6)
+    encoder.model.train()
+    assert torch.equal(_features(encoder), _features(encoder))
 
 
 @every_kind
 @every_strategy
 def test_saved_encoder_comes_back_bit_for_bit(
-    tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int, tmp_path: Path
+    make: Make, tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int, tmp_path: Path
 ) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+    encoder = make(strategy, added)
     for parameter in encoder.model.text.parameters():
         torch.nn.init.normal_(parameter.data, std=0.3)
-    sidecar = encoder.save(tmp_path / "encoder")
-    loaded = Encoder.load(tmp_path / "encoder")
+    sidecar = encoder.save(tmp_path)
+    loaded = Encoder.load(tmp_path)
     assert loaded.sidecar == sidecar
+    assert sidecar.image_tower_sha256 == tiny_encoder.image_tower_hash()
     np.testing.assert_array_equal(loaded.tokenizer(TEXTS), encoder.tokenizer(TEXTS))
     np.testing.assert_array_equal(loaded.embed_texts(TEXTS), encoder.embed_texts(TEXTS))
-    saved = [path for path in (tmp_path / "encoder").rglob("*") if path.is_file()]
+    saved = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in saved} <= {".json", ".txt", ".safetensors"}
     assert not any(str(language_folder).encode() in path.read_bytes() for path in saved)
-
-
-@every_kind
-def test_dropout_is_off_even_in_training_mode(tiny_encoder: Encoder, language_folder: Path) -> None:
-    encoder = _encoder(tiny_encoder, language_folder, "alignment", 2)
-    encoder.model.train()
-    assert torch.equal(_features(encoder), _features(encoder))
 
 
 def _stored(encoder: Encoder) -> int:
@@ -192,10 +179,10 @@ def _stored(encoder: Encoder) -> int:
     return len(kept)
 
 
-def test_frozen_layers_store_no_activations(tiny_encoder: Encoder, language_folder: Path) -> None:
+def test_frozen_layers_store_no_activations(make: Make) -> None:
     stored = {}
     for strategy, added in [*STRATEGIES, ("alignment", 4)]:
-        encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+        encoder = make(strategy, added)
         _freeze(encoder, strategy, added)
         stored[strategy, added] = _stored(encoder)
     # The projection alone: its input, what its first layer gives, and that after the activation.
@@ -207,42 +194,29 @@ def test_frozen_layers_store_no_activations(tiny_encoder: Encoder, language_fold
     assert stored["finetuned", 0] >= per_pair
 
 
-def test_the_model_that_comes_with_the_package_is_the_default(tiny_encoder: Encoder) -> None:
+def test_the_default_is_the_packaged_model_and_other_names_need_the_network(
+    tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoder = with_language_tower(tiny_encoder, None, "frozen")
     assert encoder.sidecar.architecture["text_cfg"]["language_model"] == "all-MiniLM-L6-v2"
     assert encoder.model.text.language.config.hidden_size == 384
     assert encoder.tokenizer.context_length == 24
-
-
-def test_embeddings_of_the_base_stay_good(tiny_encoder: Encoder, language_folder: Path, tmp_path: Path) -> None:
-    base = tiny_encoder.save(tmp_path / "base")
-    encoder = _encoder(tiny_encoder, language_folder, "frozen")
-    assert encoder.sidecar.image_tower_sha256 == base.image_tower_sha256
-    assert encoder.save(tmp_path / "adapted").image_tower_sha256 == base.image_tower_sha256
-
-
-def test_a_name_that_cannot_be_had_is_named(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"no language model at 'someone/some-model'.*give its folder"):
         with_language_tower(tiny_encoder, "someone/some-model", "frozen")
 
 
 def test_incomplete_weights_are_named(tiny_encoder: Encoder, language_folder: Path, tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
-    for path in language_folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    tensors: dict[str, Any] = load_file(tmp_path / "model.safetensors")
+    folder = shutil.copytree(language_folder, tmp_path / "incomplete")
+    tensors: dict[str, Any] = load_file(folder / "model.safetensors")
     del tensors["encoder.layer.1.output.dense.weight"]
-    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"lacks 'encoder\.layer\.1\.output\.dense\.weight'"):
-        _encoder(tiny_encoder, tmp_path, "alignment", 2)
+        with_language_tower(tiny_encoder, str(folder), "alignment", 2)
 
 
-def test_an_encoder_that_lost_its_tokenizer_is_refused(
-    tiny_encoder: Encoder, language_folder: Path, tmp_path: Path
-) -> None:
-    _encoder(tiny_encoder, language_folder, "frozen").save(tmp_path)
+def test_an_encoder_that_lost_its_tokenizer_is_refused(make: Make, tmp_path: Path) -> None:
+    make("frozen").save(tmp_path)
     tokenizer = tmp_path / "text" / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"dog"', '"fox"'))
     with pytest.raises(InputError, match="holds another tokenizer"):

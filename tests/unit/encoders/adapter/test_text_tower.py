@@ -15,11 +15,11 @@ from torch import Tensor
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import Packing, can_pack, end_states, text_features
 from components.encoders.adapter.tokens import trimmed
+from tests.conftest import TINY
 
 TEXTS = ["a dog", "two small hats on a long red sofa", "a"]
 ARTICLE = 320
 """The id of "a", an end token that is not the highest id of its text."""
-VISION = {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8}
 
 
 def _encoder(kind: str, folders: dict[str, Path]) -> Encoder:
@@ -28,7 +28,7 @@ def _encoder(kind: str, folders: dict[str, Path]) -> Encoder:
         text |= {"pool_type": "eos", "eos_id": ARTICLE, "proj_bias": True}
     if kind in folders:
         text = {"context_length": 24, "hf_model_name": str(folders[kind]), "hf_pooler_type": "mean_pooler"}
-    config = {"embed_dim": 16, "vision_cfg": VISION, "text_cfg": text, "custom_text": kind != "flat"}
+    config = {"embed_dim": 16, "vision_cfg": TINY["vision_cfg"], "text_cfg": text, "custom_text": kind != "flat"}
     torch.manual_seed(0)
     return Encoder.create("tiny", "tiny", config, "test")
 
@@ -40,14 +40,10 @@ def test_trimmed_features_equal_open_clips_on_the_full_context(kind: str, langua
     batch = trimmed(tokens, encoder.tokenizer.lengths(tokens))
     assert batch.shape[1] < 24
     theirs = encoder.model.encode_text(torch.from_numpy(tokens.astype("int64")))
-    assert torch.allclose(text_features(encoder.model, batch), theirs, atol=1e-6)
+    features = text_features(encoder.model, batch)
+    assert torch.allclose(features, theirs, atol=1e-6)
     assert not torch.allclose(theirs[0], theirs[1], atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", ["flat", "custom", "roberta"])
-def test_gradients_reach_the_text_tower(kind: str, language_folders: dict[str, Path]) -> None:
-    encoder = _encoder(kind, language_folders)
-    text_features(encoder.model, torch.from_numpy(encoder.tokenizer(TEXTS).astype("int64"))).sum().backward()
+    features.sum().backward()
     without = {name for name, parameter in encoder.model.named_parameters() if parameter.grad is None}
     assert {name.split(".")[0] for name in without} == {"visual", "logit_scale"}
 
@@ -58,7 +54,7 @@ TEXT: dict[str, Any] = {"context_length": CONTEXT, "vocab_size": END + 1, "width
 
 def _tower(**changes: Any) -> Any:
     torch.manual_seed(0)
-    tower = open_clip.CustomTextCLIP(16, VISION, TEXT | changes, quick_gelu=True).text
+    tower = open_clip.CustomTextCLIP(16, TINY["vision_cfg"], TEXT | changes, quick_gelu=True).text
     # Fresh biases are zero and would hide one that is left out.
     for name, parameter in tower.named_parameters():
         if name.endswith("bias"):
@@ -100,7 +96,7 @@ def test_features_and_gradients_equal_open_clips(lengths: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=6), st.integers(1, 16))
-def test_padding_fills_up_to_a_multiple_and_changes_nothing(lengths: list[int], multiple: int) -> None:
+def test_packing_is_the_inverse_of_padding_and_filling_up_changes_nothing(lengths: list[int], multiple: int) -> None:
     ends, places = torch.tensor(lengths) - 1, len(lengths) * max(lengths)
     plain, filled = Packing.of(ends), Packing.of(ends, multiple)
     assert len(plain.places) == sum(lengths)
@@ -108,6 +104,12 @@ def test_padding_fills_up_to_a_multiple_and_changes_nothing(lengths: list[int], 
     assert set(plain.places.tolist()) <= set(filled.places.tolist())
     assert filled.places[filled.ends].tolist() == plain.places[plain.ends].tolist()
     assert (filled.lengths.tolist(), filled.length) == (lengths, max(lengths))
+    rows = torch.arange(1.0, sum(lengths) + 1)[:, None]
+    padded = plain.padded(rows)
+    assert padded.shape == (len(lengths), max(lengths), 1)
+    assert torch.equal(plain.packed(padded), rows)
+    assert [int((text > 0).sum()) for text in padded] == lengths
+    assert rows[plain.ends, 0].tolist() == [float(text.max()) for text in padded]
 
 
 @settings(max_examples=25)
@@ -122,14 +124,10 @@ def test_in_mixed_precision_shapes_repeat_and_features_stay(lengths: list[int]) 
     assert torch.nn.functional.cosine_similarity(plain, mixed.float()).min() > 0.99
 
 
-def test_layer_scale_is_applied() -> None:
+def test_layer_scale_is_applied_and_tokens_after_the_end_token_change_nothing() -> None:
     tower, tokens = _tower(ls_init_value=0.3), _tokens([3, 12, 7])
     assert torch.allclose(_packed(tower, tokens), tower(tokens), atol=1e-5)
-
-
-def test_what_stands_after_the_end_token_does_not_matter() -> None:
-    tower = _tower()
-    assert torch.equal(_packed(tower, _tokens([3, 9])), _packed(tower, _tokens([3, 9], filler=5)))
+    assert torch.equal(_packed(tower, tokens), _packed(tower, _tokens([3, 12, 7], filler=5)))
 
 
 def test_gradients_do_not_depend_on_chance() -> None:
@@ -143,23 +141,9 @@ def test_gradients_do_not_depend_on_chance() -> None:
     assert not [name for name in first if not torch.equal(first[name], second[name])]
 
 
-@given(st.lists(st.integers(0, CONTEXT - 1), min_size=1, max_size=6))
-def test_packing_and_padding_are_inverse(ends: list[int]) -> None:
-    packing = Packing.of(torch.tensor(ends))
-    rows = torch.arange(1.0, sum(ends) + len(ends) + 1)[:, None]
-    padded = packing.padded(rows)
-    assert padded.shape == (len(ends), max(ends) + 1, 1)
-    assert torch.equal(packing.packed(padded), rows)
-    assert [int((text > 0).sum()) for text in padded] == [end + 1 for end in ends]
-    assert rows[packing.ends, 0].tolist() == [float(text.max()) for text in padded]
-
-
-@pytest.mark.parametrize("changes", [{"qk_norm": True}, {"no_causal_mask": True}, {"embed_cls": True}])
-def test_other_towers_are_left_alone(changes: dict[str, Any]) -> None:
-    assert not can_pack(_tower(**changes), _tokens([3]))
-
-
-def test_plain_towers_are_packed_except_on_a_gpu() -> None:
-    tower, tokens = _tower(), _tokens([3])
-    assert can_pack(tower, tokens)
-    assert not can_pack(tower, tokens.to("meta"))
+def test_only_plain_towers_are_packed_and_not_on_a_gpu() -> None:
+    tokens = _tokens([3])
+    assert can_pack(_tower(), tokens)
+    assert not can_pack(_tower(), tokens.to("meta"))
+    for other in ("qk_norm", "no_causal_mask", "embed_cls"):
+        assert not can_pack(_tower(**{other: True}), tokens), other

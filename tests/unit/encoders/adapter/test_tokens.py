@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
-from components.core.system.errors import InputError
 from components.encoders.adapter.language_tower import embedded_model
 from components.encoders.adapter.tokens import ClipTokenizer, HuggingFaceTokenizer, Tokenizer, token_lengths, trimmed
 
@@ -20,15 +19,13 @@ def _kinds(language_folders: dict[str, Path]) -> list[Tokenizer]:
     return [ClipTokenizer(24), *(HuggingFaceTokenizer(folder, 24) for folder in language_folders.values())]
 
 
-def test_long_texts_are_cut_and_keep_their_end_token() -> None:
-    tokenizer = ClipTokenizer(24)
-    tokens = tokenizer(["word " * 100, "word"])
+def test_long_texts_are_cut_and_keep_their_end_token(language_folders: dict[str, Path]) -> None:
+    clip, texts = ClipTokenizer(24), ["word " * 100, "word"]
+    tokens = clip(texts)
     assert tokens.shape == (2, 24)
     assert tokens[0, -1] == END
-    assert tokenizer.lengths(tokens).tolist() == [24, 3]
-
-
-def test_hugging_face_texts_are_cut_padded_and_counted(language_folders: dict[str, Path]) -> None:
+    assert clip.lengths(tokens).tolist() == [24, 3]
+    assert token_lengths(texts).tolist() == [102, 3]
     for kind, pad in (("bert", 0), ("roberta", 1)):
         tokenizer = HuggingFaceTokenizer(language_folders[kind], 6)
         tokens = tokenizer(["a dog on the long sofa with a hat", "dog"])
@@ -38,7 +35,7 @@ def test_hugging_face_texts_are_cut_padded_and_counted(language_folders: dict[st
 
 
 @given(texts=st.lists(st.text(alphabet="ado g\n<", max_size=60), max_size=5))
-def test_what_lies_behind_a_texts_length_is_padding(language_folders: dict[str, Path], texts: list[str]) -> None:
+def test_only_padding_follows_the_end_of_a_text(language_folders: dict[str, Path], texts: list[str]) -> None:
     for tokenizer in _kinds(language_folders):
         tokens = tokenizer(texts)
         lengths = tokenizer.lengths(tokens)
@@ -51,46 +48,32 @@ def test_what_lies_behind_a_texts_length_is_padding(language_folders: dict[str, 
         assert trimmed(tokens, lengths).shape == (len(texts), max(lengths, default=1))
 
 
-def test_many_texts_are_the_same_as_each_alone(language_folders: dict[str, Path]) -> None:
+def test_many_texts_have_the_tokens_of_each_by_itself(language_folders: dict[str, Path]) -> None:
     texts = ["a dog", "hats", "two small hats"] * 700
     for tokenizer in _kinds(language_folders):
         np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
 
 
-def test_special_tokens_in_a_text_are_letters() -> None:
+def test_special_tokens_in_a_text_are_letters_and_the_tokenizers_own_limit_counts(
+    language_folders: dict[str, Path], tmp_path: Path
+) -> None:
     tokenizer = HuggingFaceTokenizer(embedded_model(), 12)
     padded, plain = tokenizer(["red [PAD] dog", "red dog"])
     assert tokenizer.pad_id not in padded[: tokenizer.lengths(padded[None])[0]]
     assert tokenizer.lengths(padded[None])[0] > tokenizer.lengths(plain[None])[0]
+    AutoTokenizer.from_pretrained(language_folders["bert"], model_max_length=7).save_pretrained(tmp_path)
+    assert HuggingFaceTokenizer(tmp_path, 24)(["a dog"]).shape == (1, 7)
 
 
-def test_lengths_count_tokens_before_the_cut() -> None:
-    assert token_lengths(["word", "word " * 100]).tolist() == [3, 102]
-
-
-def test_saved_tokenizer_is_the_same_one(language_folders: dict[str, Path], tmp_path: Path) -> None:
-    tokenizer = HuggingFaceTokenizer(language_folders["roberta"], 24)
-    identity, tokens = tokenizer.identity, tokenizer(["a dog", "two hats"])
+def test_a_saved_tokenizer_keeps_its_identity_which_others_do_not_have(
+    language_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    tokenizer, texts = HuggingFaceTokenizer(language_folders["roberta"], 24), ["a dog", "two hats"]
     tokenizer.save(tmp_path)
     loaded = HuggingFaceTokenizer(tmp_path, 24)
-    assert loaded.identity == identity
-    np.testing.assert_array_equal(loaded(["a dog", "two hats"]), tokens)
-
-
-def test_different_tokenizers_have_different_identities(language_folders: dict[str, Path]) -> None:
+    assert loaded.identity == tokenizer.identity
+    np.testing.assert_array_equal(loaded(texts), tokenizer(texts))
     identities = [tokenizer.identity for tokenizer in _kinds(language_folders)]
     assert identities[0] == "clip-bpe"
     assert len(set(identities)) == 3
     assert HuggingFaceTokenizer(language_folders["bert"], 24, clean="lower").identity not in identities
-
-
-def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no tokenizer at"):
-        HuggingFaceTokenizer(tmp_path, 24)
-
-
-def test_the_tokenizers_own_limit_counts(language_folders: dict[str, Path], tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    AutoTokenizer.from_pretrained(language_folders["bert"], model_max_length=7).save_pretrained(tmp_path)
-    assert HuggingFaceTokenizer(tmp_path, 24)(["a dog"]).shape == (1, 7)

@@ -58,93 +58,74 @@ def test_published_forms_are_read(name: str, tiny_encoder: Encoder, other: Any, 
     assert all(torch.allclose(value, wanted[key], atol=tolerance) for key, value in other.state_dict().items())
 
 
-def test_old_files_are_read(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
-    torch.save(tiny_encoder.model.state_dict(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+def test_old_files_and_flat_weights_are_read(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+    weights = tiny_encoder.model.state_dict()
+    torch.save(weights, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     load_weights(other, tmp_path / "old.pt")
-    assert torch.equal(other.text_projection, tiny_encoder.model.text_projection)
-
-
-def test_flat_weights_fit_a_model_with_a_text_tower_of_its_own(tiny_encoder: Encoder, tmp_path: Path) -> None:
-    save_file(tiny_encoder.model.state_dict(), tmp_path / "flat.safetensors")
-    model = open_clip.CustomTextCLIP(**TINY)
-    load_weights(model, tmp_path / "flat.safetensors")
-    assert torch.equal(model.text.ln_final.weight, tiny_encoder.model.ln_final.weight)
+    assert torch.equal(other.text_projection, weights["text_projection"])
+    save_file(weights, tmp_path / "flat.safetensors")
+    custom = open_clip.CustomTextCLIP(**TINY)
+    load_weights(custom, tmp_path / "flat.safetensors")
+    assert torch.equal(custom.text.ln_final.weight, weights["ln_final.weight"])
 
 
 @pytest.mark.parametrize("form", ["zip", "old", "bare pickle"])
 def test_code_in_a_file_is_never_run(form: str, other: Any, tmp_path: Path) -> None:
     path, content = tmp_path / "hostile.pt", {"state_dict": {}, "extra": Payload(tmp_path / "ran")}
-    if form == "bare pickle":
-        path.write_bytes(pickle.dumps(content, protocol=2))
-    else:
-        torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
+    bare = form == "bare pickle"
+    with path.open("wb") as file:
+        pickle.dump(content, file, 2) if bare else torch.save(
+            content, file, _use_new_zipfile_serialization=form == "zip"
+        )
     with pytest.raises(InputError, match=r"hostile\.pt holds more than weights"):
         load_weights(other, path)
     assert not (tmp_path / "ran").exists()
     # The file is hostile indeed.
-    if form == "bare pickle":
-        pickle.loads(path.read_bytes())
-    else:
-        torch.load(path, weights_only=False)
+    pickle.loads(path.read_bytes()) if bare else torch.load(path, weights_only=False)
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
+def test_broken_files_and_files_without_fitting_weights_are_named(other: Any, tmp_path: Path) -> None:
+    for name, content, reason in (
         ("empty.pt", b"", "broken checkpoint"),
         ("text.pt", b"not a checkpoint at all", "more than weights|broken checkpoint"),
         ("weights.npz", b"", "only .safetensors"),
-    ],
-)
-def test_broken_files_are_named(name: str, content: bytes, reason: str, other: Any, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=rf"{name}.*({reason})"):
-        load_weights(other, tmp_path / name)
+        ("nothing.pt", {"epoch": 3}, "holds no weights"),
+        ("other.pt", {"state_dict": {"text_projection": torch.zeros(3, 3)}}, "does not fit the model"),
+        ("absent.pt", None, "is missing"),
+    ):
+        if isinstance(content, bytes):
+            (tmp_path / name).write_bytes(content)
+        elif content is not None:
+            torch.save(content, tmp_path / name)
+        with pytest.raises(InputError, match=rf"{name}.*({reason})"):
+            load_weights(other, tmp_path / name)
 
 
-def test_files_without_weights_and_with_others_are_named(other: Any, tmp_path: Path) -> None:
-    torch.save({"epoch": 3}, tmp_path / "nothing.pt")
-    with pytest.raises(InputError, match="holds no weights"):
-        load_weights(other, tmp_path / "nothing.pt")
-    torch.save({"state_dict": {"text_projection": torch.zeros(3, 3)}}, tmp_path / "other.pt")
-    with pytest.raises(InputError, match="does not fit the model"):
-        load_weights(other, tmp_path / "other.pt")
-    with pytest.raises(InputError, match="is missing"):
-        load_weights(other, tmp_path / "absent.pt")
+def test_numbers_that_are_not_weights_are_refused(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+    weights = tiny_encoder.model.state_dict()
+    norm = weights["ln_final.weight"]
+    for spoilt, message in (
+        (torch.full_like(norm, float("nan")), "holds numbers that are not finite"),
+        (norm.clone().index_fill_(0, torch.tensor([0]), float("inf")), "holds numbers that are not finite"),
+        ((100 * norm).to(torch.int8), "holds int8 numbers: convert the weights"),
+    ):
+        state = {**weights, "ln_final.weight": spoilt}
+        save_file(state, tmp_path / "weights.safetensors")
+        torch.save(state, tmp_path / "weights.pt")
+        for name in ("weights.safetensors", "weights.pt"):
+            with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
+                load_weights(other, tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt"])
-@pytest.mark.parametrize(
-    ("spoilt", "message"),
-    [
-        (lambda value: torch.full_like(value, float("nan")), "holds numbers that are not finite"),
-        (lambda value: value.clone().index_fill_(0, torch.tensor([0]), float("inf")), "holds numbers that are not"),
-        (lambda value: (100 * value).to(torch.int8), "holds int8 numbers: convert the weights"),
-    ],
-)
-def test_numbers_that_are_no_weights_are_refused(
-    name: str, spoilt: Any, message: str, tiny_encoder: Encoder, other: Any, tmp_path: Path
+def test_tensors_under_other_names_are_taken_in_order_and_refused_in_another(
+    tiny_encoder: Encoder, other: Any, tmp_path: Path
 ) -> None:
-    state = dict(tiny_encoder.model.state_dict())
-    state["ln_final.weight"] = spoilt(state["ln_final.weight"])
-    (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
-    with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
-        load_weights(other, tmp_path / name)
-
-
-def test_tensors_under_other_names_are_taken_in_order(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
-    wanted = tiny_encoder.model.state_dict()
-    torch.save({f"tensor_{place}": value for place, value in enumerate(wanted.values())}, tmp_path / "other.pt")
-    load_weights(other, tmp_path / "other.pt", in_order=True)
+    path, wanted = tmp_path / "other.pt", tiny_encoder.model.state_dict()
+    torch.save({f"tensor_{place}": value for place, value in enumerate(wanted.values())}, path)
+    load_weights(other, path, in_order=True)
     assert all(torch.equal(value, wanted[key]) for key, value in other.state_dict().items())
-
-
-def test_tensors_in_another_order_are_refused(other: Any, tmp_path: Path) -> None:
-    state = other.state_dict()
-    torch.save(dict(reversed(state.items())), tmp_path / "turned.pt")
-    with pytest.raises(InputError, match=r"turned\.pt does not fit the model"):
-        load_weights(other, tmp_path / "turned.pt", in_order=True)
-    torch.save(dict(list(state.items())[:-1]), tmp_path / "short.pt")
-    with pytest.raises(InputError, match=r"short\.pt does not fit the model"):
-        load_weights(other, tmp_path / "short.pt", in_order=True)
+    for state in (reversed(wanted.items()), list(wanted.items())[:-1]):
+        torch.save(dict(state), path)
+        with pytest.raises(InputError, match=r"other\.pt does not fit the model"):
+            load_weights(other, path, in_order=True)

@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import given
@@ -37,18 +38,12 @@ def _files(raw: bytes, wanted: str = "") -> dict[str, bytes | str]:
     return {file.name: str(file.content) if isinstance(file.content, Fault) else file.content for file in files}
 
 
-def test_files_come_in_order_with_their_bytes() -> None:
-    assert list(_files(_tar()).items()) == list(CONTENT.items())
-
-
-def test_the_position_of_a_file_is_where_its_bytes_begin() -> None:
+def test_files_are_in_order_with_their_bytes_and_positions_and_unwanted_ones_are_empty() -> None:
     raw = _tar()
-    found = list(tar_files(io.BytesIO(raw), lambda _: True))
+    assert list(_files(raw).items()) == list(CONTENT.items())
+    found = tar_files(io.BytesIO(raw), lambda _: True)
     assert {raw[file.position :][: len(CONTENT[file.name])] for file in found} == set(CONTENT.values())
-
-
-def test_unwanted_files_come_empty() -> None:
-    assert _files(_tar(), "b") == {"a.txt": b"", "b.txt": b"y" * 10, "c.txt": b""}
+    assert _files(raw, "b") == {"a.txt": b"", "b.txt": b"y" * 10, "c.txt": b""}
 
 
 @given(st.integers(0, END + BLOCK - 1))
@@ -58,53 +53,47 @@ def test_an_archive_cut_anywhere_is_broken(length: int) -> None:
 
 
 @given(st.sampled_from([0, BLOCK * 3, BLOCK * 5]), st.integers(0, 147), st.integers(1, 255))
-def test_a_damaged_header_is_no_end(header: int, place: int, flip: int) -> None:
+def test_a_damaged_header_is_not_taken_for_the_end(header: int, place: int, flip: int) -> None:
     raw = bytearray(_tar())
     raw[header + place] ^= flip
     with pytest.raises(BrokenShardError):
         _files(bytes(raw))
 
 
-def test_data_after_the_end_mark_and_compressed_archives_are_refused() -> None:
-    with pytest.raises(BrokenShardError, match="after the end mark"):
-        _files(_tar() + _tar())
-    with pytest.raises(BrokenShardError):
-        _files(gzip.compress(_tar()))
+def test_data_after_the_end_mark_compressed_archives_and_wrong_sizes_are_refused() -> None:
+    cases = [(_tar() + _tar(), "after the end mark"), (gzip.compress(_tar()), None)]
+    for kind, size, refusal in (
+        (tarfile.XHDTYPE, 8 << 30, "out of bounds"),
+        (tarfile.XGLTYPE, 8 << 30, "out of bounds"),
+        (tarfile.GNUTYPE_LONGNAME, 8 << 30, "out of bounds"),
+        (tarfile.REGTYPE, -BLOCK * 2, None),
+    ):
+        member = tarfile.TarInfo("a.txt")
+        member.type, member.size = kind, size
+        cases.append((member.tobuf(tarfile.GNU_FORMAT) + b"\0" * BLOCK * 4, refusal))
+    for raw, refusal in cases:
+        with pytest.raises(BrokenShardError, match=refusal):
+            _files(raw)
 
 
-def test_entries_that_are_not_plain_files_are_faults_and_folders_are_skipped(tmp_path: Path) -> None:
+def test_large_files_are_never_in_memory_other_entries_are_faults_and_folders_are_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE):
         member = tarfile.TarInfo("a.txt")
         member.type, member.linkname = kind, "/etc/passwd"
         path = write_tar(tmp_path / "0.tar", [(member, b""), ("b.txt", b"sound")])
         expected = {} if kind == tarfile.DIRTYPE else {"a.txt": "not a file"}
         assert _files(path.read_bytes()) == {**expected, "b.txt": b"sound"}, kind
+    original = tarfile.TarFile.extractfile
 
-
-def test_a_file_that_is_too_large_is_never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_tar, "MAX_MEMBER", 100)
-    monkeypatch.setattr(tarfile.TarFile, "extractfile", _small_only(tarfile.TarFile.extractfile))
-    assert _files(_tar()) == CONTENT | {"a.txt": "too large"}
-
-
-def _small_only(original):  # type: ignore[no-untyped-def]
-    def extract(archive: tarfile.TarFile, member: tarfile.TarInfo):  # type: ignore[no-untyped-def]
+    def extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
         assert member.size <= 100
         return original(archive, member)
 
-    return extract
-
-
-def test_headers_with_wrong_sizes_are_refused() -> None:
-    for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME):
-        member = tarfile.TarInfo("pax")
-        member.type, member.size = kind, 8 << 30
-        with pytest.raises(BrokenShardError, match="out of bounds"):
-            _files(member.tobuf(tarfile.GNU_FORMAT) + b"\0" * BLOCK * 4)
-    member = tarfile.TarInfo("a.txt")
-    member.size = -BLOCK * 2
-    with pytest.raises(BrokenShardError):
-        _files(member.tobuf(tarfile.GNU_FORMAT) + b"\0" * BLOCK * 4)
+    monkeypatch.setattr(shard_tar, "MAX_MEMBER", 100)
+    monkeypatch.setattr(tarfile.TarFile, "extractfile", extract)
+    assert _files(_tar()) == CONTENT | {"a.txt": "too large"}
 
 
 Members = list[tuple[str | tarfile.TarInfo, bytes]]
@@ -115,25 +104,16 @@ def _read(path: Path, expected: int | None = None, usual: int = 1) -> list[RawSa
     return list(ShardReader(ShardFiles(), {"png", "txt"}, sizes, usual).read(str(path)))
 
 
-def test_files_of_one_name_are_one_sample(tmp_path: Path) -> None:
+def test_files_of_one_name_are_one_sample_and_a_repeated_file_is_its_fault(tmp_path: Path) -> None:
     members: Members = [("a.png", b"1"), ("a.TXT", b"2"), ("a.json", b"{}"), ("sub/b.png", b"3"), ("b.txt", b"4")]
     found = _read(write_tar(tmp_path / "0.tar", members))
     assert [(sample.name, sample.members) for sample in found] == [
-        ("0.tar/a", {"png": b"1", "txt": b"2"}),
-        ("0.tar/sub/b", {"png": b"3"}),
-        ("0.tar/b", {"txt": b"4"}),
-    ]
+        ("0.tar/a", {"png": b"1", "txt": b"2"}), ("0.tar/sub/b", {"png": b"3"}), ("0.tar/b", {"txt": b"4"})
+    ]  # fmt: skip
     assert not any(sample.fault for sample in found)
-
-
-def test_a_name_that_comes_again_is_a_fault_of_that_sample_alone(tmp_path: Path) -> None:
-    members: Members = [("a.png", b"1"), ("a.png", b"2"), ("b.png", b"3"), ("c.txt", b"4"), ("c.txt", b"5")]
-    found = _read(write_tar(tmp_path / "0.tar", members))
-    assert [(sample.key, str(sample.fault)) for sample in found] == [
-        ("a", "duplicate member"),
-        ("b", "None"),
-        ("c", "duplicate member"),
-    ]
+    members = [("a.png", b"1"), ("a.png", b"2"), ("b.png", b"3"), ("c.txt", b"4"), ("c.txt", b"5")]
+    faults = {sample.key: str(sample.fault) for sample in _read(write_tar(tmp_path / "0.tar", members))}
+    assert faults == {"a": "duplicate member", "b": "None", "c": "duplicate member"}
 
 
 def test_unsafe_names_are_faults_and_names_of_webdataset_hide_no_sample(tmp_path: Path) -> None:
@@ -146,17 +126,14 @@ def test_unsafe_names_are_faults_and_names_of_webdataset_hide_no_sample(tmp_path
         assert len(samples) == 3, name
 
 
-@pytest.mark.parametrize(("expected", "usual", "lost"), [(10, 1, 8), (None, 5, 3), (None, 1, 1)])
-def test_what_a_broken_shard_lost_is_counted(expected: int | None, usual: int, lost: int, tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "0.tar", [(f"{key}.png", b"1" * 600) for key in "abcd"])
-    path.write_bytes(path.read_bytes()[: 3 * 1536 - 100])
-    *sound, last = _read(path, expected, usual)
-    assert [sample.key for sample in sound] == ["a", "b"]
-    assert (str(last.fault), last.lost) == ("broken shard", lost)
-
-
-def test_fewer_samples_than_sizes_json_says_are_counted(tmp_path: Path) -> None:
+def test_lost_samples_of_broken_and_short_shards_are_counted(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "0.tar", [("a.png", b"1"), ("b.png", b"1")])
     assert len(_read(path, 2)) == len(_read(path, 1)) == len(_read(path, None, 9)) == 2
     last = _read(path, 5)[-1]
     assert (str(last.fault), last.lost) == ("missing from shard", 3)
+    write_tar(path, [(f"{key}.png", b"1" * 600) for key in "abcd"])
+    path.write_bytes(path.read_bytes()[: 3 * 1536 - 100])
+    for expected, usual, lost in ((10, 1, 8), (None, 5, 3), (None, 1, 1)):
+        *sound, last = _read(path, expected, usual)
+        assert [sample.key for sample in sound] == ["a", "b"]
+        assert (str(last.fault), last.lost) == ("broken shard", lost), (expected, usual)
