@@ -33,11 +33,8 @@ def folder(tmp_path: Path, tiny_encoder: Encoder) -> Path:
 def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
     found = load(str(folder))
     answers = found.embed([EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])])
-    np.testing.assert_allclose(
-        np.stack([vector for answer in answers for vector in answer.vectors]),
-        tiny_encoder.embed_texts(TEXTS),
-        atol=1e-5,
-    )
+    vectors = np.stack([vector for answer in answers for vector in answer.vectors])
+    np.testing.assert_allclose(vectors, tiny_encoder.embed_texts(TEXTS), atol=1e-5)
     # Start, two words and end; start, five words and end; the last is cut at the context.
     assert answers[0].tokens == 4 + 7
     assert found.embed([EmbeddingRequest(input=TEXTS[-1])])[0].tokens == 24
@@ -47,16 +44,15 @@ def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
 
 def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
     plain, kept = load(str(folder)), load(str(folder), cache=2)
-    assert kept.cache is not None
-    asked: list[list[str]] = []
-    embed = kept.embed_new
-    kept = replace(kept, embed_new=lambda texts: (asked.append(texts), embed(texts))[1])
+    computed: list[list[str]] = []
+    kept = replace(kept, embed_new=lambda texts: (computed.append(texts), plain.embed_new(texts))[1])
     for texts in (["a"], ["a", "b"], ["b", "a"], ["c", "d"], ["a"], TEXTS):
         (answer,), (expected,) = (one.embed([EmbeddingRequest(input=texts)]) for one in (kept, plain))
         np.testing.assert_allclose(np.stack(answer.vectors), np.stack(expected.vectors), atol=1e-6)
         assert answer.tokens == expected.tokens
-        assert len(kept.cache or ()) <= 2
-    assert asked[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
+        assert kept.cache is not None
+        assert len(kept.cache) <= 2
+    assert computed[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
 
 
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,14 +81,11 @@ def test_the_version_of_an_alias(tmp_path: Path, track_in: Callable[[Path], None
     track_in(tmp_path)
     assert Alias.of("models:/mine@challenger") == Alias("mine", "challenger")
     assert Alias.of("text-encoder/3") is Alias.of("models/paraclip") is None
-    alias = Alias.of("text-encoder@champion")
-    assert alias is not None
+    alias = Alias("text-encoder", "champion")
     assert alias.version() is None
     client = make_client()
     client.create_registered_model("text-encoder")
-    for _ in range(2):
-        client.create_model_version("text-encoder", str(tmp_path))
-    for version in ("2", "1"):
-        point("champion", version)
-        assert alias.version() == version
+    client.create_model_version("text-encoder", str(tmp_path))
+    point("champion", "1")
+    assert alias.version() == "1"
     assert Alias("text-encoder", "challenger").version() is None
