@@ -29,16 +29,13 @@ def client(explored: Explored) -> TestClient:
     return TestClient(make_app(explored), base_url="http://127.0.0.1:8321", raise_server_exceptions=False)
 
 
-def test_the_page_and_its_parts(client: TestClient) -> None:
+def test_the_page_its_facts_and_comparisons(client: TestClient, explored: Explored) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "script-src 'self'" in page.headers["content-security-policy"]
     for file in ("explorer.css", "explorer.js"):
         assert file in page.text
         assert client.get(f"/{file}").status_code == 200
-
-
-def test_facts_of_the_page_and_comparisons(client: TestClient, explored: Explored) -> None:
     found = client.get("/api/info").json()
     assert (found["encoders"], found["rows"]) == (["base", "tuned"], PICTURES)
     assert found["evaluated"] == [False, False]
@@ -194,7 +191,6 @@ def test_a_vector_without_a_picture_has_its_caption(explored: Explored, monkeypa
 def test_the_exported_page_is_complete_and_safe(explored: Explored) -> None:
     page = snapshot(explored, [("a dog", "one hound"), ("a </script> cat", "")], PICTURES)
     found = re.search(r'<script type="application/json" id="snapshot">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
     content = json.loads(found.group(1))
     assert [one["query"] for one in content["compared"]] == ["a dog", "a </script> cat"]
     assert content["compared"][0] == explored.explorer.compare("a dog", "one hound", PICTURES).model_dump()

@@ -54,19 +54,15 @@ FILLER = [(str(number), f"caption {number}") for number in range(100, 1100)]
 
 
 def test_one_image_is_one_row_with_its_first_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = build(tmp_path / "index", of(("1", "a"), ("1", "b"), ("2", "c"), ("1", "d"), ("3", "e")))
-    assert (found.rows, found.repeated) == (3, 2)
-    index = ImageIndex.open(tmp_path / "index")
-    assert index.rows([0, 1, 2])["caption"].to_pylist() == ["a", "c", "e"]
-    assert np.array_equal(index.vector([0, 1, 2]), np.eye(8, dtype=np.float32)[[1, 2, 3]])
     monkeypatch.setattr(building, "_SEGMENT", 3)
     numbers = np.random.default_rng(0).integers(0, 60, 200).tolist()
     first = {number: f"caption {row}" for row, number in reversed([*enumerate(numbers)])}
     many = build(tmp_path / "many", of(*((str(number), f"caption {row}") for row, number in enumerate(numbers))))
     assert (many.rows, many.repeated) == (len(first), 200 - len(first))
     assert {segment.rows for segment in many.facts.segments[:-1]} <= {3, 4}
-    captions = ImageIndex.open(tmp_path / "many").rows(range(many.rows))["caption"].to_pylist()
-    assert captions == [first[number] for number in dict.fromkeys(numbers)]
+    index, distinct = ImageIndex.open(tmp_path / "many"), [*dict.fromkeys(numbers)]
+    assert index.rows(range(many.rows))["caption"].to_pylist() == [first[number] for number in distinct]
+    assert np.allclose(index.vector(range(many.rows)), np.stack([vector_of(number) for number in distinct]), atol=1e-6)
 
 
 def test_append_skips_known_images_and_keeps_old_files(tmp_path: Path) -> None:
@@ -189,12 +185,16 @@ def test_only_an_index_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
     assert not (tmp_path / "empty").exists()
 
 
-def test_approximate_search_needs_queries_and_an_encoder(tmp_path: Path) -> None:
+def test_approximate_search_needs_queries_and_an_encoder_with_finite_features(tmp_path: Path) -> None:
     named, unnamed = of(*FILLER), of(*((number, " ") for number, _ in FILLER))
     with pytest.raises(InputError, match="kind 'ivf_pq' is tuned on text queries: give --encoder"):
         build(tmp_path / "index", named, "ivf_pq")
     with pytest.raises(InputError, match="no image has a caption: give --queries"):
         build(tmp_path / "index", unnamed, "ivf_pq", toy())
+    broken = toy()
+    broken.encoder.table = {"a dog": [np.nan] * 8}  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="gives 'a dog' a non-finite feature"):
+        build(tmp_path / "index", unnamed, "ivf_pq", broken, ["a dog"])
     assert build(tmp_path / "index", unnamed, "ivf_pq", toy(), ["a dog"]).facts.recalls[0].queries == 1
     with pytest.raises(InputError, match="must be tuned on text queries again: give --encoder"):
         append(tmp_path / "index", of(("3", "c")))

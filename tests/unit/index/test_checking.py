@@ -13,7 +13,7 @@ import pytest
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.index.building import build, remeasure
+from components.index.building import build
 from components.index.checking import check
 from components.index.facts import FACTS, read_facts, rows_file, structure_file, vectors_file, write_facts
 from components.index.image_index import ImageIndex
@@ -21,7 +21,7 @@ from components.index.search import EFFORTS, Found, search_exact
 from components.index.sources import find_source
 from components.index.tuning import measured, read_queries
 from components.registry.encoder_lookup import encoder_under_test
-from tests.support.index_making import drawn, make_index, opened, other, toy, write_vectors
+from tests.support.index_making import make_index, other, toy
 from tests.support.toy_context import colour_image
 
 
@@ -129,21 +129,6 @@ def test_the_smallest_sufficient_effort_is_kept(approximate: Path) -> None:
         assert tuple(efforts) == tried, encoder
         assert index.facts.effort == tried[-1]
         assert {recall.encoder: recall.recall_at_10 for recall in index.facts.recalls} == recalls
-
-
-def test_an_exact_index_is_not_measured(tmp_path: Path) -> None:
-    make_index(tmp_path, 40)
-    before = read_facts(tmp_path / "index")
-    assert remeasure(tmp_path / "index", toy()) == before
-    assert not before.recalls
-
-
-def test_an_encoder_that_gives_no_numbers_is_refused(tmp_path: Path) -> None:
-    write_vectors(tmp_path / "vectors", 0, drawn(1000))
-    broken = toy()
-    broken.encoder.table = {"a dog": [np.nan] * 8}  # type: ignore[attr-defined]
-    with pytest.raises(InputError, match="gives 'a dog' a non-finite feature"):
-        build(tmp_path / "index", opened(tmp_path / "vectors"), "ivf_pq", broken, ["a dog"])
 
 
 def test_queries_are_lines_of_text(tmp_path: Path) -> None:

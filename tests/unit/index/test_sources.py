@@ -84,7 +84,7 @@ def test_a_folder_of_pictures(pictures: Path, tower: EncoderUnderTest, tiny_enco
 def test_a_folder_is_read_as_prepare_reads_it(
     pictures: Path, tower: EncoderUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links, names without a known ending or spelled in another way, and columns of pictures that come last."""
+    """Links, unusual file names, and columns whose names an index uses itself."""
     folder = tmp_path / "few"
     (folder / "kept").mkdir(parents=True)
     for number, name in enumerate(("1.png", "kept/2.data", "z.png")):
@@ -92,28 +92,22 @@ def test_a_folder_is_read_as_prepare_reads_it(
     (folder / "link.png").symlink_to(folder / "kept" / "2.data")
     (folder / "3").write_bytes((folder / "z.png").read_bytes() + b"another")
     Image.new("RGB", (16, 16), "teal").save(folder / "4.TIFF")
-    (folder / "captions.csv").write_text("image,caption,price\n./1.png,one,3\n3,three,\nz.png,last,7\ngone.png,x,\n")
+    columns = "image,caption,price,image_id,image_id_,name,file,position,size\n"
+    rows_of = "./1.png,one,3,1,2,3,4,5,M\n3,three,,,,,,,\nz.png,last,7,1,2,3,4,5,M\ngone.png,x,,,,,,,\n"
+    (folder / "captions.csv").write_text(columns + rows_of)
     monkeypatch.setattr(pictures_of, "_BLOCK", 2)
     found = build(tmp_path / "index", find_source("folder").open(str(folder), tower))
-    rows = ImageIndex.open(tmp_path / "index").rows(range(found.rows)).to_pylist()
+    index = ImageIndex.open(tmp_path / "index")
+    rows = index.rows(range(found.rows)).to_pylist()
+    assert {name: rows[4][name] for name in index.schema.names[6:]} == {
+        "price": "7", "image_id__": "1", "image_id_": "2", "name_": "3", "file_": "4", "position_": "5", "size_": "M",
+    }  # fmt: skip
+    assert index.picture(4) == (folder / "z.png").read_bytes()
     assert [(row["name"], row["caption"], row["price"]) for row in rows] == [
         ("1.png", "one", "3"), ("3", "three", None), ("4.TIFF", None, None), ("link.png", None, None),
         ("z.png", "last", "7"),
     ]  # fmt: skip
     assert [one.split(" is ")[0] for one in found.unusable] == [str(folder / "gone.png")]
-
-
-def test_a_columns_name_that_an_index_uses_is_changed(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
-    columns = "image_id,image_id_,name,file,position,size"
-    (pictures / "captions.tsv").unlink()
-    (pictures / "captions.csv").write_text(f"image,caption,{columns}\n0.png,a,1,2,3,4,5,M\n1.png,b,1,2,3,4,5,M\n")
-    build(tmp_path / "index", find_source("folder").open(str(pictures), tower))
-    index = ImageIndex.open(tmp_path / "index")
-    row = index.rows([1]).to_pylist()[0]
-    assert {name: row[name] for name in index.schema.names[6:]} == {
-        "image_id__": "1", "image_id_": "2", "name_": "3", "file_": "4", "position_": "5", "size_": "M",
-    }  # fmt: skip
-    assert (row["name"], index.picture(1)) == ("1.png", (pictures / "1.png").read_bytes())
 
 
 def test_shards_stay_packed(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
@@ -191,7 +185,6 @@ def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
 
 def test_hostile_vectors_are_refused(tmp_path: Path) -> None:
     for number, (vectors, refusal) in enumerate((
-        (drawn(3, dim=9), "has vectors of 9 numbers, those of --encoder 'toy' have 8: give the encoder that computed"),
         (np.arange(24).reshape(3, 8), "holds int64 of shape"),
         (np.array([[{}] * 8] * 3), r"img_emb_0\.npy is damaged"),
     )):  # fmt: skip
@@ -227,15 +220,9 @@ def test_metadata_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"embedding": [[1.0, 2.0], [1.0]]}), tmp_path / "ragged" / "0.parquet")
     with pytest.raises(InputError, match="rows of different width"):
         build(tmp_path / "index", opened(tmp_path / "ragged", toy(dim=2)))
-    with pytest.raises(InputError, match="do not name the encoder that computed them"):
-        find_source("embeddings").open(str(folder), None)
 
 
 def test_unknown_and_ambiguous_sources_are_refused(pictures: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for given in ("empty", "absent"):
-        with pytest.raises(InputError, match="is not a project's data folder"):
-            source_of(str(tmp_path / given))
     np.save(pictures / "mine.npy", drawn(3))
     assert source_of(str(pictures)) == "embeddings"
     tar(pictures / "0.tar", {})

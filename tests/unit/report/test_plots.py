@@ -72,12 +72,6 @@ def test_encoders_differ_in_colour_or_have_labels() -> None:
     assert len({line_style(number) for number in range(31)}) == 31
 
 
-def test_the_frontier_by_hand() -> None:
-    points = np.array([[1.0, 5.0], [3.0, 3.0], [2.0, 2.0], [5.0, 1.0], [3.0, 1.0], [1.0, 4.0]])
-    assert frontier(points) == [0, 1, 3]
-    assert frontier(np.array([[1.0, 1.0], [1.0, 1.0]])) == [0, 1]
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
 def test_the_frontier_dominates_all_others_and_not_itself(raw: list[tuple[int, int]]) -> None:
     points = np.array(raw, dtype=np.float64)
@@ -92,14 +86,12 @@ def test_the_frontier_dominates_all_others_and_not_itself(raw: list[tuple[int, i
 
 def test_the_pareto_plot_fills_and_names_only_the_frontier() -> None:
     plot = pareto_plot(_comparison(), PRIMARY)
-    assert plot.figure is not None
     line, *points = plot.figure.data
     assert list(line.x) == pytest.approx([50, 60, 70])
     assert [point.name for point in points] == ["a", "b", "c"]
     drawn = [number for point in points for number in (point.x[0], point.y[0])]
     assert drawn == pytest.approx([70, 20, 50, 60, 60, 40])
     plot = pareto_plot(_comparison(VALUES | {"zero_shot/top1": (0.7, 0.8, 0.6)}), PRIMARY)
-    assert plot.figure is not None
     assert [point.marker.symbol.endswith("-open") for point in plot.figure.data[1:]] == [True, False, True]
     assert plot.notes[0].endswith("(b).")
 
@@ -107,7 +99,6 @@ def test_the_pareto_plot_fills_and_names_only_the_frontier() -> None:
 def test_many_points_of_the_pareto_plot_look_different() -> None:
     values = {metric: [number / 20 for number in range(18)] for metric in VALUES}
     plot = pareto_plot(_comparison(values, [f"e{number}" for number in range(18)]), PRIMARY)
-    assert plot.figure is not None
     markers = {(point.marker.color, point.marker.symbol.removesuffix("-open")) for point in plot.figure.data[1:]}
     assert len(markers) == 18
     # Without zero-shot accuracy there is no plot.
@@ -121,7 +112,6 @@ def test_curves_begin_with_the_total_loss_and_missing_ones_are_named() -> None:
     curves = Curves(found, {"a": "no tracked run trained it"})
     plot = curve_plot(curves, "abc")
     assert curve_names(curves) == ["loss/total", "loss/l1"]
-    assert plot.figure is not None
     drawn = [(line.name, line.meta["choice"], line.mode) for line in plot.figure.data if line.visible]
     assert drawn == [("b", "loss/total", "lines"), ("c", "loss/total", "markers")]
     assert [chip.encoder for chip in plot.chips] == ["b", "c"]

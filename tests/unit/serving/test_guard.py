@@ -1,4 +1,4 @@
-"""Tokens, and limits on the number, size and duration of requests, partly over real sockets."""
+"""Tokens and addresses, and limits on the number, size and duration of requests and connections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,45 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from components.serving.address import ServingLimits
+from components.core.system.errors import InputError
+from components.serving.address import TOKEN as NAME
+from components.serving.address import ServingLimits, bind, read_tokens
+from components.serving.server import uvicorn_config
 from tests.support.serving import Stub, live, wait_until
 
 TOKEN, OTHER = "one-token-of-many", "another-good-token"
 BODY = {"input": "a"}
 
 
-def test_every_route_but_health_requires_a_token(app_of: Callable[..., Starlette]) -> None:
+def test_other_machines_need_a_token() -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "localhost", "example.org"):
+        with pytest.raises(InputError, match=f"--host {host} can be reached by other machines: set {NAME}"):
+            read_tokens(host, {})
+        assert read_tokens(host, {NAME: TOKEN}) == [TOKEN]
+    for host in ("127.0.0.1", "::1", "127.1.2.3"):
+        assert read_tokens(host, {}) == read_tokens(host, {NAME: " , "}) == []
+        assert read_tokens(host, {NAME: f"{TOKEN}, {OTHER}"}) == [TOKEN, OTHER]
+
+
+def test_a_weak_token_is_refused_and_not_shown() -> None:
+    for weak in ("short", f"{TOKEN},short", "\u00e9" * 20, "a\nb" * 10):
+        with pytest.raises(InputError, match=f"a token of {NAME} is weak") as caught:
+            read_tokens("127.0.0.1", {NAME: weak})
+        assert weak not in str(caught.value)
+
+
+def test_a_taken_port_and_a_foreign_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1:{port} "):
+            bind("127.0.0.1", port)
+    with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1:0 "):
+        bind("192.0.2.1", 0)
+    with bind("127.0.0.1", 0) as place, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(place.getsockname())
+
+
+def test_every_route_but_health_requires_a_correct_token(app_of: Callable[..., Starlette]) -> None:
     with TestClient(app_of(tokens=[TOKEN, OTHER])) as client:
         for path in ("/v1/models", "/metrics", "/nothing", "/v1/embeddings"):
             answer = client.get(path)
@@ -33,10 +64,6 @@ def test_every_route_but_health_requires_a_token(app_of: Callable[..., Starlette
         for token in (TOKEN, OTHER):
             headers = {"authorization": f"Bearer {token}"}
             assert client.post("/v1/embeddings", json=BODY, headers=headers).status_code == 200
-
-
-def test_wrong_tokens(app_of: Callable[..., Starlette]) -> None:
-    client = TestClient(app_of(tokens=[TOKEN]))
     texts = ("Bearer ", "Bearer", "", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x",
              f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {'x' * 10_000}")  # fmt: skip
     for header in (*(text.encode() for text in texts), b"Bearer \xff\xfe\xe9"):
@@ -124,11 +151,9 @@ def test_clients_that_disconnect(port: int, stub: Stub) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(HALF)
     stub.go.clear()
-    body = [json.dumps({"input": text}).encode() for text in ("first", "second")]
-    first, second = (socket.create_connection(("127.0.0.1", port)) for _ in body)
-    for connection, content in zip((first, second), body, strict=True):
-        head = f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
-        connection.sendall(head.encode() + content)
+    first, second = (socket.create_connection(("127.0.0.1", port)) for _ in range(2))
+    for connection, text in ((first, "first"), (second, "second")):
+        connection.sendall(_post(text))
         wait_until(stub.busy.is_set)
 
     def numbers() -> str:
@@ -142,3 +167,64 @@ def test_clients_that_disconnect(port: int, stub: Stub) -> None:
     first.close()
     assert stub.asked == [["first"]]
     assert 'cliptune_requests_total{route="/v1/embeddings",status="499"} 2.0' in numbers()
+
+
+HEAD_LIMITS = ServingLimits(headers_s=0.5)
+DRIPPING = b"POST /v1/embeddings HTTP/1.1\r\n" + b"X: y\r\n" * 20
+
+
+def _post(text: str) -> bytes:
+    body = json.dumps({"input": text})
+    return f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def _answer(connection: socket.socket) -> bytes:
+    response = b""
+    while not response.endswith(b"}"):
+        response += connection.recv(65536)
+    return response
+
+
+def test_silence_and_slow_heads_end_the_connection(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(HEAD_LIMITS), HEAD_LIMITS) as port:
+        for first, sent in (False, b""), (False, DRIPPING), (True, DRIPPING):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.settimeout(10)
+                if first:
+                    connection.sendall(_post("a"))
+                    assert _answer(connection).startswith(b"HTTP/1.1 200")
+                count = 0
+                with suppress(ConnectionResetError, BrokenPipeError):
+                    for byte in sent:
+                        connection.sendall(bytes([byte]))
+                        count += 1
+                        time.sleep(0.1)
+                    assert connection.recv(1) == b""
+                assert count < len(sent) or not sent
+
+
+def test_responses_and_pauses_may_take_longer_than_a_head(app_of: Callable[..., Starlette], stub: Stub) -> None:
+    with live(app_of(HEAD_LIMITS), HEAD_LIMITS) as port, socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(10)
+        for _ in range(2):
+            stub.go.clear()
+            connection.sendall(_post("a"))
+            time.sleep(1.0)
+            stub.go.set()
+            assert _answer(connection).startswith(b"HTTP/1.1 200")
+            time.sleep(1.0)
+
+
+def test_a_client_that_reads_no_responses_is_disconnected(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(HEAD_LIMITS), HEAD_LIMITS) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", port))
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000_000)
+
+
+def test_responses_name_no_software_and_requests_are_not_logged() -> None:
+    config = uvicorn_config(Starlette(), ServingLimits(stop_s=7))
+    assert (config.server_header, config.access_log, config.proxy_headers) == (False, False, False)
+    assert config.timeout_graceful_shutdown == 7

@@ -54,13 +54,10 @@ def test_wrong_requests_get_one_clear_error() -> None:
 
 
 def test_a_hundred_thousand_wrong_items_cause_one_error() -> None:
-    for item in ("1", "null", "[1]"):
-        body = b'{"input": [' + ",".join([item] * 100_000).encode() + b"]}"
-        with pytest.raises(ApiError) as caught:
-            read_request(body, ServingLimits())
-        context = caught.value.__context__
-        assert isinstance(context, ValidationError)
-        assert context.error_count() == 1
+    with pytest.raises(ApiError) as caught:
+        read_request(json.dumps({"input": [None] * 100_000}).encode(), ServingLimits())
+    assert isinstance(caught.value.__context__, ValidationError)
+    assert caught.value.__context__.error_count() == 1
 
 
 def test_contradicting_limits_are_refused() -> None:
@@ -80,8 +77,6 @@ def test_errors_have_openais_format() -> None:
         error = {"message": 'No "<b>".', "type": kind, "param": "input", "code": "code"}
         assert (response.status_code, json.loads(bytes(response.body))) == (status, {"error": error})
         assert (response.headers["retry-after"], "connection" in response.headers) == ("2", False)
-    assert ApiError(401, "No.", "invalid_api_key").response().headers["www-authenticate"] == "Bearer"
-    assert ApiError(413, "No.", "body_too_long", close=True).response().headers["connection"] == "close"
 
 
 def test_vectors_as_numbers_and_as_base64() -> None:

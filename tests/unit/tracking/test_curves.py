@@ -59,7 +59,6 @@ def _log(settings: Settings, folder: Path) -> str | None:
 
 def test_a_comparison_is_a_run_with_files_table_and_plots(settings: Settings, tmp_path: Path) -> None:
     run_id = _log(settings, tmp_path)
-    assert run_id is not None
     client = make_client()
     run = client.get_run(run_id)
     assert run.info.status == "FINISHED"
