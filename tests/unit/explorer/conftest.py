@@ -7,10 +7,10 @@ import pytest
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.explorer.explored import Explored
+from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.exploring import make_explored
 
 
 @pytest.fixture
 def explored(tmp_path: Path, settings: Settings, tiny_encoder: Encoder) -> Explored:
-    """See `make_explored`."""
     return make_explored(tmp_path, settings, tiny_encoder)

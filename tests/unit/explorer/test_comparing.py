@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from components.evaluation import evaluate
 from components.evaluation.results import Folders
 from components.explorer.comparing import Explorer, changed, overlap, scored
 from components.explorer.explored import Explored
-from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.exploring import PICTURES
+
+Make = Callable[..., Settings]
 
 
 @pytest.fixture
@@ -26,13 +27,12 @@ def explorer(explored: Explored) -> Explorer:
 
 
 def _ranked(explorer: Explorer, encoder: int, text: str) -> list[int]:
-    """All pictures, the best first, by the encoder itself."""
     features = explorer.encoders[encoder].encoder.embed_texts([text])
     similarity = features @ explorer.index.vector(np.arange(PICTURES)).T
     return [int(row) for row in np.argsort(-similarity[0], kind="stable")]
 
 
-def test_lists_and_measures_are_the_encoders(explorer: Explorer) -> None:
+def test_lists_and_measures_equal_those_of_the_encoders(explorer: Explorer) -> None:
     found = explorer.compare("a dog", "one hound", 4)
     assert [side.encoder for side in found.sides] == ["base", "tuned"]
     for number, side in enumerate(found.sides):
@@ -47,15 +47,12 @@ def test_lists_and_measures_are_the_encoders(explorer: Explorer) -> None:
 
 
 def test_moves_are_against_the_first_encoder(explorer: Explorer) -> None:
-    found = explorer.compare("a dog", "", 4)
+    base, tuned = explorer.compare("a dog", "", 4).sides
     first, second = (_ranked(explorer, number, "a dog") for number in range(2))
-    own = found.sides[1]
-    assert [hit.move for hit in own.query] == [first.index(row) - place for place, row in enumerate(second[:4])]
-    assert {hit.row for hit in own.query if hit.new} == set(second[:4]) - set(first[:4])
-    assert {hit.row for hit in own.lost} == set(first[:4]) - set(second[:4])
-    assert found.sides[0].lost == []
-    assert own.paraphrase == []
-    assert own.ao is None
+    assert [hit.move for hit in tuned.query] == [first.index(row) - place for place, row in enumerate(second[:4])]
+    assert {hit.row for hit in tuned.query if hit.new} == set(second[:4]) - set(first[:4])
+    assert {hit.row for hit in tuned.lost} == set(first[:4]) - set(second[:4])
+    assert (base.lost, tuned.paraphrase, tuned.ao) == ([], [], None)
 
 
 def test_filters_by_column_and_words(explorer: Explorer) -> None:
@@ -68,11 +65,9 @@ def test_filters_by_column_and_words(explorer: Explorer) -> None:
     assert explorer.filtered({}) is None
     with pytest.raises(InputError, match="no column 'size'"):
         explorer.filtered({"size": "1"})
-
-
-def test_a_filter_that_leaves_nothing_shows_nothing(explorer: Explorer) -> None:
-    found = explorer.compare("a dog", "one hound", 4, explorer.filtered({"group": "neither"}))
-    assert [(side.query, side.ao) for side in found.sides] == [([], 0.0), ([], 0.0)]
+    nothing = explorer.compare("a dog", "one hound", 4, explorer.filtered({"group": "neither"}))
+    assert [(side.query, side.ao) for side in nothing.sides] == [([], 0.0), ([], 0.0)]
+    assert overlap([1, 2], [1, 2], 10) == (1.0, 1.0)
 
 
 def test_similar_pictures_leave_out_the_picture_itself(explorer: Explorer) -> None:
@@ -83,7 +78,7 @@ def test_similar_pictures_leave_out_the_picture_itself(explorer: Explorer) -> No
     assert found[0].score == pytest.approx(float(similarity[0, expected[0]]), abs=1e-6)
 
 
-def test_wordings_mark_what_all_of_them_find(explorer: Explorer) -> None:
+def test_images_found_by_all_wordings_are_marked(explorer: Explorer) -> None:
     texts = ["a dog", "one hound", "the puppy"]
     for number, lists in enumerate(explorer.wordings(texts, 5)):
         ranked = [_ranked(explorer, number, text)[:5] for text in texts]
@@ -92,7 +87,7 @@ def test_wordings_mark_what_all_of_them_find(explorer: Explorer) -> None:
         assert all({hit.row for hit in hits if hit.both} == shared for hits in lists)
 
 
-def test_texts_are_forgotten_only_after_they_were_used(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_texts_are_dropped_only_after_use(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.explorer.comparing._KEPT", 3)
     explorer.wordings(["1", "2", "3", "4", "5"], 4)
     explorer.compare("a dog", "", 4)
@@ -101,18 +96,9 @@ def test_texts_are_forgotten_only_after_they_were_used(explorer: Explorer, monke
     assert len(explorer._known) == 3
 
 
-def test_overlap_of_lists_that_a_filter_shortened() -> None:
-    assert overlap([1, 2], [1, 2], 10) == (1.0, 1.0)
-    assert overlap([], [1], 10) == (0.0, 0.0)
-
-
 @pytest.fixture
 def reports(
-    stub: Any,  # noqa: F811
-    vectors: dict[str, Sequence[float]],  # noqa: F811
-    folders: Folders,  # noqa: F811
-    make_settings: Callable[..., Settings],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    stub: Any, vectors: Any, folders: Folders, make_settings: Make, monkeypatch: pytest.MonkeyPatch
 ) -> list[Any]:
     """Two encoders of which the second finds other pictures for a paraphrase."""
     found = []
@@ -123,23 +109,16 @@ def reports(
     return found
 
 
-def test_changes_in_order(
-    reports: list[Any],
-    folders: Folders,  # noqa: F811
-    make_settings: Callable[..., Settings],  # noqa: F811
-) -> None:
+def test_the_most_changed_queries_and_gains_per_tier(reports: list[Any], folders: Folders, make_settings: Make) -> None:
     assert scored(folders, ["weights of tuned", "others"]) == [reports[1], None]
     found = changed(folders, reports, "ao", 5, make_settings().evaluate)
     assert (found.metric, found.first, found.second) == ("paraphrased_retrieval/ao_at_2", "base", "tuned")
     assert found.best == []
     (lost,) = found.worst
     assert (lost.query, lost.before, lost.after) == ("d query", 1.0, 0.0)
-    gains = {gain.tier: gain for gain in found.gains}
-    assert list(gains) == ["all", "common", "unseen"]
-    assert gains["all"].value == pytest.approx(-1 / 3)
-    assert gains["common"].value == pytest.approx(-1 / 2)
-    assert gains["unseen"].value == 0
-    assert gains["all"].low <= gains["all"].value <= gains["all"].high
+    gains = {gain.tier: gain.value for gain in found.gains}
+    assert gains == pytest.approx({"all": -1 / 3, "common": -1 / 2, "unseen": 0})
+    assert all(gain.low <= gain.value <= gain.high for gain in found.gains)
     turned = changed(folders, reports[::-1], "ao", 5, make_settings().evaluate)
     assert [one.query for one in turned.best] == ["d query"]
     with pytest.raises(InputError, match="metric 'f1' is unknown"):

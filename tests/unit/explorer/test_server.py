@@ -29,16 +29,13 @@ def client(explored: Explored) -> TestClient:
     return TestClient(make_app(explored), base_url="http://127.0.0.1:8321", raise_server_exceptions=False)
 
 
-def test_the_page_and_its_parts(client: TestClient) -> None:
+def test_the_page_its_facts_and_comparisons(client: TestClient, explored: Explored) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "script-src 'self'" in page.headers["content-security-policy"]
     for file in ("explorer.css", "explorer.js"):
         assert file in page.text
         assert client.get(f"/{file}").status_code == 200
-
-
-def test_facts_of_the_page_and_comparisons(client: TestClient, explored: Explored) -> None:
     found = client.get("/api/info").json()
     assert (found["encoders"], found["rows"]) == (["base", "tuned"], PICTURES)
     assert found["evaluated"] == [False, False]
@@ -53,75 +50,70 @@ def test_a_most_changed_query_opens_with_the_values_of_its_row(client: TestClien
     queries = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
     vectors = explored.explorer.index.vector(np.arange(0, PICTURES, 2))
     values = {}
-    for one in explored.explorer.encoders:
-        first, second = (
-            np.argsort(-one.encoder.embed_texts(texts) @ vectors.T, 1, "stable")[:, :4]
-            for texts in map(list, zip(*queries, strict=True))
-        )
-        values[one.name] = average_overlap(first, second, 4).tolist()
+    for under_test in explored.explorer.encoders:
+        features = (under_test.encoder.embed_texts(list(texts)) for texts in zip(*queries, strict=True))
+        lists = [np.argsort(-found @ vectors.T, 1, "stable")[:, :4] for found in features]
+        values[under_test.name] = average_overlap(*lists, 4).tolist()
     write_evaluation(explored.folders, queries, ["common"] * 3, 4, values)
     found = client.get("/api/changed").json()
     rows = found["best"] + found["worst"]
     assert rows
     for row in rows:
-        asked = {"q": row["query"], "p": row["paraphrase"]} | found["opens"]
-        sides = client.get("/api/compare", params=asked).json()["sides"]
+        opened = {"q": row["query"], "p": row["paraphrase"]} | found["opens"]
+        sides = client.get("/api/compare", params=opened).json()["sides"]
         assert [side["ao"] for side in sides] == pytest.approx([row["before"], row["after"]])
 
 
-def test_pictures_are_small_jpegs(client: TestClient) -> None:
+def test_pictures_are_small_jpegs_and_damaged_ones_are_named(client: TestClient, tmp_path: Path) -> None:
     for kind in ("thumbs", "pictures"):
         answer = client.get(f"/{kind}/3.jpg")
         assert answer.headers["content-type"] == "image/jpeg"
         with Image.open(io.BytesIO(answer.content)) as image:
             assert image.size == (24, 16)
+    (tmp_path / "pictures/04.png").write_bytes(b"no picture")
+    answer = client.get("/thumbs/4.jpg")
+    assert (answer.status_code, "04.png" in answer.json()["error"]) == (400, True)
 
 
-def test_a_damaged_picture_is_named(client: TestClient, tmp_path: Path) -> None:
-    (tmp_path / "pictures/03.png").write_bytes(b"no picture")
-    answer = client.get("/thumbs/3.jpg")
-    assert answer.status_code == 400
-    assert "03.png" in answer.json()["error"]
-
-
-def test_wordings(client: TestClient) -> None:
+def test_overlap_of_wordings(client: TestClient) -> None:
     found = client.post("/api/wordings", json={"texts": ["a dog", "one hound", "a dog"], "k": 4}).json()
     (side, _) = found["sides"]
     assert len(side["lists"]) == 3
     assert side["to_first"][0] == side["to_first"][2] == 1.0
-    one, other = side["to_first"][1], side["to_first"][1]
-    assert side["ao"] == pytest.approx((1.0 + one + other) / 3)
-    alone = client.post("/api/wordings", json={"texts": ["a dog"], "k": 4}).json()
-    assert alone["sides"][0]["ao"] is None
+    assert side["ao"] == pytest.approx((1.0 + 2 * side["to_first"][1]) / 3)
+    single = client.post("/api/wordings", json={"texts": ["a dog"], "k": 4}).json()
+    assert single["sides"][0]["ao"] is None
 
 
-def test_votes_are_blind_and_stored(client: TestClient, explored: Explored) -> None:
-    asked = client.post("/api/questions", json={"query": "a dog", "paraphrase": "one hound", "k": 4}).json()
-    told = json.dumps(asked)
-    assert "base" not in told
-    assert "tuned" not in told
-    assert {hit["score"] for side in asked["sides"] for hits in side for hit in hits} == {0.0}
-    answer = {"question": asked["question"], "choice": "left", "user": "Ada", "row": 3}
-    who = client.post("/api/votes", json=answer).json()
-    left = next(
-        side for side in explored.explorer.compare("a dog", "one hound", 4).sides if side.encoder == who["left"]
-    )
-    assert [hit["row"] for hit in asked["sides"][0][0]] == [hit.row for hit in left.query]
-    store = Votes(explored.store)
-    (vote,) = store.all()
-    store.close()
-    assert (vote.user, vote.query, vote.paraphrase, vote.image) == ("Ada", "a dog", "one hound", "03.png")
-    assert (vote.first, vote.second, vote.choice) == (who["left"], who["right"], "first")
-    assert vote.first_sha256 == f"weights of {who['left']}"
+def test_votes_are_blind_and_stored(client: TestClient, explored: Explored, tmp_path: Path) -> None:
+    question = client.post("/api/questions", json={"query": "a dog", "paraphrase": "one hound", "k": 4}).json()
+    assert not re.search("base|tuned", json.dumps(question))
+    assert {hit["score"] for side in question["sides"] for hits in side for hit in hits} == {0.0}
+    answer = {"question": question["question"], "choice": "left", "user": "Ada", "row": 3}
+    sides = client.post("/api/votes", json=answer).json()
+    shown = {side.encoder: side for side in explored.explorer.compare("a dog", "one hound", 4).sides}
+    assert [hit["row"] for hit in question["sides"][0][0]] == [hit.row for hit in shown[sides["left"]].query]
     # Once.
     assert client.post("/api/votes", json=answer).status_code == 400
+    # A picture has the name that it has in the rows of the project.
+    prepare = explored.settings.prepare.model_copy(update={"folder": tmp_path})
+    explored.settings = explored.settings.model_copy(update={"prepare": prepare})
+    another = client.post("/api/questions", json={"query": "a cat"}).json()["question"]
+    client.post("/api/votes", json=answer | {"question": another, "row": 5})
+    store = Votes(explored.store)
+    vote, second = store.all()
+    store.close()
+    assert (vote.user, vote.query, vote.paraphrase, vote.image) == ("Ada", "a dog", "one hound", "03.png")
+    assert (vote.first, vote.second, vote.choice) == (sides["left"], sides["right"], "first")
+    assert vote.first_sha256 == f"weights of {sides['left']}"
+    assert second.image == "pictures/05.png"
 
 
-def test_both_sides_are_shown_on_either(client: TestClient, explored: Explored) -> None:
+def test_encoders_are_shown_on_random_sides(client: TestClient, explored: Explored) -> None:
     orders = set()
     for _ in range(40):
-        asked = client.post("/api/questions", json={"query": "a dog"}).json()
-        orders.add(explored.waiting[asked["question"]][1])
+        question = client.post("/api/questions", json={"query": "a dog"}).json()["question"]
+        orders.add(explored.waiting[question][1])
     assert orders == {(0, 1), (1, 0)}
 
 
@@ -131,74 +123,48 @@ def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
         ("/thumbs/..%2f..%2fetc%2fpasswd.jpg", 404),
         ("/thumbs/-1.jpg", 400),
         ("/thumbs/99999999999999999999999.jpg", 400),
-        ("/thumbs/1000.jpg", 400),
-        ("/api/compare", 422),
         ("/api/compare?q=", 422),
-        ("/api/compare?q=a&k=0", 422),
         ("/api/compare?q=a&k=1000000000", 422),
         (f"/api/compare?q={'a' * 1001}", 422),
         ("/api/compare?q=a&is.file=%2Fetc%2Fpasswd", 400),
-        ("/api/compare?q=a&is.=1", 400),
         ("/api/similar?row=12", 400),
-        ("/api/similar?row=-1", 422),
         ("/api/changed?a=0&b=7", 400),
         ("/api/changed", 400),
     ):
         answer = client.get(path)
         assert answer.status_code == status, (path, answer.text)
         assert status != 400 or "\n" not in answer.json()["error"]
-    # Values that JSON cannot answer with.
+    # Values that a JSON response cannot hold.
     for body in ('{"query": "\\ud800"}', '{"query": "a", "k": NaN}', '{"query": "a", "k": 1e999}', "{"):
         answer = client.post("/api/questions", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422
         assert answer.json()["detail"][0]["msg"]
 
 
-def test_odd_texts_are_texts(client: TestClient) -> None:
+def test_hostile_texts_are_returned_unchanged(client: TestClient) -> None:
     for text in ("\x00\x1b[31m\r\n", "<script>alert(1)</script>", "' OR 1=1; --", "\u202e\U0001f415" * 100):
         found = client.get("/api/compare", params={"q": text}).json()
         assert found["query"] == text
         question = client.post("/api/questions", json={"query": text}).json()["question"]
         vote = {"question": question, "choice": "tie", "user": text[:1000]}
         assert client.post("/api/votes", json=vote).status_code == 200
-
-
-def test_a_vote_names_the_picture_as_the_rows_of_the_project_do(
-    client: TestClient, explored: Explored, tmp_path: Path
-) -> None:
-    prepare = explored.settings.prepare.model_copy(update={"folder": tmp_path})
-    explored.settings = explored.settings.model_copy(update={"prepare": prepare})
-    asked = client.post("/api/questions", json={"query": "a dog", "paraphrase": "one hound"}).json()
-    client.post("/api/votes", json={"question": asked["question"], "choice": "left", "user": "Ada", "row": 3})
-    store = Votes(explored.store)
-    (vote,) = store.all()
-    store.close()
-    assert vote.image == "pictures/03.png"
-
-
-def test_hostile_captions_arrive_as_they_are(client: TestClient) -> None:
     found = client.get("/api/compare", params={"q": "a", "k": PICTURES, "words": "onerror"})
     assert found.json()["sides"][0]["query"][0]["caption"] == HOSTILE
     assert found.headers["content-type"] == "application/json"
 
 
-def test_large_bodies_are_refused_unread(client: TestClient) -> None:
-    assert client.post("/api/questions", content=b"x" * 70_000).status_code == 413
-
-    def chunks() -> Any:
-        yield b"x" * 10
-
-    assert client.post("/api/questions", content=chunks()).status_code == 413
+def test_large_bodies_and_those_of_unknown_length_are_refused_unread(client: TestClient) -> None:
+    for body in (b"x" * 70_000, iter([b"x" * 10])):
+        assert client.post("/api/questions", content=body).status_code == 413
 
 
-def test_other_sites_cannot_ask(client: TestClient) -> None:
+def test_requests_of_other_sites_are_refused(client: TestClient) -> None:
     assert client.get("/api/info", headers={"host": "evil.example"}).status_code == 400
-    asked = {"query": "a dog"}
-    assert client.post("/api/questions", json=asked, headers={"sec-fetch-site": "cross-site"}).status_code == 403
-    assert client.post("/api/questions", json=asked, headers={"sec-fetch-site": "same-origin"}).status_code == 200
-    assert (
-        "access-control-allow-origin" not in client.get("/api/info", headers={"origin": "http://evil.example"}).headers
-    )
+    for site, status in (("cross-site", 403), ("same-origin", 200)):
+        headers = {"sec-fetch-site": site}
+        assert client.post("/api/questions", json={"query": "a dog"}, headers=headers).status_code == status
+    headers = dict(client.get("/api/info", headers={"origin": "http://evil.example"}).headers)
+    assert "access-control-allow-origin" not in headers
 
 
 def test_few_questions_wait(client: TestClient, explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,10 +188,9 @@ def test_a_vector_without_a_picture_has_its_caption(explored: Explored, monkeypa
     assert "of a dog" in page
 
 
-def test_everything_is_in_it(explored: Explored) -> None:
+def test_the_exported_page_is_complete_and_safe(explored: Explored) -> None:
     page = snapshot(explored, [("a dog", "one hound"), ("a </script> cat", "")], PICTURES)
     found = re.search(r'<script type="application/json" id="snapshot">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
     content = json.loads(found.group(1))
     assert [one["query"] for one in content["compared"]] == ["a dog", "a </script> cat"]
     assert content["compared"][0] == explored.explorer.compare("a dog", "one hound", PICTURES).model_dump()
@@ -243,13 +208,12 @@ def _vote(choice: str, **changes: Any) -> Vote:
     return Vote(**{"query": "a dog", "paraphrase": "one hound", "choice": choice} | known | changes)
 
 
-def test_standings_tell_both_sides() -> None:
+def test_standings_list_each_pair_in_both_directions() -> None:
     votes = [_vote(choice, user=str(number)) for number, choice in enumerate(("second", "second", "first", "tie"))]
     votes.append(_vote("first", second_sha256="older"))
     found = {(one.encoder, one.against): one.wins for one in standings(votes)}
-    own = found["paraclip p", "base"]
-    assert (own.won, own.lost, own.ties) == (2, 1, 1)
-    assert (found["base", "paraclip p"].won, found["base", "paraclip p"].lost) == (1, 2)
+    forward, backward = found["paraclip p", "base"], found["base", "paraclip p"]
+    assert (forward.won, forward.lost, forward.ties, backward.won, backward.lost) == (2, 1, 1, 1, 2)
     assert found["base", "paraclip older"].won == 1
     assert next(iter(found)) in {("paraclip p", "base"), ("base", "paraclip p")}
 

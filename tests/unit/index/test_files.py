@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.index import rows as rows_module
 from components.index.facts import FACTS, ColumnKind, Facts, Segment, files_of, read_facts, write_facts
 from components.index.rows import Rows, column_kind, fitted, further_columns, growing_rows, id_keys, schema_of
-from components.index.vectors import growing_array, open_segment
+from components.index.vectors import open_segment
 from tests.support.index_making import drawn
 
 FACTS_OF_ONE = Facts(
@@ -31,11 +31,8 @@ def test_facts_are_read_as_written_or_refused(tmp_path: Path) -> None:
     assert names == ["vectors/000000.npy", "rows/000000.arrow"]
     for change, fault in (
         ({"image_tower_sha256": "b" * 64}, "was edited or damaged"),
-        ({"dim": 0}, "dim: Input should be greater"),
         ({"kind": "../exact"}, "kind: String should match"),
-        ({"format": 2}, "format: Input should be 1"),
         ({"file": "/etc/passwd"}, "file: Extra inputs"),
-        ({"segments": [{"rows": -1, "vectors_sha256": "0" * 64, "rows_sha256": "1" * 64}]}, "segments.0.rows"),
         ({"sha256": ""}, "was edited or damaged"),
     ):
         write_facts(tmp_path, FACTS_OF_ONE)
@@ -44,38 +41,15 @@ def test_facts_are_read_as_written_or_refused(tmp_path: Path) -> None:
             read_facts(tmp_path)
         assert fault in str(raised.value)
         assert "\n" not in str(raised.value)
-    path.write_text('{"kind": ')
-    with pytest.raises(InputError, match="is damaged"):
-        read_facts(tmp_path)
     path.unlink()
-    with pytest.raises(InputError, match=r"index\.json is missing: make one with `cliptune index build`"):
-        read_facts(tmp_path)
     write_facts(tmp_path / "elsewhere", FACTS_OF_ONE)
     path.symlink_to(tmp_path / "elsewhere" / FACTS)
     with pytest.raises(InputError, match="is a link"):
         read_facts(tmp_path)
 
 
-def test_a_growing_array_is_a_plain_one_or_nothing(tmp_path: Path) -> None:
-    with pytest.raises(TypeError), growing_array(tmp_path / "a.npy", 8) as append:
-        append(None)  # type: ignore[arg-type]
-    assert not list(tmp_path.iterdir())
-    for blocks in ([], [3], [1, 0, 4]):
-        whole = drawn(sum(blocks))
-        with growing_array(tmp_path / "a.npy", 8) as append:
-            for rows in np.split(whole, np.cumsum(blocks)[:-1]) if blocks else []:
-                append(rows)
-        assert np.array_equal(np.load(tmp_path / "a.npy", allow_pickle=False), whole)
-
-
-def test_another_array_is_refused(tmp_path: Path) -> None:
+def test_an_array_that_does_not_match_the_facts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
-
-    def refused(fault: str) -> None:
-        with pytest.raises(InputError, match=r"a\.npy.*build the index again") as raised:
-            open_segment(path, 4, 8)
-        assert fault in str(raised.value)
-
     for content, fault in (
         (drawn(4)[:3], "holds float32 of shape (3, 8), index.json says float32 of shape (4, 8)"),
         (drawn(4).astype(np.float64), "holds float64 of shape (4, 8)"),
@@ -83,17 +57,12 @@ def test_another_array_is_refused(tmp_path: Path) -> None:
         (np.array([{}] * 4), "is damaged"),
     ):
         np.save(path, content, allow_pickle=True)
-        refused(fault)
+        with pytest.raises(InputError, match=r"a\.npy.*build the index again") as raised:
+            open_segment(path, 4, 8)
+        assert fault in str(raised.value)
     path.write_bytes(pickle.dumps(print))
-    refused("is damaged")
-    np.save(path, drawn(4))
-    path.write_bytes(path.read_bytes()[:-8])
-    refused("is damaged")
-    path.unlink()
-    refused("No such file")
-    np.save(tmp_path / "elsewhere.npy", drawn(4))
-    path.symlink_to(tmp_path / "elsewhere.npy")
-    refused("is a link")
+    with pytest.raises(InputError, match=r"a\.npy is damaged"):
+        open_segment(path, 4, 8)
 
 
 COLUMNS: dict[str, ColumnKind] = {"width": "int64"}
@@ -121,7 +90,7 @@ def written(folder: Path, counts: Sequence[int]) -> Rows:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_rows_are_taken_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_rows_are_taken_in_the_requested_order(tmp_path: Path) -> None:
     rows = written(tmp_path, (10, 1, 5))
     asked = [15, 0, 10, 3, 4, 3, 9]
     found = rows.take(np.array(asked))
@@ -149,7 +118,7 @@ def test_an_offset_out_of_the_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_rows_that_do_not_match_the_facts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "0.arrow"
     written(tmp_path, (6,))
     with pytest.raises(InputError, match="does not have the columns"):
@@ -158,12 +127,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         Rows([path], [9], schema_of(COLUMNS))
     with pytest.raises(InputError, match="does not have the 7 rows"):
         Rows([path], [7], schema_of(COLUMNS)).take(np.array([6]))
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="is damaged"):
-        Rows([path], [6], schema_of(COLUMNS))
     path.unlink()
-    with pytest.raises(InputError, match="is missing"):
-        Rows([path], [6], schema_of(COLUMNS))
     path.symlink_to("/dev/zero")
     with pytest.raises(InputError, match="is a link"):
         Rows([path], [6], schema_of(COLUMNS))
@@ -183,7 +147,7 @@ def test_columns_are_kept_as_one_of_four_kinds() -> None:
         fitted(pa.table({"image_id": ["a"], "width": ["wide"]}), {"width": "int64"}, "part 2")
 
 
-def test_keys_tell_images_apart() -> None:
+def test_different_image_ids_have_different_keys() -> None:
     own = pa.array(["00000000000000ff", "f" * 16])
     assert id_keys(own).tolist() == [255, 2**64 - 1]
     others = id_keys(pa.array(["00000000000000ff", "photo-1", "photo-2", "FFFFFFFFFFFFFFFF"]))

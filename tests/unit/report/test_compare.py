@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
@@ -29,32 +30,16 @@ PRIMARY = "paraphrased_retrieval/ao_at_2"
 
 
 class Page(HTMLParser):
-    """Collects what a page holds and checks that its tags close."""
+    """The elements and the text of a page."""
 
-    _VOID = frozenset({"meta", "img", "br", "link", "input", "hr", "path", "circle", "rect"})
-
-    def __init__(self, text: str) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__()
-        self.open: list[str] = []
         self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.data: dict[str, Any] = {}
-        self.feed(text)
-        self.close()
+        self.text = re.sub(r"<(script|style).*?</\1>|<[^>]*>", "", html, flags=re.DOTALL)
+        self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
-        if tag not in self._VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.text += data
-        if self.open and self.open[-1] == "script" and self.found[-1][1].get("type") == "application/json":
-            self.data[str(self.found[-1][1]["id"])] = json.loads(data)
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.found if name == tag]
@@ -62,11 +47,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def evaluated(
-    stub: Any,
-    vectors: dict[str, Sequence[float]],
-    folders: Folders,
-    make_settings: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    stub: Any, vectors: Any, folders: Folders, make_settings: Make, monkeypatch: pytest.MonkeyPatch
 ) -> Folders:
     """Two encoders with results; `tuned` gives every paraphrase the vector of its query."""
     tuned = vectors | {f"{image} paraphrase": vectors[f"{image} query"] for image in "acd"}
@@ -78,15 +59,18 @@ def evaluated(
     return folders
 
 
-def test_a_metric_without_values_per_query_has_no_difference() -> None:
-    def report(encoder: str, spread: float) -> Report:
-        result = Result(value=spread, higher_is_better=False)
-        return Report(encoder=encoder, protocol="p", data_hash="d", encoder_sha256="e", metrics={"mine/spread": result})
+def _reports(base: float, tuned: float, higher_is_better: bool = True) -> list[Report]:
+    facts = {"protocol": "p", "data_hash": "d", "encoder_sha256": "e"}
+    results = {"base": base, "tuned": tuned}
+    found = {name: Result(value=value, higher_is_better=higher_is_better) for name, value in results.items()}
+    return [Report(encoder=name, metrics={"m": result}, **facts) for name, result in found.items()]
 
-    comparison = compared([report("base", 0.5), report("other", 0.2)], [Scores({}), Scores({})], 10, 0)
-    cells = comparison.cells["mine/spread"]
+
+def test_a_metric_without_values_per_query_has_no_difference() -> None:
+    comparison = compared(_reports(0.5, 0.2, higher_is_better=False), [Scores({}), Scores({})], 10, 0)
+    cells = comparison.cells["m"]
     assert [(cell.value.value, cell.delta) for cell in cells.values()] == [(0.5, None), (0.2, None)]
-    assert headline(comparison, "mine/spread").startswith("other is best on mine/spread with 20.0")
+    assert headline(comparison, "m").startswith("tuned is best on m with 20.0")
 
 
 def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None:
@@ -95,60 +79,51 @@ def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None
     assert cell.value.value == pytest.approx(1)
     assert cell.delta == interval(np.array([0.5, 0.75, 0.0]), 50, seed=0)
     assert comparison.cells[PRIMARY]["base"].delta is None
-    single = compare.run(make_settings(compare_encoders=["base"]), evaluated)
-    assert headline(single, PRIMARY).startswith(f"base is best on {PRIMARY} with 58.3 ±")
-    assert "no other" not in headline(single, PRIMARY)
+    assert "no other" not in headline(compare.run(make_settings(compare_encoders=["base"]), evaluated), PRIMARY)
 
 
 def test_differences_resample_pictures() -> None:
-    """Ten queries about each of eight pictures are eight observations: what is better on five of them is no proof."""
+    """Ten queries about each of eight pictures are eight observations: gains on five of them are not significant."""
     pictures = np.repeat(np.arange(8), 10)
     gained = np.where(pictures < 5, 1.0, -1.0)
     found = [Scores({"m": values}, pictures={"m": pictures}) for values in (np.zeros(80), gained)]
-    reports = [
-        Report(
-            encoder=name, protocol="p", data_hash="d", encoder_sha256="e",
-            metrics={"m": Result(value=float(scores.values["m"].mean()), higher_is_better=True)},
-        )
-        for name, scores in zip(("base", "tuned"), found, strict=True)
-    ]  # fmt: skip
+    reports = _reports(0.0, float(gained.mean()))
     cell = compared(reports, found, resamples=1000, seed=0).cells["m"]["tuned"]
     assert cell.delta == interval(gained, 1000, 0, pictures=pictures)
     assert cell.verdict == ""
-    alone = [Scores(scores.values) for scores in found]
-    assert compared(reports, alone, resamples=1000, seed=0).cells["m"]["tuned"].verdict == "better"
+    unrelated = [Scores(scores.values) for scores in found]
+    assert compared(reports, unrelated, resamples=1000, seed=0).cells["m"]["tuned"].verdict == "better"
 
 
 def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = make_settings()
-    comparison = compare.run(settings, evaluated)
+    comparison = compare.run(settings := make_settings(), evaluated)
     assert read_csv(evaluated.csv) == comparison
     markdown = (evaluated.reports / "comparison.md").read_text("utf-8")
     assert f"tuned beats base on {PRIMARY} by 41.7 points" in markdown
     assert "| `paraphrased_retrieval/tier_common/ao_at_2` | 75.0" in markdown
     html = (evaluated.reports / "comparison.html").read_text("utf-8")
-    _check_page(Page(html))
-    _check_gallery(Page(html).all("img"))
-    assert "caption &lt;a&gt;" in html
-    assert r"caption \u003ca\u003e" in html
-    assert "caption <a>" not in html
+    _check_page(html)
+    assert [text in html for text in ("caption &lt;a&gt;", r"caption \u003ca\u003e", "caption <a>")] == [1, 1, 0]
     show(comparison, settings)
     plain = capsys.readouterr().out
     show(comparison, settings, groups=True)
     assert "tier_unseen" not in plain
     assert "tier_unseen" in capsys.readouterr().out
     assert "100.0 ±0.0" in plain
-    assert "[+" in plain
 
 
-def _check_page(page: Page) -> None:
+def _check_page(html: str) -> None:
     """It is complete and needs no network."""
-    assert page.open == []
+    page, sources = Page(html), json.loads(re.findall(r'<script[^>]*id="pictures"[^>]*>(.*?)</script>', html)[0])
     pictures = page.all("img")
     # Three queries: the described image and two encoders with two lists of two.
     assert len(pictures) == 3 * (1 + 2 * 2 * 2)
-    sources = page.data["pictures"]
     assert all(picture["alt"] and sources[str(picture["data-picture"])] for picture in pictures)
+    classes = [(picture["class"] or "").split() for picture in pictures]
+    # Tuned finds the same two for A and B: 3 x 4 marked. Base shares two, one and two images: 2 x (2 + 1 + 2) marked.
+    assert sum("shared" in names for names in classes) == 12 + 10
+    # Once per query, and in every list: all lists of this world have the described image among their two.
+    assert sum("gold" in names for names in classes) == 3 + 12
     assert all(src.startswith("data:image/") and alt for src, alt in sources.values())
     # Results, their groups, protocol, encoders; data, protocol versions, packages.
     assert len(page.all("table")) == 4 + 3
@@ -166,21 +141,11 @@ def _check_page(page: Page) -> None:
     assert not page.all("link")
 
 
-def _check_gallery(pictures: list[dict[str, str | None]]) -> None:
-    classes = [(picture["class"] or "").split() for picture in pictures]
-    # Tuned finds the same two for A and B: 3 x 4 marked. Base shares two, one and two images: 2 x (2 + 1 + 2) marked.
-    assert sum("shared" in names for names in classes) == 12 + 10
-    # Once per query, and in every list: all lists of this world have the described image among their two.
-    assert sum("gold" in names for names in classes) == 3 + 12
-
-
 def test_without_rankings_there_is_no_gallery(
     evaluated: Folders, make_settings: Make, stub: Any, vectors: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = make_settings(
-        compare_encoders=["base"],
-        evaluate={"benchmarks": ["swaps"], "top_k": [1], "bootstrap": 20},
-    )
+    evaluate_only = {"benchmarks": ["swaps"], "top_k": [1], "bootstrap": 20}
+    settings = make_settings(compare_encoders=["base"], evaluate=evaluate_only)
     monkeypatch.setattr(Encoder, "load", staticmethod(lambda _folder: stub(vectors)))
     evaluate.run(settings, "base", evaluated)
     compare.run(settings, evaluated)
@@ -197,10 +162,9 @@ def test_results_on_different_data_are_refused(evaluated: Folders, make_settings
         compare.run(make_settings(), evaluated)
 
 
-def test_an_encoder_that_is_trained_again_is_compared_without_its_origin(
+def test_results_of_a_deleted_or_retrained_encoder_are_compared_without_its_origin(
     evaluated: Folders, make_settings: Make, stub: Any
 ) -> None:
-    """Its results are those of the scored encoder, which is gone or replaced."""
     path = evaluated.models / "tuned" / "encoder.json"
     newer = stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": "newer"})
     for replace in (path.unlink, lambda: write_json(path, newer.model_dump())):
@@ -225,25 +189,15 @@ def test_a_missing_table_of_results_names_the_fix(folders: Folders) -> None:
 
 def test_verdicts_and_headlines() -> None:
     above, below, around = Interval(0.1, 0.05, 0.15), Interval(-0.1, -0.15, -0.05), Interval(0.1, -0.05, 0.25)
-    for delta, higher_is_better, verdict in (
-        (above, True, "better"),
-        (above, False, "worse"),
-        (below, True, "worse"),
-        (below, False, "better"),
-        (around, True, ""),
-        (None, True, ""),
-    ):
-        assert Cell(Interval(0.5, 0.4, 0.6), delta, higher_is_better).verdict == verdict
+    for delta, if_higher, if_lower in ((above, "better", "worse"), (below, "worse", "better"), (around, "", "")):
+        verdicts = [Cell(Interval(0.5, 0.4, 0.6), delta, higher).verdict for higher in (True, False)]
+        assert verdicts == [if_higher, if_lower]
     base = Cell(Interval(0.5, 0.4, 0.6), None, True)
     for value, delta, sentence in (
         (0.6, above, "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0."),
-        (
-            0.6,
-            around,
-            "tuned is ahead of base on m by 10.0 points (95% interval -5.0 to +25.0), which could be chance: "
-            "60.0 against 50.0.",
-        ),
+        (0.6, around, "tuned is ahead of base on m by 10.0 points (95% interval -5.0 to +25.0), which could be chance"),
         (0.4, below, "base is best on m with 50.0 ±10.0: no other encoder exceeds it."),
     ):
         tuned = Cell(Interval(value, value - 0.1, value + 0.1), delta, True)
-        assert headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m") == sentence
+        found = headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m")
+        assert found.startswith(sentence)

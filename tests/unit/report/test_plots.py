@@ -1,7 +1,8 @@
-"""Pareto plot and curves: what is drawn, and what is said where nothing is."""
+"""Plots and the terminal's table: drawn values, notes on missing ones, and comparisons of many encoders."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,28 +12,64 @@ from hypothesis import strategies as st
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Cell, Comparison
-from components.report.plots import curve_names, curve_plot, frontier, pareto_plot
+from components.report.plots import COLOURS, bars, curve_names, curve_plot, frontier, line_style, pareto_plot
+from components.report.terminal import print_comparison
 from components.tracking.curves import Curves
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"
-VALUES: dict[str, Sequence[float]] = {
-    PRIMARY: (0.2, 0.6, 0.4),
-    "zero_shot/top1": (0.7, 0.5, 0.6),
-}
+VALUES: dict[str, Sequence[float]] = {PRIMARY: (0.2, 0.6, 0.4), "zero_shot/top1": (0.7, 0.5, 0.6)}
+METRICS = [f"benchmark/metric_at_{depth}" for depth in (1, 5, 10, 20, 50)]
 
 
 def _comparison(values: Mapping[str, Sequence[float]] = VALUES, names: Sequence[str] = "abc") -> Comparison:
-    def row(metric: str) -> dict[str, Cell]:
-        found = dict(zip(names, values[metric], strict=True))
-        return {name: Cell(Interval(value, value - 0.1, value + 0.1), None, True) for name, value in found.items()}
+    def cell(name: str, value: float) -> Cell:
+        delta = None if name == names[0] else Interval(0.1, 0.05, 0.15)
+        return Cell(Interval(value, value - 0.02, value + 0.02), delta, higher_is_better=True)
 
-    return Comparison(tuple(names), {metric: row(metric) for metric in values})
+    rows = {metric: dict(zip(names, found, strict=True)) for metric, found in values.items()}
+    return Comparison(
+        tuple(names),
+        {metric: {name: cell(name, value) for name, value in row.items()} for metric, row in rows.items()},
+    )
 
 
-def test_the_frontier_by_hand() -> None:
-    points = np.array([[1.0, 5.0], [3.0, 3.0], [2.0, 2.0], [5.0, 1.0], [3.0, 1.0], [1.0, 4.0]])
-    assert frontier(points) == [0, 1, 3]
-    assert frontier(np.array([[1.0, 1.0], [1.0, 1.0]])) == [0, 1]
+def _many(count: int) -> Comparison:
+    """Each value names its encoder and metric: encoder 3 has 30.1 at metric 1."""
+    names = ["base", *(f"encoder_{number}" for number in range(1, count))]
+    numbers = range(count)
+    return _comparison({name: [n / 10 + place / 1000 for n in numbers] for place, name in enumerate(METRICS, 1)}, names)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_value_is_cut_on_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_comparison(_many(9), METRICS[0])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+    rows = [line for line in shown.splitlines() if "encoder_3" in line]
+    values = [value for row in rows for value in re.findall(r"(\d+\.\d) ±2\.0 ▲", row)]
+    assert values == ["30.1", "30.2", "30.3", "30.4", "30.5"]
+
+
+def test_few_encoders_or_a_wide_terminal_show_differences_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count, width in ((2, 80), (9, 500)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_comparison(_many(count), METRICS[0])
+        assert "+10.0 [+5.0, +15.0] ▲" in capsys.readouterr().out
+
+
+def test_encoders_differ_in_colour_or_have_labels() -> None:
+    coloured, labelled = (bars(_many(len(COLOURS) + more), METRICS, METRICS).data for more in (1, 2))
+    assert len({trace.marker.color for trace in coloured}) == len(COLOURS) + 1
+    assert all(list(trace.y) == METRICS for trace in coloured)
+    assert [list(part) for part in labelled[3].y] == [METRICS, ["encoder_3"] * len(METRICS)]
+    assert labelled[0].marker.color != labelled[1].marker.color == labelled[6].marker.color
+    assert len({line_style(number) for number in range(31)}) == 31
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
@@ -47,29 +84,21 @@ def test_the_frontier_dominates_all_others_and_not_itself(raw: list[tuple[int, i
     assert all(any(dominates(a, b) for a in kept) for b in range(len(points)) if b not in kept)
 
 
-def test_the_pareto_plot_fills_the_frontier_alone_and_names_it() -> None:
+def test_the_pareto_plot_fills_and_names_only_the_frontier() -> None:
     plot = pareto_plot(_comparison(), PRIMARY)
-    assert plot.figure is not None
     line, *points = plot.figure.data
     assert list(line.x) == pytest.approx([50, 60, 70])
-    assert [(point.name, point.x[0], point.y[0]) for point in points] == [
-        ("a", pytest.approx(70), pytest.approx(20)),
-        ("b", pytest.approx(50), pytest.approx(60)),
-        ("c", pytest.approx(60), pytest.approx(40)),
-    ]
-    assert plot.figure.layout.showlegend
-    worse = VALUES | {"zero_shot/top1": (0.7, 0.8, 0.6)}
-    plot = pareto_plot(_comparison(worse), PRIMARY)
-    assert plot.figure is not None
+    assert [point.name for point in points] == ["a", "b", "c"]
+    drawn = [number for point in points for number in (point.x[0], point.y[0])]
+    assert drawn == pytest.approx([70, 20, 50, 60, 60, 40])
+    plot = pareto_plot(_comparison(VALUES | {"zero_shot/top1": (0.7, 0.8, 0.6)}), PRIMARY)
     assert [point.marker.symbol.endswith("-open") for point in plot.figure.data[1:]] == [True, False, True]
     assert plot.notes[0].endswith("(b).")
 
 
 def test_many_points_of_the_pareto_plot_look_different() -> None:
-    names = [f"e{number}" for number in range(18)]
-    values = {name: [number / 20 for number in range(18)] for name in (PRIMARY, "zero_shot/top1")}
-    plot = pareto_plot(_comparison(values, names), PRIMARY)
-    assert plot.figure is not None
+    values = {metric: [number / 20 for number in range(18)] for metric in VALUES}
+    plot = pareto_plot(_comparison(values, [f"e{number}" for number in range(18)]), PRIMARY)
     markers = {(point.marker.color, point.marker.symbol.removesuffix("-open")) for point in plot.figure.data[1:]}
     assert len(markers) == 18
     # Without zero-shot accuracy there is no plot.
@@ -79,16 +108,13 @@ def test_many_points_of_the_pareto_plot_look_different() -> None:
 
 def test_curves_begin_with_the_total_loss_and_missing_ones_are_named() -> None:
     steps = [(0, 2.0), (1, 1.0)]
-    curves = Curves(
-        {"b": {"loss/l1": steps, "loss/total": steps}, "c": {"loss/total": steps[:1]}},
-        {"a": "no tracked run trained it"},
-    )
+    found = {"b": {"loss/l1": steps, "loss/total": steps}, "c": {"loss/total": steps[:1]}}
+    curves = Curves(found, {"a": "no tracked run trained it"})
     plot = curve_plot(curves, "abc")
     assert curve_names(curves) == ["loss/total", "loss/l1"]
-    assert plot.figure is not None
     drawn = [(line.name, line.meta["choice"], line.mode) for line in plot.figure.data if line.visible]
     assert drawn == [("b", "loss/total", "lines"), ("c", "loss/total", "markers")]
     assert [chip.encoder for chip in plot.chips] == ["b", "c"]
     assert plot.notes == ("No curves of a: no tracked run trained it.",)
-    plot = curve_plot(Curves({}, {"a": "no tracked run trained it", "b": "no tracked run trained it"}), "ab")
+    plot = curve_plot(Curves({}, dict.fromkeys("ab", "no tracked run trained it")), "ab")
     assert (plot.figure, plot.notes) == (None, ("No curves of a, b: no tracked run trained it.",))

@@ -1,4 +1,4 @@
-"""Tokens, and limits on the number, size and duration of requests, partly over real sockets."""
+"""Tokens and addresses, and limits on the number, size and duration of requests and connections."""
 
 from __future__ import annotations
 
@@ -16,18 +16,45 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from components.serving.address import ServingLimits
+from components.core.system.errors import InputError
+from components.serving.address import TOKEN as NAME
+from components.serving.address import ServingLimits, bind, read_tokens
+from components.serving.server import uvicorn_config
 from tests.support.serving import Stub, live, wait_until
 
 TOKEN, OTHER = "one-token-of-many", "another-good-token"
 BODY = {"input": "a"}
 
 
-def _bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
+def test_other_machines_need_a_token() -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "localhost", "example.org"):
+        with pytest.raises(InputError, match=f"--host {host} can be reached by other machines: set {NAME}"):
+            read_tokens(host, {})
+        assert read_tokens(host, {NAME: TOKEN}) == [TOKEN]
+    for host in ("127.0.0.1", "::1", "127.1.2.3"):
+        assert read_tokens(host, {}) == read_tokens(host, {NAME: " , "}) == []
+        assert read_tokens(host, {NAME: f"{TOKEN}, {OTHER}"}) == [TOKEN, OTHER]
 
 
-def test_every_route_but_health_wants_a_token(app_of: Callable[..., Starlette]) -> None:
+def test_a_weak_token_is_refused_and_not_shown() -> None:
+    for weak in ("short", f"{TOKEN},short", "\u00e9" * 20, "a\nb" * 10):
+        with pytest.raises(InputError, match=f"a token of {NAME} is weak") as caught:
+            read_tokens("127.0.0.1", {NAME: weak})
+        assert weak not in str(caught.value)
+
+
+def test_a_taken_port_and_a_foreign_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1:{port} "):
+            bind("127.0.0.1", port)
+    with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1:0 "):
+        bind("192.0.2.1", 0)
+    with bind("127.0.0.1", 0) as place, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(place.getsockname())
+
+
+def test_every_route_but_health_requires_a_correct_token(app_of: Callable[..., Starlette]) -> None:
     with TestClient(app_of(tokens=[TOKEN, OTHER])) as client:
         for path in ("/v1/models", "/metrics", "/nothing", "/v1/embeddings"):
             answer = client.get(path)
@@ -35,12 +62,8 @@ def test_every_route_but_health_wants_a_token(app_of: Callable[..., Starlette]) 
             assert answer.headers["www-authenticate"] == "Bearer"
         assert client.get("/health").status_code == 200
         for token in (TOKEN, OTHER):
-            assert client.post("/v1/embeddings", json=BODY, headers=_bearer(token)).status_code == 200
-            assert client.get("/metrics", headers=_bearer(token)).status_code == 200
-
-
-def test_wrong_tokens(app_of: Callable[..., Starlette]) -> None:
-    client = TestClient(app_of(tokens=[TOKEN]))
+            headers = {"authorization": f"Bearer {token}"}
+            assert client.post("/v1/embeddings", json=BODY, headers=headers).status_code == 200
     texts = ("Bearer ", "Bearer", "", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x",
              f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {'x' * 10_000}")  # fmt: skip
     for header in (*(text.encode() for text in texts), b"Bearer \xff\xfe\xe9"):
@@ -51,24 +74,23 @@ def test_wrong_tokens(app_of: Callable[..., Starlette]) -> None:
 def test_more_requests_than_can_be_held_are_refused(app_of: Callable[..., Starlette], stub: Stub) -> None:
     limits = ServingLimits(requests=3)
 
-    async def ask(port: int) -> list[int]:
+    async def statuses(port: int) -> list[int]:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            asked = [asyncio.create_task(client.post("/v1/embeddings", json=BODY)) for _ in range(10)]
-            done, _ = await asyncio.wait(asked, timeout=10, return_when=asyncio.FIRST_COMPLETED)
-            while len(done) < 7:
+            requests = [asyncio.create_task(client.post("/v1/embeddings", json=BODY)) for _ in range(10)]
+            while sum(request.done() for request in requests) < 7:
                 await asyncio.sleep(0.01)
-                done = {one for one in asked if one.done()}
             assert (await client.get("/health")).status_code == 200
             stub.go.set()
-            return sorted(answer.status_code for answer in await asyncio.gather(*asked))
+            return sorted(answer.status_code for answer in await asyncio.gather(*requests))
 
     stub.go.clear()
     with live(app_of(limits), limits) as port:
-        assert asyncio.run(ask(port)) == [200] * 3 + [429] * 7
+        assert asyncio.run(statuses(port)) == [200] * 3 + [429] * 7
 
 
 LIMITS = ServingLimits(body=10_000, body_s=0.5, headers_s=5)
 HUNDRED_MB = 100_000_000
+HALF = b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"'
 
 
 @pytest.fixture
@@ -83,7 +105,6 @@ def _zeros() -> Iterator[bytes]:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
     connection.settimeout(20)
     parts = []
     with suppress(ConnectionResetError):
@@ -108,17 +129,14 @@ def test_a_hundred_megabytes(port: int) -> None:
 
 def test_a_body_that_stops_half_way(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
+        connection.sendall(HALF)
         response = _read(connection)
     assert response.startswith(b"HTTP/1.1 408")
     assert b"was not received within 0.5 seconds" in response
 
 
-def test_a_body_that_drips_without_end_under_a_wrong_token(app_of: Callable[..., Starlette]) -> None:
-    with (
-        live(app_of(LIMITS, [TOKEN]), LIMITS) as port,
-        socket.create_connection(("127.0.0.1", port)) as connection,
-    ):
+def test_a_body_without_end_is_cut_off_without_a_token(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(LIMITS, [TOKEN]), LIMITS) as port, socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         ended = time.monotonic() + 20
         with suppress(OSError):
@@ -131,13 +149,11 @@ def test_a_body_that_drips_without_end_under_a_wrong_token(app_of: Callable[...,
 
 def test_clients_that_disconnect(port: int, stub: Stub) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
+        connection.sendall(HALF)
     stub.go.clear()
-    body = [json.dumps({"input": text}).encode() for text in ("first", "second")]
-    first, second = (socket.create_connection(("127.0.0.1", port)) for _ in body)
-    for connection, content in zip((first, second), body, strict=True):
-        head = f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
-        connection.sendall(head.encode() + content)
+    first, second = (socket.create_connection(("127.0.0.1", port)) for _ in range(2))
+    for connection, text in ((first, "first"), (second, "second")):
+        connection.sendall(_post(text))
         wait_until(stub.busy.is_set)
 
     def numbers() -> str:
@@ -151,3 +167,64 @@ def test_clients_that_disconnect(port: int, stub: Stub) -> None:
     first.close()
     assert stub.asked == [["first"]]
     assert 'cliptune_requests_total{route="/v1/embeddings",status="499"} 2.0' in numbers()
+
+
+HEAD_LIMITS = ServingLimits(headers_s=0.5)
+DRIPPING = b"POST /v1/embeddings HTTP/1.1\r\n" + b"X: y\r\n" * 20
+
+
+def _post(text: str) -> bytes:
+    body = json.dumps({"input": text})
+    return f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def _answer(connection: socket.socket) -> bytes:
+    response = b""
+    while not response.endswith(b"}"):
+        response += connection.recv(65536)
+    return response
+
+
+def test_silence_and_slow_heads_end_the_connection(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(HEAD_LIMITS), HEAD_LIMITS) as port:
+        for first, sent in (False, b""), (False, DRIPPING), (True, DRIPPING):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.settimeout(10)
+                if first:
+                    connection.sendall(_post("a"))
+                    assert _answer(connection).startswith(b"HTTP/1.1 200")
+                count = 0
+                with suppress(ConnectionResetError, BrokenPipeError):
+                    for byte in sent:
+                        connection.sendall(bytes([byte]))
+                        count += 1
+                        time.sleep(0.1)
+                    assert connection.recv(1) == b""
+                assert count < len(sent) or not sent
+
+
+def test_responses_and_pauses_may_take_longer_than_a_head(app_of: Callable[..., Starlette], stub: Stub) -> None:
+    with live(app_of(HEAD_LIMITS), HEAD_LIMITS) as port, socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(10)
+        for _ in range(2):
+            stub.go.clear()
+            connection.sendall(_post("a"))
+            time.sleep(1.0)
+            stub.go.set()
+            assert _answer(connection).startswith(b"HTTP/1.1 200")
+            time.sleep(1.0)
+
+
+def test_a_client_that_reads_no_responses_is_disconnected(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(HEAD_LIMITS), HEAD_LIMITS) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", port))
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000_000)
+
+
+def test_responses_name_no_software_and_requests_are_not_logged() -> None:
+    config = uvicorn_config(Starlette(), ServingLimits(stop_s=7))
+    assert (config.server_header, config.access_log, config.proxy_headers) == (False, False, False)
+    assert config.timeout_graceful_shutdown == 7

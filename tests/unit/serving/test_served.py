@@ -1,7 +1,8 @@
-"""A loaded encoder gives the vectors that it gives without a server."""
+"""Loaded encoders give the same vectors as without a server; a new version is served if it fits."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,15 @@ from components.core.system.errors import InputError
 from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
 from components.serving import served
+from components.serving.address import ServingLimits
+from components.serving.batches import Batcher
 from components.serving.messages import EmbeddingRequest
-from components.serving.served import Alias, load
-from components.tracking import make_client
-from tests.support.serving_registry import point
+from components.serving.metrics import Metrics
+from components.serving.served import Alias, Served, load, load_first, load_version
+from components.serving.watch import Watch
+from tests.conftest import TINY
+from tests.support.serving import Stub, stub_served, wait_until
+from tests.support.serving_registry import register_champion
 
 TEXTS = ["a dog", "two cats on a sofa", "<b>a</b> \x00 &amp; caf\u00e9", "a dog", "x " * 200]
 
@@ -33,11 +39,8 @@ def folder(tmp_path: Path, tiny_encoder: Encoder) -> Path:
 def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
     found = load(str(folder))
     answers = found.embed([EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])])
-    np.testing.assert_allclose(
-        np.stack([vector for answer in answers for vector in answer.vectors]),
-        tiny_encoder.embed_texts(TEXTS),
-        atol=1e-5,
-    )
+    vectors = np.stack([vector for answer in answers for vector in answer.vectors])
+    np.testing.assert_allclose(vectors, tiny_encoder.embed_texts(TEXTS), atol=1e-5)
     # Start, two words and end; start, five words and end; the last is cut at the context.
     assert answers[0].tokens == 4 + 7
     assert found.embed([EmbeddingRequest(input=TEXTS[-1])])[0].tokens == 24
@@ -47,16 +50,15 @@ def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
 
 def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
     plain, kept = load(str(folder)), load(str(folder), cache=2)
-    assert kept.cache is not None
-    asked: list[list[str]] = []
-    embed = kept.embed_new
-    kept = replace(kept, embed_new=lambda texts: (asked.append(texts), embed(texts))[1])
+    computed: list[list[str]] = []
+    kept = replace(kept, embed_new=lambda texts: (computed.append(texts), plain.embed_new(texts))[1])
     for texts in (["a"], ["a", "b"], ["b", "a"], ["c", "d"], ["a"], TEXTS):
         (answer,), (expected,) = (one.embed([EmbeddingRequest(input=texts)]) for one in (kept, plain))
         np.testing.assert_allclose(np.stack(answer.vectors), np.stack(expected.vectors), atol=1e-6)
         assert answer.tokens == expected.tokens
-        assert len(kept.cache or ()) <= 2
-    assert asked[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
+        assert kept.cache is not None
+        assert len(kept.cache) <= 2
+    assert computed[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
 
 
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,18 +83,134 @@ def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, mon
         load("minilm")
 
 
-def test_the_version_of_an_alias(tmp_path: Path, track_in: Callable[[Path], None]) -> None:
+class Registry:
+    """A registry whose alias and failures a test sets."""
+
+    def __init__(self) -> None:
+        self.version: str | Exception | None = "1"
+        self.tower, self.error = "tower", ""
+        self.loaded: list[str] = []
+        self.now = 0.0
+        self.metrics = Metrics()
+        self.batcher = Batcher(stub_served(Stub()), ServingLimits(), self.metrics)
+
+    def read(self) -> str | None:
+        if isinstance(self.version, Exception):
+            raise self.version
+        return self.version
+
+    def load(self, version: str) -> Served:
+        self.loaded.append(version)
+        if self.error:
+            raise InputError(self.error)
+        return stub_served(Stub(), int(version), self.tower)
+
+    def watch(self, any_tower: bool = False, every: float = 5.0) -> Watch:
+        return Watch(
+            self.read, self.load, self.batcher, self.metrics, any_tower=any_tower, every=every, clock=lambda: self.now
+        )
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
+
+
+def test_a_new_version_and_back(registry: Registry) -> None:
+    watch = registry.watch()
+    watch.look()
+    assert (registry.loaded, watch.problem) == ([], "")
+    for version in ("2", "1", "10"):
+        registry.version = version
+        watch.look()
+        assert registry.batcher.served.id == f"text-encoder/{version}"
+    info = {"model": "text-encoder/10", "sha256": "sha10", "image_tower_sha256": "tower"}
+    assert registry.metric("cliptune_model_info", **info) == 1
+    assert registry.metric("cliptune_model_info", **info | {"model": "text-encoder/2", "sha256": "sha2"}) is None
+
+
+def test_failing_loads_are_retried_with_backoff(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+    watch = registry.watch()
+    registry.version, registry.error = "2", "the files\nare gone"
+    tries = []
+    with caplog.at_level(logging.WARNING):
+        for registry.now in range(0, 200, 5):
+            before = len(registry.loaded)
+            watch.look()
+            tries += [registry.now] * (len(registry.loaded) - before)
+    assert tries == [0, 5, 15, 35, 75, 155]
+    assert registry.batcher.served.id == "text-encoder/1"
+    # Anybody may read it; only the log says where the files were.
+    assert watch.problem == "version 2 cannot be loaded: text-encoder/1 remains"
+    assert f"{watch.problem} (the files are gone)" in caplog.text
+    assert registry.metric("cliptune_model_load_failures_total", reason="failed") == 6
+    assert registry.metric("cliptune_model_refused") == 1
+    # Another version is tried at once.
+    registry.version, registry.error = "3", ""
+    watch.look()
+    assert (registry.batcher.served.id, watch.problem) == ("text-encoder/3", "")
+    assert registry.metric("cliptune_model_refused") == 0
+
+
+def test_another_image_tower_is_refused_once(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+    watch = registry.watch()
+    registry.version, registry.tower = "2", "another tower"
+    with caplog.at_level(logging.WARNING):
+        for registry.now in (0, 1000, 2000):
+            watch.look()
+    assert registry.loaded == ["2"]
+    assert registry.batcher.served.id == "text-encoder/1"
+    assert watch.problem.startswith("text-encoder/2 has another image tower")
+    assert registry.metric("cliptune_model_load_failures_total", reason="image_tower") == 1
+    refusal = watch.problem
+    # A registry that does not answer for a while does not change the refusal.
+    for version, problem in (
+        (OSError("away"), "the registry does not answer"), ("2", refusal), (None, "the alias is gone"), ("2", refusal),
+        ("1", ""),
+    ):  # fmt: skip
+        registry.version = version
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            watch.look()
+            watch.look()
+        assert watch.problem == problem
+        assert caplog.text.count(problem) == 1 or not problem
+    assert registry.loaded == ["2"]
+    registry.version = "2"
+    registry.watch(any_tower=True).look()
+    assert registry.batcher.served.id == "text-encoder/2"
+
+
+def test_the_thread_looks_by_itself(registry: Registry) -> None:
+    watch = registry.watch(every=0.01)
+    watch.start()
+    registry.version = "2"
+    wait_until(lambda: registry.batcher.served.id == "text-encoder/2")
+    watch.stop()
+
+
+def test_a_real_registry(tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder) -> None:
     track_in(tmp_path)
+    with pytest.raises(InputError, match="text-encoder has no alias 'champion'"):
+        load_first("text-encoder@champion", 0)
     assert Alias.of("models:/mine@challenger") == Alias("mine", "challenger")
     assert Alias.of("text-encoder/3") is Alias.of("models/paraclip") is None
-    alias = Alias.of("text-encoder@champion")
-    assert alias is not None
-    assert alias.version() is None
-    client = make_client()
-    client.create_registered_model("text-encoder")
-    for _ in range(2):
-        client.create_model_version("text-encoder", str(tmp_path))
-    for version in ("2", "1"):
-        point("champion", version)
-        assert alias.version() == version
-    assert Alias("text-encoder", "challenger").version() is None
+    champion = Alias("text-encoder", "champion")
+    assert champion.version() is None
+    first = register_champion(tiny_encoder)
+    assert (champion.version(), Alias("text-encoder", "challenger").version()) == (first, None)
+    torch.manual_seed(1)
+    other = Encoder.create("other", "tiny", TINY, "test")
+    other.model.visual.load_state_dict(tiny_encoder.model.visual.state_dict())
+    second = register_champion(other, alias=None)
+    served = load_first("text-encoder@champion", 0)
+    assert served.id == f"text-encoder/{first}"
+    assert served.names == {served.id, "text-encoder", "text-encoder@champion"}
+    assert load_first(f"models:/text-encoder/{second}", 0).names == {f"text-encoder/{second}", "text-encoder"}
+    served = load_version(champion, second, 0)
+    assert served.id == f"text-encoder/{second}"
+    (answer,) = served.embed([EmbeddingRequest(input="a dog")])
+    np.testing.assert_allclose(answer.vectors, other.embed_texts(["a dog"]), atol=1e-5)

@@ -26,7 +26,7 @@ RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 @pytest.fixture
 def spool(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty spool and a store; nobody waits for an unavailable server."""
+    """An empty spool and a store; runs wait 0.1 s for an unavailable server."""
     track_in(tmp_path)
     monkeypatch.setenv(WAIT, "0.1")
 
@@ -50,7 +50,6 @@ class Server:
         self.accepted: list[Any] = []
 
     def log_batch(self, _run_id: str, metrics: list[Any]) -> None:
-        """The client's method."""
         if not self.available.is_set():
             _away()
         if self.faults:
@@ -62,7 +61,7 @@ def _metrics(count: int, begin: int = 0) -> list[Metric]:
     return [Metric("loss", float(step), 1, step) for step in range(begin, begin + count)]
 
 
-def test_putting_never_waits_and_everything_arrives_in_order() -> None:
+def test_metrics_are_sent_in_order_without_delaying_the_caller() -> None:
     server = Server(INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE, available=False)
     sender = AsynchronousMetrics(server, "run")  # type: ignore[arg-type]
     for step in range(0, 3000, 100):
@@ -71,9 +70,6 @@ def test_putting_never_waits_and_everything_arrives_in_order() -> None:
     server.available.set()
     assert sender.drain(60) == []
     assert [metric.step for metric in server.accepted] == list(range(3000))
-    sender.put(_metrics(1, 3000))
-    assert sender.drain(60) == []
-    assert server.accepted[-1].step == 3000
 
 
 def test_metrics_that_were_not_accepted_are_returned_or_raised() -> None:
@@ -112,15 +108,14 @@ def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
     # A run that this server does not have keeps its file.
     unknown = offline_spool.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
     client = make_client()
-    assert client.get_run(far.id).info.status == "RUNNING"
     with tracked_run("train", "near", settings, {}, {}):
         sent = client.get_run(far.id)
     assert (sent.info.status, sent.info.end_time) == ("FINISHED", end_ms)
-    assert sent.data.metrics["loss"] == 0.5
-    assert "odd" in sent.data.metrics
-    assert client.get_metric_history(far.id, "loss")[0].step == 3
-    assert [file.path for file in client.list_artifacts(far.id, "kept/deep")] == ["kept/deep/weights"]
+    assert set(sent.data.metrics) == {"loss", "odd"}
+    (metric,) = client.get_metric_history(far.id, "loss")
+    assert (metric.value, metric.step) == (0.5, 3)
     assert [file.path for file in client.list_artifacts(far.id)] == ["kept"]
+    assert [file.path for file in client.list_artifacts(far.id, "kept/deep")] == ["kept/deep/weights"]
     assert f"changed has changed since run {far.id} wrote it" in caplog.text
     assert offline_spool.waiting() == [unknown]
     # Another process may have sent and removed a file.
@@ -137,7 +132,7 @@ def test_an_artifact_that_is_refused_fails_the_run(settings: Settings, monkeypat
 
 
 @pytest.mark.usefixtures("spool")
-def test_evaluations_follow_unless_they_are_refused(
+def test_evaluations_are_sent_later_unless_they_are_refused(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with tracked_run("train", "far", settings, {}, {}) as tracked:
@@ -154,32 +149,22 @@ def test_evaluations_follow_unless_they_are_refused(
     assert client.get_run(tracked.id).data.metrics == {}
     assert offline_spool.send(client) == [tracked.id] * 2
     assert client.get_run(tracked.id).data.metrics == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25}
-    assert client.get_run(tracked.id).info.status == "FINISHED"
     assert offline_spool.waiting() == []
 
 
 def test_transient_errors_are_retried_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_transient(ValueError())
-    assert not is_transient(MlflowException("", BAD_REQUEST))
-    assert is_transient(MlflowException("connection refused"))
-    calls: list[int] = []
-
-    def back_at_the_second() -> None:
-        calls.append(1)
-        if len(calls) < 2:
-            _away()
-
-    call_with_retries(back_at_the_second, 60)
-    assert len(calls) == 2
+    errors = (ValueError(), MlflowException("", BAD_REQUEST), MlflowException("connection refused"))
+    assert [is_transient(error) for error in errors] == [False, False, True]
+    server = Server(TEMPORARILY_UNAVAILABLE)
+    call_with_retries(lambda: server.log_batch("run", _metrics(1)), 60)
+    assert len(server.accepted) == 1
     with pytest.raises(MlflowException, match="no answer"):
         call_with_retries(_away, 0)
-    monkeypatch.setenv(RETRIES, "3")
-    with fail_fast():
-        assert os.environ[RETRIES] == "3"
-    monkeypatch.delenv(RETRIES)
-    with fail_fast():
-        assert os.environ[RETRIES] == "1"
-    assert RETRIES not in os.environ
+    for before, within in (("3", "3"), (None, "1")):
+        monkeypatch.setenv(RETRIES, before) if before else monkeypatch.delenv(RETRIES)
+        with fail_fast():
+            assert os.environ[RETRIES] == within
+        assert os.environ.get(RETRIES) == before
 
 
 def test_passwords_are_not_shown() -> None:
@@ -197,5 +182,3 @@ def test_passwords_are_not_shown() -> None:
     line = r"^MLflow: API request to http://\*\*\*@host failed: correct MLFLOW_TRACKING_URI"
     with pytest.raises(InputError, match=line), explained():
         raise MlflowException("API request to http://bob:s3cr3t@host\nfailed")
-    with pytest.raises(ValueError, match="another"), explained():
-        raise ValueError("another")

@@ -1,9 +1,10 @@
-"""The gallery, pictures and origin of the page."""
+"""The gallery, failure explorer, pictures and origin of the page."""
 
 from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,7 +20,8 @@ from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
 from components.evaluation.results import Folders
-from components.report.page import page
+from components.report.page import failures, page
+from components.report.page.failures import build_explorer, choose, explorer_data, overlaps
 from components.report.page.page import trace_origin, without_secrets
 from components.report.page.retrieved import (
     Lists,
@@ -35,17 +37,14 @@ from components.report.page.retrieved import (
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
 BASE = Lists("base", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[5, 1, 0], [3, 4, 5]]))
 TUNED = Lists("tuned", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[0, 1, 2], [9, 8, 7]]))
+BOTH = Retrieved([BASE, TUNED], QUERIES, [0, 3])
 NO_IMAGE: dict[str, list[object]] = {
-    "id": ["a"],
-    "image_id": ["a"],
-    "image": [b"none"],
-    "caption": ["a"],
-    "facts": [None],
-}
+    "id": ["a"], "image_id": ["a"], "image": [b"none"], "caption": ["a"], "facts": [None]
+}  # fmt: skip
 
 
-def test_marks_the_gold_image_and_what_both_lists_share() -> None:
-    first = examples(Retrieved([BASE, TUNED], QUERIES, [0, 3]), "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
+def test_the_gold_image_and_shared_images_are_marked() -> None:
+    first = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
     assert (first.query, first.paraphrase, first.tier, first.gold_row) == ("q0", "p0", "rare", 0)
     base, tuned = first.sides
     assert [(shot.row, shot.gold, shot.shared) for shot in base.query] == [(0, True, False), (1, False, True)]
@@ -53,13 +52,12 @@ def test_marks_the_gold_image_and_what_both_lists_share() -> None:
     assert [shot.shared for shot in tuned.query] == [True, True]
 
 
-def test_shows_gains_before_losses_by_the_overlap_of_the_full_lists() -> None:
-    found = examples(Retrieved([BASE, TUNED], QUERIES, [0, 3]), "tuned", Compare(gallery_queries=2, gallery_top=1))
+def test_gains_precede_losses_by_the_overlap_of_the_full_lists() -> None:
+    found = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=1))
     # Base's lists for the first query share 0, 1 and 2 images at depths 1, 2 and 3.
     expected = (0 / 1 + 1 / 2 + 2 / 3) / 3
     assert [example.gain for example in found] == pytest.approx([1 - expected, -1])
     assert [example.place for example in found] == ["largest gain of 2 queries", "largest loss of 2 queries"]
-    assert found[0].sides[0].overlap == pytest.approx(expected)
 
 
 def test_rankings_that_do_not_fit_the_tables_are_refused(folders: Folders) -> None:
@@ -73,11 +71,8 @@ def test_rankings_that_do_not_fit_the_tables_are_refused(folders: Folders) -> No
 
 
 def test_the_spread_has_the_best_the_median_and_the_worst() -> None:
-    assert spread(5, 2) == [0, 4]
-    assert spread(5, 3) == [0, 2, 4]
-    assert spread(5, 99) == [0, 1, 2, 3, 4]
+    assert [spread(5, 2), spread(5, 3), spread(4, 99)] == [[0, 4], [0, 2, 4], [0, 1, 2, 3]]
     assert spread(1000, 4) == [0, 499, 666, 999]
-    assert spread(4, 4) == [0, 1, 2, 3]
     names = [place_name(place, 1000) for place in (0, 333, 499, 999)]
     assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
 
@@ -88,20 +83,14 @@ def _image(size: tuple[int, int], kind: str) -> bytes:
     return stream.getvalue()
 
 
-def _decoded(uri: str) -> tuple[str, bytes]:
-    head, body = uri.split(",", 1)
-    return head, base64.b64decode(body)
-
-
 def test_images_are_kept_or_become_small_jpegs(tmp_path: Path) -> None:
     image = _image((64, 64), "PNG")
-    assert _decoded(data_uri(image)) == ("data:image/png;base64", image)
-    for size, kind in (((400, 200), "PNG"), ((20, 20), "BMP")):
-        head, body = _decoded(data_uri(_image(size, kind)))
+    assert data_uri(image) == f"data:image/png;base64,{base64.b64encode(image).decode()}"
+    for size, kind, small in (((400, 200), "PNG", (128, 64)), ((20, 20), "BMP", (20, 20))):
+        head, body = data_uri(_image(size, kind)).split(",", 1)
         assert head == "data:image/jpeg;base64"
-        with Image.open(io.BytesIO(body)) as opened:
-            assert max(opened.size) <= 128
-            assert opened.size[0] / opened.size[1] == size[0] / size[1]
+        with Image.open(io.BytesIO(base64.b64decode(body))) as opened:
+            assert opened.size == small
     PAIRS.write(tmp_path / "test.parquet", NO_IMAGE)
     with pytest.raises(InputError, match=r"test.parquet: row 0 is not an image"):
         read_pictures(tmp_path / "test.parquet", [0])
@@ -132,17 +121,53 @@ def test_code_data_protocols_packages_and_parameters_are_named(
 
 
 def test_secrets_are_not_shown() -> None:
-    given = [
-        {"store": "postgresql://me:hidden@host/db"},
-        {"store": "postgresql://host/db?password=hidden&x=1"},
-        {"models": [{"api_key": "hidden", "max_tokens": 4}]},
-        {"token": "", "tokenizer": "clip-bpe"},
-        {"store": "sqlite:///state/generations.db"},
-    ]
-    assert without_secrets(given) == [
-        {"store": "postgresql://***@host/db"},
-        {"store": "postgresql://host/db?password=***&x=1"},
-        {"models": [{"api_key": "***", "max_tokens": 4}]},
-        {"token": "", "tokenizer": "clip-bpe"},
-        {"store": "sqlite:///state/generations.db"},
-    ]
+    for given, shown in (
+        ({"store": "postgresql://me:hidden@host/db"}, {"store": "postgresql://***@host/db"}),
+        ({"models": [{"api_key": "hidden", "max_tokens": 4}]}, {"models": [{"api_key": "***", "max_tokens": 4}]}),
+        ({"token": "", "tokenizer": "clip-bpe"}, {"token": "", "tokenizer": "clip-bpe"}),
+    ):
+        assert without_secrets(given) == shown
+
+
+FAILED = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare", "held_out": "x"} for row in range(4)]
+STABLE = Lists("base", np.array([[0, 1], [0, 1], [0, 1], [0, 1]]), np.array([[0, 1], [0, 1], [2, 3], [0, 1]]))
+CHANGED = Lists("tuned", np.array([[0, 1], [0, 1], [0, 1], [4, 5]]), np.array([[0, 1], [0, 6], [0, 1], [4, 5]]))
+FOUR = Retrieved([STABLE, CHANGED], FAILED, [0, 0, 0, 7])
+
+
+def test_pairs_of_lists_are_each_encoders_own_and_each_with_the_reference() -> None:
+    own_base, own_tuned, across = overlaps([STABLE, CHANGED], 2)
+    assert own_base.tolist() == [1, 1, 0, 1]
+    assert own_tuned.tolist() == [1, 0.75, 1, 1]
+    assert across.tolist() == [1, 1, 1, 0]
+
+
+def test_the_most_different_of_every_pair_come_in_turn() -> None:
+    assert choose(FOUR, 2, 2) == [2, 1, 3, 0]
+
+
+def test_queries_and_pictures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(failures, "QUERIES", 2)
+        assert choose(FOUR, 2, 2) == [2, 1]
+    # Query 2 shows 0, 1, 2 and 3, query 1 also 6; query 3 would bring 4, 5 and its own image 7.
+    monkeypatch.setattr(failures, "PICTURES", 5)
+    assert choose(FOUR, 2, 2) == [2, 1]
+    monkeypatch.setattr(failures, "PICTURES", 1)
+    assert choose(FOUR, 2, 2) == [2]
+
+
+def test_the_script_gets_the_lists_of_the_listed_queries() -> None:
+    data = json.loads(json.dumps(explorer_data(FOUR, [2, 3], 2)))
+    assert data["encoders"] == ["base", "tuned"]
+    assert data["queries"][1] == {"query": "q3", "paraphrase": "p3", "tier": "rare", "gold": 7}
+    assert data["lists"]["base"] == {"query": [[0, 1], [0, 1]], "paraphrase": [[2, 3], [0, 1]]}
+    assert data["lists"]["tuned"]["query"] == [[0, 1], [4, 5]]
+
+
+def test_every_image_that_is_shown_has_a_picture(folders: Folders) -> None:
+    three = np.array([[0, 1, 2], [2, 3, 1], [3, 2, 1]])
+    found = build_explorer(Retrieved([Lists("base", three, three)], FAILED[:3], [0, 2, 3]), folders)
+    assert (found.depth, found.top, found.total) == (3, 3, 3)
+    assert set(found.pictures) == {0, 1, 2, 3}
+    assert not build_explorer(Retrieved(), folders).rows
