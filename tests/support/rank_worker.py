@@ -1,4 +1,4 @@
-"""One rank of `test_ranks.py`: a step of every entry; the leading rank writes losses and gradients.
+"""One rank of `test_every_entry.py`: a step of every entry; the leading rank writes losses and gradients.
 
 torchrun --nproc-per-node 2 tests/support/rank_worker.py <folder> <language model>
 """

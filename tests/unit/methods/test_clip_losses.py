@@ -1,4 +1,4 @@
-"""Methods whose loss is CLIP's on columns of their own."""
+"""Methods whose loss is CLIP's on columns of their own, and PC-CLIP's on differences of images."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.caption_ft import METHOD as CAPTION_FT
 from components.methods.laclip_ft import METHOD as LACLIP
 from components.methods.negation_clip import METHOD as NEGATION_CLIP
-from components.methods.paraclip import METHOD as PARACLIP
+from components.methods.pc_clip import METHOD as PC_CLIP
 from components.methods.registry import find_method
 from tests.conftest import TINY
-from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
+from tests.unit.methods.examples import SCALE, as_features, losses_of, picking, random_columns, unit
 
 
 def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
@@ -42,44 +42,32 @@ def test_only_the_last_layer_norm_of_the_text_side_is_frozen() -> None:
     assert {"logit_scale", "text_projection", "token_embedding.weight"} <= trained
 
 
-PARACLIP_COLUMNS = random_columns(("image", "caption", "paraphrase_1", "paraphrase_2"))
-
-
 @pytest.mark.parametrize(
-    ("term", "one", "other"),
+    ("method", "first", "second", "settings", "scale"),
     [
-        ("l1", "image", "caption"),
-        ("l1_prime", "image", "paraphrase_1"),
-        ("l1_second", "image", "paraphrase_2"),
-        ("l2", "caption", "paraphrase_1"),
-        ("l3", "paraphrase_1", "paraphrase_2"),
+        ("lm_text_tower", "image", "caption", {}, SCALE),
+        ("clip_scratch", "image", "caption", {}, SCALE),
+        ("laclip_ft", "image", "drawn_caption", {}, SCALE),
+        ("negation_clip", "image", "absence", {}, SCALE),
+        ("caption_ft", "image", "caption", {"temperature": 1.0}, 1.0),
+        ("caption_ft", "image", "rewrite", {"column": "rewrite", "temperature": 0.1}, 10.0),
+        ("caption_ft", "image", "rewrite", {"column": "rewrite", "temperature": None}, SCALE),
+        ("paraclip", "image", "caption", {"terms": ["l1"]}, SCALE),
+        ("paraclip", "image", "paraphrase_1", {"terms": ["l1_prime"]}, SCALE),
+        ("paraclip", "image", "paraphrase_2", {"terms": ["l1_second"]}, SCALE),
+        ("paraclip", "caption", "paraphrase_1", {"terms": ["l2"]}, SCALE),
+        ("paraclip", "paraphrase_1", "paraphrase_2", {"terms": ["l3"]}, SCALE),
     ],
 )
-def test_each_term_contrasts_its_columns(term: str, one: str, other: str) -> None:
-    left, right = unit(PARACLIP_COLUMNS[one]), unit(PARACLIP_COLUMNS[other])
-    expected = (picking(left, right) + picking(right, left)) / 2
-    assert losses_of({"method": "paraclip", "terms": [term]}, PARACLIP_COLUMNS) == pytest.approx({term: expected})
-    assert PARACLIP.columns(PARACLIP.settings({"terms": [term]})) == {one, other}
-
-
-@pytest.mark.parametrize(
-    ("method", "text", "settings", "scale"),
-    [
-        ("lm_text_tower", "caption", {}, SCALE),
-        ("clip_scratch", "caption", {}, SCALE),
-        ("laclip_ft", "drawn_caption", {}, SCALE),
-        ("negation_clip", "absence", {}, SCALE),
-        ("caption_ft", "caption", {"temperature": 1.0}, 1.0),
-        ("caption_ft", "rewrite", {"column": "rewrite", "temperature": 0.1}, 10.0),
-        ("caption_ft", "rewrite", {"column": "rewrite", "temperature": None}, SCALE),
-    ],
-)
-def test_images_are_contrasted_with_one_text(method: str, text: str, settings: dict[str, Any], scale: float) -> None:
-    columns = random_columns(("image", text))
-    image, texts = unit(columns["image"]), unit(columns[text])
-    expected = (picking(image, texts, scale=scale) + picking(texts, image, scale=scale)) / 2
-    assert losses_of({"method": method} | settings, columns) == pytest.approx({"infonce": expected})
-    assert find_method(method).columns(find_method(method).settings(settings)) == {"image", text}
+def test_two_columns_are_contrasted(
+    method: str, first: str, second: str, settings: dict[str, Any], scale: float
+) -> None:
+    columns = random_columns((first, second))
+    rows, others = unit(columns[first]), unit(columns[second])
+    expected = (picking(rows, others, scale=scale) + picking(others, rows, scale=scale)) / 2
+    (term,) = settings.get("terms", ["infonce"])
+    assert losses_of({"method": method} | settings, columns) == pytest.approx({term: expected})
+    assert find_method(method).columns(find_method(method).settings(settings)) == {first, second}
 
 
 @pytest.mark.parametrize("method", ["caption_ft", "pc_clip"])
@@ -90,3 +78,58 @@ def test_the_scope_decides_whether_the_token_embeddings_train(method: str, scope
     assert any(name.startswith("transformer.") for name in trained)
     assert ("token_embedding.weight" in trained) == (scope == "tower")
     assert "logit_scale" not in trained
+
+
+PC_CLIP_COLUMNS = random_columns(("image", "other_image", "difference"))
+DIRECTION = unit(unit(PC_CLIP_COLUMNS["image"]) - unit(PC_CLIP_COLUMNS["other_image"]))
+TEXT = unit(PC_CLIP_COLUMNS["difference"])
+
+
+def _loss(**given: Any) -> float:
+    (value,) = losses_of({"method": "pc_clip", **given}, PC_CLIP_COLUMNS).values()
+    return value
+
+
+@pytest.mark.parametrize(("temperature", "scale"), [(1.0, 1.0), (0.5, 2.0), (None, SCALE)])
+def test_pc_clips_infonce_is_equation_4(temperature: float | None, scale: float) -> None:
+    expected = (picking(TEXT, DIRECTION, scale=scale) + picking(DIRECTION, TEXT, scale=scale)) / 2
+    assert _loss(temperature=temperature) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("paper", 1 + 9), ("released", (1 + 9) / (2 * 2))])
+def test_pc_clips_mse_is_of_squared_distances_to_differences_of_any_length(protocol: str, expected: float) -> None:
+    # Unit images differ by (1, -1) and by (0, 2), unit texts are (1, 0) and (0, -1): (0, 1) and (0, -3) are between.
+    columns = {"image": [[4, 0], [0, 3]], "other_image": [[0, 2], [0, -1]], "difference": [[7, 0], [0, -5]]}
+    found = losses_of({"method": "pc_clip", "loss": "mse", "protocol": protocol}, columns)
+    assert found == pytest.approx({"mse": expected})
+
+
+def test_antisymmetric_adds_reversed_differences_as_negatives_of_texts() -> None:
+    expected = (picking(TEXT, DIRECTION, -DIRECTION, scale=1) + picking(DIRECTION, TEXT, scale=1)) / 2
+    assert _loss(antisymmetric=True) == pytest.approx(expected)
+
+
+def test_antisymmetric_pulls_a_single_pairs_text_to_the_right_side() -> None:
+    image, other, text = (torch.tensor([row], dtype=torch.float64) for row in ([1.0, 0.0], [0.0, 1.0], [0.0, 1.0]))
+    text.requires_grad_()
+    features = as_features({"image": image, "other_image": other, "difference": text})
+    (loss,) = PC_CLIP.losses(features, PC_CLIP.settings({"antisymmetric": True})).values()
+    loss.backward()
+    assert text.grad is not None
+    assert text.grad @ torch.tensor([1.0, -1.0], dtype=torch.float64) < 0
+    (plain,) = PC_CLIP.losses(features, PC_CLIP.settings({})).values()
+    assert plain == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"loss": "mse", "antisymmetric": True}, "has no negatives"),
+        ({"learn_logit_scale": True}, "only with loss: infonce, temperature: null"),
+        ({"learn_logit_scale": True, "loss": "mse", "temperature": None}, "only with loss: infonce"),
+        ({"temperature": 0}, r"methods\.pc_clip\.temperature"),
+    ],
+)
+def test_settings_of_pc_clip_that_contradict_each_other_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PC_CLIP.settings(given)

@@ -148,14 +148,9 @@ def test_released_conclip_keeps_the_one_nearest_image_of_another_table(
         np.testing.assert_allclose(found, theirs.features[best] * theirs.norms[best], rtol=1e-5)
         assert second.get(pair, found) == found
     assert len(first) > 80
-
-
-def test_conclips_own_distractors_change_with_the_epoch_and_released_ones_do_not(world: World) -> None:
-    for protocol, fixed in (("drawn", False), ("released", True)):
-        loaded = _load(world, "conclip", protocol=protocol)
-        first, second = _distractors(loaded, 0), _distractors(loaded, 1)
-        both = set(first) & set(second)
-        assert all(first[pair] == second[pair] for pair in both) == fixed
+    # CoN-CLIP's own protocol draws another distractor in each epoch.
+    drawn = [_distractors(_load(world, "conclip", protocol="drawn"), epoch) for epoch in range(2)]
+    assert any(drawn[0][pair] != drawn[1][pair] for pair in drawn[0].keys() & drawn[1].keys())
 
 
 def test_distractors_of_another_tower_or_for_a_tower_that_trains_are_refused(world: World, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from components.methods.contract.losses import Feature, Features, contrast, info_nce, scale_at
+from components.methods.contract.losses import Feature, Features, contrast, scale_at
 
 
 def _features(first: int, count: int) -> Features:
@@ -30,12 +30,6 @@ def test_columns_have_unit_rows_raw_ones_their_length_and_functions_of_them_thei
 
 def _whole(rows: Tensor) -> Feature:
     return Feature(rows, 0, len(rows))
-
-
-def test_orthogonal_pairs_have_the_closed_form() -> None:
-    features, scale = _whole(torch.eye(4)), torch.tensor(2.0)
-    expected = -math.log(math.exp(2) / (math.exp(2) + 3))
-    assert info_nce(features, features, scale).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_hard_negatives_join_the_candidates() -> None:

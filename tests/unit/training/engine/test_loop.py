@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -25,16 +26,19 @@ class Killed(BaseException):
     pass
 
 
+def _noisy(features: Features) -> dict[str, Tensor]:
+    """Losses that depend on the state of the random numbers, too."""
+    return {name: loss * (1 + torch.rand(())) for name, loss in toy_losses(features).items()}
+
+
 def _dying(at: int) -> Any:
-    """Losses that kill the process when they are taken for the `at`-th time."""
-    calls = 0
+    """Losses that kill the process when they are computed for the `at`-th time."""
+    calls = iter(range(1, at))
 
     def losses(features: Features) -> dict[str, Tensor]:
-        nonlocal calls
-        calls += 1
-        if calls == at:
+        if next(calls, None) is None:
             raise Killed
-        return toy_losses(features)
+        return _noisy(features)
 
     return losses
 
@@ -52,14 +56,14 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     plan: dict[str, Any], options: dict[str, Any], source: ToySource, die_at: int, tmp_path: Path
 ) -> None:
     whole = toy_model()
-    fit(toy_run(whole, plan, options, source=source))
+    fit(toy_run(whole, plan, options, source=source, losses=_noisy))
     checkpoints = Checkpoints(tmp_path)
     with pytest.raises(Killed):
         fit(toy_run(toy_model(), plan, options, source=source, checkpoints=checkpoints, losses=_dying(die_at)))
     resumed = toy_model(seed=7 if list(tmp_path.iterdir()) else 0)
     frozen = {name: weights for name, weights in whole.state_dict().items() if name not in trained(whole)}
     resumed.load_state_dict({**resumed.state_dict(), **frozen})
-    fit(toy_run(resumed, plan, options, source=source, checkpoints=checkpoints))
+    fit(toy_run(resumed, plan, options, source=source, checkpoints=checkpoints, losses=_noisy))
     assert same(weights_of(resumed), weights_of(whole))
 
 

@@ -87,36 +87,6 @@ def _state(
     return state, weights, optimiser
 
 
-def _step(weights: dict[str, nn.Parameter], optimiser: torch.optim.AdamW) -> None:
-    optimiser.zero_grad()
-    torch.stack([(tensor * torch.randn(tensor.shape)).sum() for tensor in weights.values()]).sum().backward()
-    optimiser.step()
-
-
-def test_everything_that_the_next_step_depends_on_comes_back(tmp_path: Path) -> None:
-    state, weights, optimiser = _state(tmp_path)
-    for cursor in (4, 8, 3):
-        _step(weights, optimiser)
-        state.advance(cursor)
-        assert state.average is not None
-        state.average.update()
-        if cursor == 8:
-            state.next_epoch()
-    state.best = 0.25
-    state.save()
-    _step(weights, optimiser)
-
-    again, other_weights, other_optimiser = _state(tmp_path, seed=9)
-    again.resume()
-    assert (again.step, again.epoch, again.cursor, again.best) == (3, 1, 3, 0.25)
-    assert state.average is not None
-    assert again.average is not None
-    assert torch.equal(again.average.tensors["a"], state.average.tensors["a"])
-    # The same step follows: weights, optimiser and random numbers are those of the saved moment.
-    _step(other_weights, other_optimiser)
-    assert all(torch.equal(other_weights[name], tensor) for name, tensor in weights.items())
-
-
 def test_without_checkpoints_nothing_is_saved_or_resumed() -> None:
     state, _, _ = _state(None)
     state.advance(1)

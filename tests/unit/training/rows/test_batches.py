@@ -113,12 +113,10 @@ def _rows(batch: Batch) -> list[int]:
 
 
 def _same(one: Batch, other: Batch) -> bool:
-    return (
-        (one.ids, one.cursor) == (other.ids, other.cursor)
-        and one.tokens.keys() == other.tokens.keys()
-        and all((one.tokens[name] == other.tokens[name]).all() for name in one.tokens)
-        and all((one.lengths[name] == other.lengths[name]).all() for name in one.lengths)
-        and all(torch.equal(one.features[name], other.features[name]) for name in one.features)
+    return (one.ids, one.cursor) == (other.ids, other.cursor) and all(
+        np.array_equal(rows, getattr(other, kind)[name])
+        for kind in ("tokens", "lengths", "features")
+        for name, rows in getattr(one, kind).items()
     )
 
 
@@ -144,37 +142,19 @@ def test_an_epoch_goes_on_the_same_from_any_cursor(epoch: int, cursor: int) -> N
 
 
 def test_ranks_share_every_batch() -> None:
-    whole = list(_source(**EVERYTHING).epoch(1))
-    shares = [list(_source(**EVERYTHING, world=World(rank, 4)).epoch(1)) for rank in range(4)]
+    queries, images = np.arange(ROWS) // 2, np.arange(ROWS)
+    log = QueryLog(queries, images, csr_array((np.ones(ROWS, np.bool_), (images, queries))), np.arange(1.0, ROWS + 1))
+    whole = list(_source(**EVERYTHING, log=log).epoch(1))
+    shares = [list(_source(**EVERYTHING, log=log, world=World(rank, 4)).epoch(1)) for rank in range(4)]
     for place, batch in enumerate(whole):
         parts = [share[place] for share in shares]
         assert [name for part in parts for name in part.ids] == batch.ids
         assert {part.cursor for part in parts} == {batch.cursor}
-        for name, ids in batch.tokens.items():
-            assert (np.concatenate([part.tokens[name] for part in parts]) == ids).all()
-        for name, features in batch.features.items():
-            assert torch.equal(torch.cat([part.features[name] for part in parts]), features)
-
-
-def test_a_query_logs_rows_have_weights_and_say_which_rows_are_alike() -> None:
-    queries, images = np.arange(ROWS) // 2, np.arange(ROWS)
-    clicked = csr_array((np.ones(ROWS, np.bool_), (images, queries)))
-    log = QueryLog(queries, images, clicked, np.arange(1.0, ROWS + 1))
-    whole = list(_source(log=log).epoch(2))
-    shares = [list(_source(log=log, world=World(rank, 2)).epoch(2)) for rank in range(2)]
-    pairs = 0
-    for place, batch in enumerate(whole):
-        rows = np.array(_rows(batch))
-        assert batch.weights is not None
-        assert batch.alike is not None
-        np.testing.assert_allclose(batch.weights.numpy(), (rows + 1) / (rows + 1).mean(), rtol=1e-6)
-        same = (rows[:, None] // 2 == rows // 2) & (rows[:, None] != rows)
-        assert (batch.alike.numpy() == same).all()
-        pairs += same.sum()
-        for name in ("weights", "alike"):
-            assert torch.equal(torch.cat([getattr(share[place], name) for share in shares]), getattr(batch, name))
-    assert pairs
-    assert all(batch.weights is None and batch.alike is None for batch in _source().epoch(2))
+        for kind in ("tokens", "features"):
+            for name, rows in getattr(batch, kind).items():
+                assert np.array_equal(np.concatenate([getattr(part, kind)[name] for part in parts]), rows)
+        for fact in ("weights", "alike"):
+            assert torch.equal(torch.cat([getattr(part, fact) for part in parts]), getattr(batch, fact))
 
 
 def _drawn(source: TableSource, epoch: int) -> dict[int, int]:

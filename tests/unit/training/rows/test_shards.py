@@ -58,12 +58,10 @@ def _small_buffer() -> Iterator[None]:
 
 
 def _same(one: Batch, other: Batch) -> bool:
-    return (
-        one.ids == other.ids
-        and one.cursor == other.cursor
-        and all(np.array_equal(tokens, other.tokens[column]) for column, tokens in one.tokens.items())
-        and all(np.array_equal(lengths, other.lengths[column]) for column, lengths in one.lengths.items())
-        and all(torch.equal(pixels, other.pixels[column]) for column, pixels in one.pixels.items())
+    return (one.ids, one.cursor) == (other.ids, other.cursor) and all(
+        np.array_equal(rows, getattr(other, kind)[column])
+        for kind in ("tokens", "lengths", "pixels")
+        for column, rows in getattr(one, kind).items()
     )
 
 

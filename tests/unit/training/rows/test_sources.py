@@ -89,34 +89,25 @@ def test_neighbours_are_only_searched_for_a_column_of_neighbours(images: TableIm
     assert (pairs[found] != pairs[:, None]).all()
 
 
-def test_images_are_decoded_where_the_image_tower_trains(images: TableImages, tmp_path: Path) -> None:
-    raw = PAIRS.read(images.pairs, ["image"])["image"].to_pylist()
+def test_a_trained_image_tower_gets_pixels_without_reading_the_whole_column_of_images(
+    images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the column has more than 2 GiB Arrow cannot take rows of it, see `Table.take`."""
+    raw, whole = PAIRS.read(images.pairs, ["image"])["image"].to_pylist(), Table.read
+
+    def read(table: Table, path: Path, columns: Sequence[str]) -> Any:
+        assert "image" not in columns
+        return whole(table, path, columns)
+
+    monkeypatch.setattr(Table, "read", read)
     source = _source(replace(images, cached=None), {"image", "other_image"}, tmp_path, 4)
     for batch in source.epoch(0):
-        expected = decode([raw[IDS.index(pair)] for pair in batch.ids], SIZE)
-        assert torch.equal(batch.pixels["image"], expected)
+        assert torch.equal(batch.pixels["image"], decode([raw[IDS.index(pair)] for pair in batch.ids], SIZE))
         others = [ROWS["other_id"][ROWS["id"] == pair].iloc[0] for pair in batch.ids]
         assert torch.equal(batch.pixels["other_image"], decode([raw[IDS.index(pair)] for pair in others], SIZE))
     # Images of pairs in no column stay encoded.
     assert isinstance(source.shown, DecodedImages)
     assert len(source.shown.pixels) == 8 < COUNT
-
-
-def test_the_whole_column_of_images_is_never_read(
-    images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where it has more than 2 GiB Arrow cannot take rows of it, see `Table.take`."""
-
-    whole = Table.read
-
-    def read(table: Table, path: Path, columns: Sequence[str] | None = None) -> Any:
-        assert columns is not None
-        assert "image" not in columns
-        return whole(table, path, columns)
-
-    monkeypatch.setattr(Table, "read", read)
-    source = _source(replace(images, cached=None), {"image"}, tmp_path, 4)
-    assert isinstance(source.shown, DecodedImages)
 
 
 @pytest.mark.parametrize(
