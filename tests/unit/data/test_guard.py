@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from components.data.leaks.keys import picture_key
 from components.data.leaks.report import LeakCounts, TestSetKeys, read_counts
 from components.data.source import Pair
 from tests.unit.data.sources.reading import prepare_settings, prepared
+from tests.unit.test_sets.writing import write_files
 
 Png = Callable[..., bytes]
 TESTED = "COCO_val2014_000000000007.jpg"
@@ -27,27 +27,23 @@ LEAKS = [(TESTED, "words of my own"), ("copy.png", "more words of my own"), ("mi
 @pytest.fixture
 def project(tmp_path: Path, raw_params: dict[str, Any], png: Png) -> Callable[..., Settings]:
     """Writes COCO's and Spot-the-Difference's test sets, and a folder with eight clean pairs and `rows`."""
-    coco, spot, pictures = tmp_path / "benchmarks/coco", tmp_path / "benchmarks/spot_the_difference", tmp_path / "mine"
-    names = [TESTED, "COCO_val2014_000000000008.jpg"]
-    images = [
-        {"filename": name, "split": "test", "sentences": [{"raw": text}]}
-        for name, text in zip(names, ("A dog on the sofa.", "a cat"), strict=True)
-    ]
-    for folder in (coco / "val2014", spot / "annotations", spot / "resized_images", pictures):
-        folder.mkdir(parents=True)
-    (coco / "dataset_coco.json").write_text(json.dumps({"images": images}))
-    for number, name in enumerate(names):
-        (coco / "val2014" / name).write_bytes(png((9, 9, number), 32))
-    (spot / "annotations/test.json").write_text(json.dumps([{"img_id": "clean_0", "sentences": ["a car has gone"]}]))
-    (spot / "resized_images/clean_0.png").write_bytes(png((77, 7, 7)))
+    pictures, names = tmp_path / "mine", (TESTED, "COCO_val2014_000000000008.jpg")
+    texts = zip(names, ("A dog on the sofa.", "a cat"), strict=True)
+    images = [{"filename": name, "split": "test", "sentences": [{"raw": text}]} for name, text in texts]
+    copied = png((9, 9, 1), 32)
+    published = {
+        "coco/dataset_coco.json": {"images": images},
+        f"coco/val2014/{names[0]}": png((9, 9, 0), 32),
+        f"coco/val2014/{names[1]}": copied,
+        "spot_the_difference/annotations/test.json": [{"img_id": "clean_0", "sentences": ["a car has gone"]}],
+        "spot_the_difference/resized_images/clean_0.png": png((77, 7, 7)),
+    }
+    write_files(tmp_path / "benchmarks", published)
 
     def make(rows: list[tuple[str, str]], **settings: Any) -> Settings:
-        for number, (name, _) in enumerate([*CLEAN, *rows]):
-            (pictures / name).write_bytes(png((number, 50, 0)))
-        if "copy.png" in dict(rows):
-            (pictures / "copy.png").write_bytes((coco / "val2014" / names[1]).read_bytes())
         lines = ["image\tcaption", *("\t".join(row) for row in [*CLEAN, *rows])]
-        (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
+        shown = {name: png((number, 50, 0)) for number, (name, _) in enumerate([*CLEAN, *rows])}
+        write_files(pictures, shown | {"copy.png": copied, "captions.tsv": "\n".join(lines) + "\n"})
         counts = {"train": len(CLEAN) + len(rows) - 3, "val": 2, "test": 1}
         named = {"source": "folder", "folder": str(pictures), "heldout_testsets_dir": str(tmp_path / "benchmarks")}
         return prepare_settings(raw_params, **named | {"counts": counts} | settings)

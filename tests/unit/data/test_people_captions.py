@@ -142,17 +142,13 @@ def test_ratings_that_are_not_as_published_are_refused(tmp_path: Path) -> None:
 
 NEGATIONS = (
     ("no", "A brown dog digs a hole .", "No brown dog digs a hole ."),
-    ("no", "The very old man reads", "No very old man reads"),
     ("no", "three young girls sing .", "No young girls sing ."),
     ("no", "An empty street at night .", None),
-    ("no", "A lamp of a man who reads .", "No lamp of a man who reads ."),
     ("no", "Dogs dig holes .", None),
     ("not", "A man is reading and two dogs are sleeping .", "A man is not reading and two dogs are sleeping ."),
-    ("not", "Two girls are singing .", "Two girls are not singing ."),
     ("not", "A man is tall .", None),
     ("not", "A man reads .", None),
     ("without", "A girl with an umbrella and a boy with a hat .", "A girl without an umbrella and a boy with a hat ."),
-    ("without", "A boy sings with his sister .", "A boy sings without his sister ."),
     ("without", "A table covered with a cloth .", None),
     ("without", "A girl with red shoes .", None),
     ("without", "A girl walks along with a dog .", None),
@@ -166,12 +162,10 @@ ATTRIBUTES = (
     # The same things in another order.
     ("A red car and a blue car .", None),
     ("A red car and two blue cars .", None),
-    ("A red hat and a red scarf .", None),
     # One attribute of one thing.
     ("A black and white cat .", None),
     ("A blue-green lake under tall trees .", None),
     ("A man in black sitting on a red chair .", None),
-    ("A red van .", None),
 )
 ROLES = (
     ("A woman carries a sleeping child .", "A child carries a sleeping woman ."),
@@ -180,18 +174,15 @@ ROLES = (
     # Mutual acts, and no acts.
     ("A man hugs a woman .", None),
     ("A man and a woman are walking .", None),
-    ("A boy walks beside a girl .", None),
     ("A dog chases another dog .", None),
 )
 RELATIONS = (
     ("A cat sleeps under a table .", "A cat sleeps over a table ."),
     ("A boy stands in front of his house .", "A boy stands behind his house ."),
-    ("A lamp above the desk .", "A lamp below the desk ."),
     ("A cat on top of a shelf", "A cat underneath a shelf"),
     # With two equal relations, reversing one is not false; without a thing behind it, it is no relation.
     ("A cat under a table under a tree .", None),
     ("A man is bent over .", None),
-    ("A man reads .", None),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,54 +41,53 @@ def world(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.Monkey
     return make_project(tmp_path, raw_params, {})
 
 
-def _teach(world: Settings, engine: Rewriter, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[Lesson]:
-    monkeypatch.setattr(student_lessons, "make_engine", lambda _settings, name: {"teacher": engine}[name])
-    PATH.parent.mkdir(parents=True, exist_ok=True)
-    ask_teacher(world, _student(**changes), PATH)
-    return lessons_of(_student(**changes), PATH)
+@pytest.fixture
+def teach(world: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Lesson]]:
+    """Has an engine teach a student; returns the lessons."""
+
+    def run(engine: Rewriter, settings: Settings = world, **changes: Any) -> list[Lesson]:
+        monkeypatch.setattr(student_lessons, "make_engine", lambda _settings, name: {"teacher": engine}[name])
+        monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: engine)
+        PATH.parent.mkdir(parents=True, exist_ok=True)
+        ask_teacher(settings, _student(**changes), PATH)
+        return lessons_of(_student(**changes), PATH)
+
+    return run
 
 
-def test_a_models_answers_become_lessons(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    lessons = _teach(world, Rewriter(lambda texts: f'"{good(texts)}"\nmore'), monkeypatch)
-    first = [lesson for lesson in lessons if lesson.task.name == "paraphrase_1"]
-    assert [lesson.inputs for lesson in first] == [{"caption": caption} for caption in CAPTIONS[:6]]
-    assert [lesson.answer for lesson in first] == [good([caption]) for caption in CAPTIONS[:6]]
+def test_a_models_answers_become_lessons(teach: Any) -> None:
+    lessons = teach(Rewriter(lambda texts: f'"{good(texts)}"\nmore'))
+    first = [(lesson.inputs, lesson.answer) for lesson in lessons if lesson.task.name == "paraphrase_1"]
+    assert first == [({"caption": caption}, good([caption])) for caption in CAPTIONS[:6]]
 
 
-def test_live_questions_are_not_taken_from_the_replay(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_questions_are_not_taken_from_the_replay(teach: Any, world: Settings) -> None:
     engine = Rewriter(good)
-    first = _teach(world, engine, monkeypatch, tasks=["paraphrase_1"])
+    first = teach(engine, tasks=["paraphrase_1"])
     store = GenerationStore(world.synthesize.store)
     store.export_parquet(PATH.with_name("export.parquet"))
     store.close()
     task = world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 2, "samples": 1})
     other = {"store": "sqlite:///other.db", "cached_answers": PATH.with_name("export.parquet")}
-    changed = world.synthesize.model_copy(update=other | {"tasks": {"paraphrase_1": task}})
-    monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: engine)
+    block = world.synthesize.model_copy(update=other | {"tasks": {"paraphrase_1": task}})
     engine.asked.clear()
-    assert (
-        _teach(world.model_copy(update={"synthesize": changed}), engine, monkeypatch, tasks=["paraphrase_1"]) == first
-    )
+    assert teach(engine, world.model_copy(update={"synthesize": block}), tasks=["paraphrase_1"]) == first
     assert len(engine.asked) == 2, "all others are in the replay"
 
 
-def test_answers_that_fail_the_checks_of_their_text_are_no_lessons(
-    world: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_that_fail_the_checks_of_their_text_are_not_lessons(teach: Any) -> None:
     def sometimes(texts: Sequence[str]) -> str:
         answers = {"IMG 1": texts[0], "IMG 2": "", "IMG 3": "Sure! Here is the caption you asked for."}
         return answers.get(texts[0][:5], good(texts))
 
-    lessons = _teach(world, Rewriter(sometimes), monkeypatch, tasks=["paraphrase_1"])
+    lessons = teach(Rewriter(sometimes), tasks=["paraphrase_1"])
     assert [lesson.inputs["caption"] for lesson in lessons] == [CAPTIONS[0], *CAPTIONS[4:6]]
 
 
-def test_missing_lessons_and_those_of_other_settings_are_refused(
-    world: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_lessons_and_those_of_other_settings_are_refused(teach: Any) -> None:
     with pytest.raises(InputError, match=r"lessons\.parquet is missing: run .*--lessons-only"):
         lessons_of(_student(), PATH)
-    _teach(world, Rewriter(good), monkeypatch)
+    teach(Rewriter(good))
     with pytest.raises(InputError, match=r"lessons\.parquet was made with other settings: run .*--lessons-only"):
         lessons_of(_student(captions=7), PATH)
     assert lessons_of(_student(lr=0.5), PATH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,25 +83,18 @@ def undisturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[d
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill_at", [1, 3, 4, 5, 8])
+@pytest.mark.parametrize("kill_at", [1, 3, 4, 5, 8, 9])
 def test_a_killed_run_ends_as_an_undisturbed_one(
     kill_at: int, base: Path, undisturbed: tuple[dict[str, torch.Tensor], list[float]], tmp_path: Path
 ) -> None:
-    with pytest.raises(Killed):
+    # There are eight steps: the last run is finished and has nothing left to do.
+    with pytest.raises(Killed) if kill_at <= 8 else nullcontext():
         _train(base, tmp_path, make_plan(), kill_at)
     resumed, later = _train(base, tmp_path, make_plan())
     (whole, losses), again = undisturbed, adapter_of(resumed)
     assert all(torch.equal(again[name], whole[name]) for name in whole)
     # The killed step had not been saved yet.
     assert later == losses[(kill_at - 1) // 2 * 2 :]
-
-
-def test_a_finished_run_has_nothing_left_to_do(base: Path, tmp_path: Path) -> None:
-    plan = make_plan(epochs=1)
-    model, _ = _train(base, tmp_path, plan)
-    again, losses = _train(base, tmp_path, plan)
-    assert losses == []
-    assert all(torch.equal(weights, adapter_of(again)[name]) for name, weights in adapter_of(model).items())
 
 
 @pytest.mark.parametrize("micro_batch", [1, 3])

@@ -66,15 +66,20 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_trained_student_is_an_adapter_and_its_record(trained: Path) -> None:
+def test_a_trained_student_is_an_adapter_and_its_record_and_is_not_trained_twice(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert {path.name for path in trained.iterdir()} == {ADAPTER, "adapter_config.json", RECORD, "merged"}
     record = _read(trained / RECORD)
-    assert record["tasks"] == ["paraphrase_1"]
     assert record["examples"] + record["held_out"] == 2 * len(CAPTIONS)
     assert record["held_out_loss"]["after"] < record["held_out_loss"]["before"]
     assert set(record["acceptance"]["paraphrase_1"]) == {"before", "after"}
     assert set(_read(trained.parent / INDEX)) == {"taught"}
     assert not list(Path("state/students/taught").glob("checkpoints-*"))
+    before = (trained / ADAPTER).stat().st_mtime_ns
+    _main()
+    assert "taught: already trained on these lessons" in capsys.readouterr().out
+    assert (trained / ADAPTER).stat().st_mtime_ns == before
 
 
 def test_an_engine_can_answer_with_it_and_with_the_merged_model(trained: Path) -> None:
@@ -99,15 +104,7 @@ def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> 
     for metric in ("held_out/loss", "acceptance/paraphrase_1"):
         assert [one.step for one in client.get_metric_history(run.info.run_id, metric)] == [0, steps]
     artifacts = {artifact.path for artifact in client.list_artifacts(run.info.run_id, "taught")}
-    assert f"taught/{ADAPTER}" in artifacts
-    assert f"taught/{RECORD}" in artifacts
-
-
-def test_a_student_is_not_trained_twice(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (trained / ADAPTER).stat().st_mtime_ns
-    _main()
-    assert "taught: already trained on these lessons" in capsys.readouterr().out
-    assert (trained / ADAPTER).stat().st_mtime_ns == before
+    assert artifacts >= {f"taught/{ADAPTER}", f"taught/{RECORD}"}
 
 
 def test_a_model_teaches_through_the_store(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from components.core.text import content_words, new_words, normalised
 from components.data.world.description.lexicon import load_lexicon, plural
-from components.data.world.description.scenes import (
-    COUNTS,
-    INVERSE,
-    POSITIONS,
-    RELATIONS,
-    SIZES,
-    Scene,
-    Thing,
-)
+from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, RELATIONS, SIZES, Scene, Thing
 from components.validation.rules.checks.general import says_name
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.validation.rules.tables import CUES, find_denial_fault

@@ -127,10 +127,8 @@ def test_a_name_that_is_spelled_otherwise_is_the_same_picture(world: Make, tmp_p
 
 
 def test_too_few_rows(world: Make) -> None:
-    assert_refused(
-        world(ROWS[:5]),
-        r"\.tsv has 5 lines of 5 images; .* 1 test images, 1 validation images and 4 lines of the other images",
-    )
+    wanted = "1 test images, 1 validation images and 4 lines of the other images"
+    assert_refused(world(ROWS[:5]), rf"\.tsv has 5 lines of 5 images; .* {wanted}")
 
 
 def test_wrong_headers(world: Make) -> None:
@@ -141,11 +139,6 @@ def test_wrong_headers(world: Make) -> None:
         ("image\tcaption\tparaphrase\tparaphrase", "names the column paraphrase twice"),
     ):
         assert_refused(world(rows, header), rf"captions\.tsv: the first line {message}")
-
-
-def test_columns_of_the_users_own_are_left_alone(world: Make) -> None:
-    pairs = pairs_of(world([("note", caption, name) for name, caption in ROWS], "mine\tcaption\timage"))
-    assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
 
 
 def test_missing_and_damaged_files(world: Make, tmp_path: Path) -> None:
@@ -227,36 +220,27 @@ def test_an_image_in_two_splits_stays_in_the_first_and_is_listed(
     assert reasons == [f"image copy.png of split {split} is also in split test" for split in ("train", "val")]
 
 
-def _jsonl(rows: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 # Python's `splitlines` ends a line at either of the two characters.
 TEXTS = [(name, f"{text}, quoted\x85and\u2028parted") for name, text in ROWS]
 NAMED = [{"image": name, "caption": text, "split": ""} for name, text in TEXTS]
-FORMATS: dict[str, Callable[[Path], object]] = {
-    "captions.csv": lambda path: path.write_text(
-        "image,caption,split\n" + "".join(f'{row["image"]},"{row["caption"]}",\n' for row in NAMED)
-    ),
-    "captions.jsonl": lambda path: path.write_text(_jsonl(NAMED)),
-    "captions.parquet": lambda path: pq.write_table(pa.Table.from_pylist(NAMED), path),
-    "metadata.jsonl": lambda path: path.write_text(
-        _jsonl([{"file_name": row["image"], "text": row["caption"], "label": 3} for row in NAMED])
-    ),
-    "metadata.csv": lambda path: path.write_text(
-        "file_name,text\n" + "".join(f'{row["image"]},"{row["caption"]}"\n' for row in NAMED)
-    ),
+FORMATS = {
+    "captions.csv": "image,caption,split\n" + "".join(f'{name},"{text}",\n' for name, text in TEXTS),
+    "captions.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in NAMED),
+    "metadata.jsonl": "".join(f'{{"file_name": "{name}", "text": "{text}", "label": 3}}\n' for name, text in TEXTS),
+    "metadata.csv": "file_name,text\n" + "".join(f'{name},"{text}"\n' for name, text in TEXTS),
 }
 
 
-def test_every_format_gives_the_samepairs_of(world: Make, tmp_path: Path) -> None:
-    settings = world(TEXTS)
+def test_every_format_gives_the_same_pairs(world: Make, tmp_path: Path) -> None:
+    settings, folder = world(TEXTS), tmp_path / "pictures"
     expected = pairs_of(settings)
-    (tmp_path / "pictures" / "captions.tsv").unlink()
-    for name, write in FORMATS.items():
-        write(tmp_path / "pictures" / name)
+    (folder / "captions.tsv").unlink()
+    for name, text in FORMATS.items():
+        (folder / name).write_text(text)
         assert pairs_of(settings) == expected, name
-        (tmp_path / "pictures" / name).unlink()
+        (folder / name).unlink()
+    pq.write_table(pa.Table.from_pylist(NAMED), folder / "captions.parquet")
+    assert pairs_of(settings) == expected
 
 
 def test_a_split_column_is_kept(world: Make) -> None:

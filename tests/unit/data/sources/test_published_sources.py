@@ -16,7 +16,7 @@ from components.core.settings import Settings
 from components.core.system.discovery import names_in
 from components.core.tables.files import image_id
 from components.core.tables.records import SPLITS
-from components.data.source import Pair, Unusable
+from components.data.source import Unusable
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture, vector
 from tests.unit.data.sources.reading import Damage, assert_refused, holding, pairs_of, prepare_settings, without
@@ -32,8 +32,8 @@ def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settin
     def make(name: str, **changes: Any) -> Settings:
         source, write = WRITERS[name]
         write(tmp_path / "set")
-        found = {"source": source, "folder": str(tmp_path / "set"), "counts": COUNTS} | changes
-        return prepare_settings(raw_params, **found)
+        named = {"source": source, "folder": str(tmp_path / "set"), "counts": COUNTS}
+        return prepare_settings(raw_params, **named | changes)
 
     return make
 
@@ -45,13 +45,12 @@ def test_a_format_is_recognised_and_its_splits_and_captions_are_kept(name: str, 
     assert [one for one in names_in(SOURCES) if find_source(one).found_in(tmp_path / "set")] == [WRITERS[name][0]]
     (tmp_path / "empty").mkdir()
     assert source.found_in(tmp_path / "empty") is None
-    pairs: dict[str, list[Pair]] = {split: [] for split in SPLITS}
-    for pair in pairs_of(made):
-        pairs[pair.split].append(pair)
+    pairs = {split: [pair for pair in pairs_of(made) if pair.split == split] for split in SPLITS}
     assert {split: len(found) for split, found in pairs.items()} == COUNTS
     images = {split: {pair.image_id for pair in found} for split, found in pairs.items()}
     shown = (lambda number: vector(number).tobytes()) if name == "embeddings" else picture
     published = {split: {image_id(shown(number)) for number in numbers} for split, numbers in PUBLISHED.items()}
+    texts = {split: {text for one in numbers for text in captions(one)} for split, numbers in PUBLISHED.items()}
     assert images["test"] == published["test"]
     if name == "coco":
         # COCO publishes no validation images: these are training images.
@@ -59,11 +58,9 @@ def test_a_format_is_recognised_and_its_splits_and_captions_are_kept(name: str, 
         assert not images["train"] & images["val"]
     else:
         assert images == published
-        assert {pair.caption for pair in pairs["train"]} == {
-            text for number in PUBLISHED["train"] for text in captions(number)
-        }
+        assert {pair.caption for pair in pairs["train"]} == texts["train"]
     queries = source.evaluation(made, pairs["test"])["caption_queries"][1].to_pylist()
-    assert {query["text"] for query in queries} == {text for number in PUBLISHED["test"] for text in captions(number)}
+    assert {query["text"] for query in queries} == texts["test"]
     assert {query["image_id"] for query in queries} == images["test"]
     validated = source.evaluation(made, pairs["val"])["caption_queries"][1]
     assert set(validated["image_id"].to_pylist()) == images["val"]

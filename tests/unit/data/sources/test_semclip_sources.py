@@ -49,18 +49,14 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
     # The sources read these numbers when they are imported.
     for name in ("semclip_cc_neg", "semclip_sugar_crepe_pp"):
         monkeypatch.delitem(sys.modules, f"components.data.sources.{name}", raising=False)
-    (tmp_path / "cc_neg" / cc_neg.IMAGES).mkdir(parents=True)
-    (tmp_path / "sugar_crepe_pp" / "images").mkdir(parents=True)
-    for number in range(ROWS):
-        (tmp_path / "cc_neg" / cc_neg.IMAGES / f"{number:09d}.jpg").write_bytes(png((number, 1, 2)))
-    for number in range(IMAGES):
-        (tmp_path / "sugar_crepe_pp" / "images" / f"{number:012d}.jpg").write_bytes(png((number, 3, 4)))
+    for count, folder, digits in ((ROWS, f"cc_neg/{cc_neg.IMAGES}", 9), (IMAGES, "sugar_crepe_pp/images", 12)):
+        (tmp_path / folder).mkdir(parents=True)
+        for number in range(count):
+            (tmp_path / folder / f"{number:0{digits}d}.jpg").write_bytes(png((number, 1, digits)))
     rows = [{"image_number": str(number), **_texts(number)} for number in range(ROWS)]
     _write(tmp_path / "cc_neg" / cc_neg.CSV, rows)
-    shown = [
-        {"filename": f"{number % IMAGES:012d}.jpg", **_texts(number), "caption": f"caption {number % IMAGES}"}
-        for number in range(ROWS)
-    ]
+    shown = [_texts(number) | {"caption": f"caption {number % IMAGES}"} for number in range(ROWS)]
+    shown = [{"filename": f"{number % IMAGES:012d}.jpg", **texts} for number, texts in enumerate(shown)]
     _write(tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV, shown)
 
     def make(name: str, keep_out: str = "images", counts: tuple[int, int, int] = (60, 60, 60), **more: Any) -> Settings:
@@ -131,11 +127,6 @@ def test_prepare_writes_a_row_of_texts_for_each_row_that_trains(world: Make, tmp
     assert len({(row["id"], row["sample"]) for row in table}) == len(table) == len(trained) > len(pairs)
     queries = [query["text"] for query in caption_queries(tmp_path)]
     assert sorted(queries) == sorted({f"caption {number % IMAGES}" for number in TEST})
-
-
-def test_other_sources_have_no_such_table(raw_params: dict[str, Any], tmp_path: Path) -> None:
-    prepared(prepare_settings(raw_params, counts={"train": 3, "val": 1, "test": 1}), tmp_path)
-    assert {path.stem for path in (tmp_path / "pairs").iterdir()} == {"test", "train", "val"}
 
 
 def test_a_text_that_a_test_set_holds_does_not_train_as_a_paraphrase(world: Make, tmp_path: Path) -> None:

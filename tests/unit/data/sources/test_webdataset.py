@@ -32,14 +32,12 @@ def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settin
 @pytest.fixture
 def prepared(tmp_path: Path) -> Callable[[Settings], dict[str, list[str]]]:
     """Runs the stage; returns the captions by split."""
-
-    def run(settings: Settings) -> dict[str, list[str]]:
-        return {split: [row["caption"] for row in rows] for split, rows in reading.prepared(settings, tmp_path).items()}
-
-    return run
+    return lambda settings: {
+        split: [row["caption"] for row in rows] for split, rows in reading.prepared(settings, tmp_path).items()
+    }
 
 
-def test_without_splits_samples_are_drawn_wherever_they_lie(settings: Any, prepared: Any, tmp_path: Path) -> None:
+def test_without_splits_samples_are_drawn_from_all_shards(settings: Any, prepared: Any, tmp_path: Path) -> None:
     make_shards(tmp_path / "shards", 3, 4)
     found = prepared(settings())
     assert found == prepared(settings(folder=None, shards=str(tmp_path / "shards")))
@@ -50,7 +48,7 @@ def test_without_splits_samples_are_drawn_wherever_they_lie(settings: Any, prepa
     assert [query["text"] for query in reading.caption_queries(tmp_path)] == found["test"]
 
 
-def test_the_folder_of_the_data_set_is_no_split(settings: Any, prepared: Any, tmp_path: Path) -> None:
+def test_the_name_of_the_data_sets_folder_is_not_a_split(settings: Any, prepared: Any, tmp_path: Path) -> None:
     pattern = make_shards(tmp_path / "laion-test", 3, 4)
     found = prepared(settings(folder=str(tmp_path / "laion-test")))
     assert found == prepared(settings(shards=pattern))
@@ -79,7 +77,7 @@ def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_p
     assert {text for texts in found.values() for text in texts} == {f"a d\u00f6g {number}" for number in range(12)}
 
 
-def test_a_pair_that_comes_again_is_left_out(
+def test_a_repeated_pair_is_left_out(
     settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_tar(tmp_path / "shards" / "test" / "0.tar", [one for key in (0, 1) for one in sound(f"{key:02d}", key)])
