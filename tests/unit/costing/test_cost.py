@@ -14,24 +14,14 @@ from components.core.system.errors import InputError
 from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing, Rates, load_rates
 from components.encoders.adapter.architecture import build, model_config
 
-STAGES = [
-    "prepare",
-    "base",
-    "embed",
-    "synthesize@paraphrase_1",
-    "validate@paraphrases",
-    "train@paraclip",
-    "evaluate@paraclip",
-]
+STAGES = ["prepare", "base", "embed", "synthesize@paraphrase_1", "validate@paraphrases"]
+STAGES += ["train@paraclip", "evaluate@paraclip"]
 MODEL = build(model_config("cliptune-tiny"))
 IMAGE = sum(weights.numel() for name, weights in MODEL.named_parameters() if name.startswith("visual."))
 TEXT = sum(weights.numel() for weights in MODEL.transformer.parameters()) + 2 * 128 + 128 * 128 + 1
-RATES = load_rates().model_copy(
-    update={
-        "trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT,
-        "embedded_images_per_second": 500 * IMAGE / _VIT_B_32_IMAGE,
-    }
-)
+SPEEDS = {"trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT}
+SPEEDS |= {"embedded_images_per_second": 500 * IMAGE / _VIT_B_32_IMAGE}
+RATES = load_rates().model_copy(update=SPEEDS)
 """The base's towers compute 1,000 texts and 500 images in a second."""
 START = {name: rate.start_s for name, rate in RATES.stages.items()}
 FIT = {"epochs": 6, "batch_size": 256, "lr": 5e-5, "projection_lr": 0.001, "warmup_steps": 0, "weight_decay": 0.01}
@@ -69,7 +59,7 @@ def test_time_is_work_by_the_rates(cost: Callable[..., dict[str, Cost]], raw_par
     )
 
 
-def test_a_frozen_image_tower_costs_no_training_time(
+def test_only_what_is_trained_costs_training_time(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
     raw_params["methods"]["paraclip"] |= {"epochs": 1, "batch_size": 100}
@@ -78,11 +68,6 @@ def test_a_frozen_image_tower_costs_no_training_time(
     raw_params["methods"]["paraclip"] |= {"image_tower": "trained"}
     (trained,) = _work(cost(["train@paraclip"])).values()
     assert trained - frozen == pytest.approx(3 * 4800 / 500)
-
-
-def test_only_a_base_that_is_trained_here_costs_time(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
     for base, work, seconds in (
         ({"source": "open_clip", "pretrained": "openai"}, "loads cliptune-tiny", 0),
         ({"source": "timm", "scratch": None, "fit": FIT}, "120,000 samples", 6 * 20_000 / 1000 + 20_000 / 500),
@@ -110,8 +95,8 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
 def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
-    stages = [*(f"train@{name}" for name in raw_params["methods"]), "seed@1", "repeat@1-paraclip", "repeat_mix@1-x"]
-    stages += ["claims@papers", "compare"]
+    stages = [f"train@{name}" for name in raw_params["methods"]]
+    stages += ["seed@1", "repeat@1-paraclip", "repeat_mix@1-x", "claims@papers", "compare"]
     found = cost(stages)
     assert list(found) == stages
     assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
@@ -138,6 +123,5 @@ def test_rates_of_a_file_replace_those_of_the_package(tmp_path: Path) -> None:
         "[1]": "has no keys",
     }.items():
         file.write_text(text)
-        with pytest.raises(InputError, match=re.escape(str(file))) as caught:
+        with pytest.raises(InputError, match=rf"{re.escape(str(file))}.*{re.escape(fault)}"):
             load_rates(file)
-        assert fault in str(caught.value)

@@ -21,15 +21,13 @@ def write_encoder(folders: Folders, name: str, seed: int, gain: float) -> None:
     base = np.random.default_rng(seed).random(QUERIES) / 2
     gold = np.arange(QUERIES, dtype=np.float64) % 5
     noise = np.random.default_rng(7 + seed).normal(0, 2, QUERIES)
-    scores = Scores(
-        {AO: base + gain, LOSS: base - gain},
-        correlations={TAU: Correlation("spearman", gold, (0.1 + gain) * gold + noise)},
-    )
+    correlation = Correlation("spearman", gold, (0.1 + gain) * gold + noise)
+    scores = Scores({AO: base + gain, LOSS: base - gain}, correlations={TAU: correlation})
     metrics = {
-        AO: Result(value=float(scores.values[AO].mean()), higher_is_better=True),
-        LOSS: Result(value=float(scores.values[LOSS].mean()), higher_is_better=False),
-        TAU: Result(value=0.0, higher_is_better=True),
+        metric: Result(value=float(scores.values[metric].mean()), higher_is_better=metric == AO)
+        for metric in (AO, LOSS)
     }
+    metrics[TAU] = Result(value=0.0, higher_is_better=True)
     report = Report(encoder=name, protocol="p", data_hash="d", encoder_sha256=f"{name}{seed}", metrics=metrics)
     write_results(report, scores, folders.metrics, folders.per_query)
 

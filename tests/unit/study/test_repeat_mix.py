@@ -22,7 +22,7 @@ def _settings(raw: dict[str, Any], **study: Any) -> Settings:
     return Settings.model_validate(raw | wanted | {"compare_encoders": [*raw["compare_encoders"], *_METHODS, *_MIXES]})
 
 
-def test_the_seeds_encoders_are_mixed_and_what_comes_out_is_scored(
+def test_the_seeds_encoders_are_mixed_and_the_mix_is_scored(
     raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, Any] = {}
@@ -42,7 +42,7 @@ def test_the_seeds_encoders_are_mixed_and_what_comes_out_is_scored(
     assert not folders.models.exists()
 
 
-def test_what_a_mix_of_the_study_is_made_of_must_be_in_the_study(raw_params: dict[str, Any]) -> None:
+def test_members_of_a_mix_of_the_study_must_be_in_the_study(raw_params: dict[str, Any]) -> None:
     check_names(_settings(raw_params, encoders=["one", "other"], mixes=["both"]))
     with pytest.raises(InputError, match=r"study\.encoders lacks a member of study\.mixes\.both: 'other'"):
         check_names(_settings(raw_params, encoders=["one"], mixes=["both"]))

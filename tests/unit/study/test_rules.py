@@ -18,11 +18,11 @@ from components.study.results import ClaimValue, Results
 from components.study.rules import Claim, ClaimPart, JudgedClaim, JudgedPart, judge, read_claims
 from tests.unit.study.conftest import AO
 
-_FILE = {
-    "families": {"paraphrase": "p/ao"},
-    "metrics": ["p/ao"],
-    "claims": {"one": {"paper": "p", "says": "s", "parts": [{"metric": "p/ao", "encoder": "a", "by": 0.0}]}},
-}
+_FILE = """
+families: {paraphrase: p/ao}
+metrics: [p/ao]
+claims: {one: {paper: p, says: s, parts: [{metric: p/ao, encoder: a, by: 0.0}]}}
+"""
 
 
 def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> None:
@@ -46,27 +46,24 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
     for part, message in (
-        ({}, "give one of better_than and not_worse_than"),
-        ({"better_than": "b", "not_worse_than": "c"}, "give one of"),
-        ({"beter_than": "b"}, "did you mean 'better_than'"),
-        ({"better_than": "b", "by": -1}, "by"),
+        ({}, "own.yaml.*give one of better_than and not_worse_than"),
+        ({"better_than": "b", "not_worse_than": "c"}, "own.yaml.*give one of"),
+        ({"beter_than": "b"}, "own.yaml.*did you mean 'better_than'"),
+        ({"better_than": "b", "by": -1}, "own.yaml.*by"),
+        (None, "not valid YAML: line"),
     ):
-        raw = yaml.safe_load(yaml.safe_dump(_FILE))
-        raw["claims"]["one"]["parts"][0] |= part
-        (tmp_path / "own.yaml").write_text(yaml.safe_dump(raw))
-        with pytest.raises(InputError, match=f"own.yaml.*{message}"):
+        raw = yaml.safe_load(_FILE)
+        raw["claims"]["one"]["parts"][0] |= part or {}
+        (tmp_path / "own.yaml").write_text("claims: [" if part is None else yaml.safe_dump(raw))
+        with pytest.raises(InputError, match=message):
             read_claims("own", tmp_path)
-    (tmp_path / "own.yaml").write_text("claims: [")
-    with pytest.raises(InputError, match="not valid YAML: line"):
-        read_claims("own", tmp_path)
     with pytest.raises(InputError, match="choose one of own"):
         read_claims("onw", tmp_path)
 
 
 def _part(by: float = 0.1, **compared: object) -> ClaimPart:
-    return ClaimPart.model_validate(
-        {"metric": AO, "encoder": "better", "by": by} | (compared or {"better_than": "base"})
-    )
+    compared = compared or {"better_than": "base"}
+    return ClaimPart.model_validate({"metric": AO, "encoder": "better", "by": by} | compared)
 
 
 def _found(low: float, high: float, *each: float) -> ClaimValue:
@@ -90,17 +87,16 @@ def test_the_interval_and_every_seed_must_exceed_the_bound() -> None:
 
 
 def test_a_claim_is_as_good_as_its_worst_part() -> None:
-    holds, fails = JudgedPart(_part(), _found(0.2, 0.3)), JudgedPart(_part(), _found(-0.2, 0.0))
-    open_, missing = JudgedPart(_part(), _found(0.0, 0.3)), JudgedPart(_part(), None)
+    found = {"holds": _found(0.2, 0.3), "does not hold": _found(-0.2, 0), "undecided": _found(0, 0.3)}
     claim = Claim(paper="p", says="s", parts=(_part(),))
-
-    def verdict(*parts: JudgedPart) -> str:
-        return JudgedClaim("c", claim, parts).verdict
-
-    assert verdict(holds, holds) == "holds"
-    assert verdict(holds, open_) == "undecided"
-    assert verdict(open_, missing) == "not measured"
-    assert verdict(holds, missing, fails) == "does not hold"
+    for verdicts, verdict in (
+        (("holds", "holds"), "holds"),
+        (("holds", "undecided"), "undecided"),
+        (("undecided", "not measured"), "not measured"),
+        (("holds", "not measured", "does not hold"), "does not hold"),
+    ):
+        parts = tuple(JudgedPart(_part(), found.get(one)) for one in verdicts)
+        assert JudgedClaim("c", claim, parts).verdict == verdict
 
 
 def test_parts_are_measured(results: Results) -> None:

@@ -25,12 +25,12 @@ class Evaluator:
     """`up` is the mean shift of a weight, `down` what is left of 1."""
 
     start: float
-    asked: list[float]
+    shifts: list[float]
 
     def scores(self, encoder: Encoder) -> dict[str, float]:
         """Both needs."""
         shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
-        self.asked.append(shift)
+        self.shifts.append(shift)
         return {"up": shift, "down": 1 - shift}
 
 
@@ -60,16 +60,13 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     # The best single encoders have 1 on either need; half of `one` is half a point short of both.
     assert found.best["up"] == (pytest.approx(1, abs=1e-5), "one")
     assert found.best["down"][0] == pytest.approx(1, abs=1e-5)
-    assert found.mix.weights[0] == pytest.approx(0.5, abs=0.1)
-    assert found.shortfall == pytest.approx(0.5, abs=0.1)
-    assert found.trials == 3
-    before = len(evaluator.asked)
+    assert (found.mix.weights[0], found.shortfall, found.trials) == (*[pytest.approx(0.5, abs=0.1)] * 2, 3)
+    before = len(evaluator.shifts)
     resumed = _search(settings, tmp_path, 5)
-    # Base and members are scored again, the earlier mixes are not.
-    assert len(evaluator.asked) - before == 3 + 2
-    assert resumed.trials == 5
-    again = _search(settings, tmp_path, 5)
-    assert (again.mix, again.trials) == (resumed.mix, 5)
+    # Base and members are scored a second time, the earlier mixes are not.
+    assert len(evaluator.shifts) - before == 3 + 2
+    finished = _search(settings, tmp_path, 5)
+    assert (finished.mix, finished.trials) == (resumed.mix, resumed.trials) == (resumed.mix, 5)
     client = make_client()
     experiment = client.get_experiment_by_name(settings.dataset.name)
     runs = client.search_runs([experiment.experiment_id])
@@ -80,11 +77,11 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     assert all({"shortfall", "validation/up"} <= set(run.data.metrics) for run in mixes)
 
 
-def test_one_encoder_is_no_mix(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
+def test_one_encoder_is_not_a_mix(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least two"):
         _search(settings, tmp_path, 3, ("one",))
 
 
-def test_a_need_that_no_benchmark_measures_is_told(settings: Settings, tiny_encoder: Encoder) -> None:
+def test_a_metric_without_a_benchmark_is_refused(settings: Settings, tiny_encoder: Encoder) -> None:
     with pytest.raises(InputError, match=r"evaluate.benchmarks lacks the benchmark of none/none"):
         searching.MixEvaluator.of(settings, {"need": "none/none"}, tiny_encoder)
