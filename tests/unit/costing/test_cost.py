@@ -1,4 +1,4 @@
-"""The cost of each stage grows with its work, at the rates of the package or of a file."""
+"""Costs of stages at the rates of the package or of a file, and counts of questions without an answer."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ from typing import Any
 
 import pytest
 
+from components.captions.generating.engines import engine_of
+from components.captions.generating.questions import questions_of
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Reply
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing, Rates, load_rates
+from components.core.tables.records import PAIRS
+from components.costing.cost import (
+    _VIT_B_32_IMAGE,
+    _VIT_B_32_TEXT,
+    Cost,
+    Costing,
+    Rates,
+    TaskQuestions,
+    count_questions,
+    load_rates,
+)
 from components.encoders.adapter.architecture import build, model_config
 
-STAGES = [
-    "prepare",
-    "base",
-    "embed",
-    "synthesize@paraphrase_1",
-    "validate@paraphrases",
-    "train@paraclip",
-    "evaluate@paraclip",
-]
+STAGES = ["prepare", "base", "embed", "synthesize@paraphrase_1", "validate@paraphrases"]
+STAGES += ["train@paraclip", "evaluate@paraclip"]
 MODEL = build(model_config("cliptune-tiny"))
 IMAGE = sum(weights.numel() for name, weights in MODEL.named_parameters() if name.startswith("visual."))
 TEXT = sum(weights.numel() for weights in MODEL.transformer.parameters()) + 2 * 128 + 128 * 128 + 1
-RATES = load_rates().model_copy(
-    update={
-        "trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT,
-        "embedded_images_per_second": 500 * IMAGE / _VIT_B_32_IMAGE,
-    }
-)
+SPEEDS = {"trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT}
+SPEEDS |= {"embedded_images_per_second": 500 * IMAGE / _VIT_B_32_IMAGE}
+RATES = load_rates().model_copy(update=SPEEDS)
 """The base's towers compute 1,000 texts and 500 images in a second."""
 START = {name: rate.start_s for name, rate in RATES.stages.items()}
 FIT = {"epochs": 6, "batch_size": 256, "lr": 5e-5, "projection_lr": 0.001, "warmup_steps": 0, "weight_decay": 0.01}
@@ -69,7 +73,7 @@ def test_time_is_work_by_the_rates(cost: Callable[..., dict[str, Cost]], raw_par
     )
 
 
-def test_a_frozen_image_tower_costs_no_training_time(
+def test_only_what_is_trained_costs_training_time(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
     raw_params["methods"]["paraclip"] |= {"epochs": 1, "batch_size": 100}
@@ -78,11 +82,6 @@ def test_a_frozen_image_tower_costs_no_training_time(
     raw_params["methods"]["paraclip"] |= {"image_tower": "trained"}
     (trained,) = _work(cost(["train@paraclip"])).values()
     assert trained - frozen == pytest.approx(3 * 4800 / 500)
-
-
-def test_only_a_base_that_is_trained_here_costs_time(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
     for base, work, seconds in (
         ({"source": "open_clip", "pretrained": "openai"}, "loads cliptune-tiny", 0),
         ({"source": "timm", "scratch": None, "fit": FIT}, "120,000 samples", 6 * 20_000 / 1000 + 20_000 / 500),
@@ -110,8 +109,8 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
 def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
-    stages = [*(f"train@{name}" for name in raw_params["methods"]), "seed@1", "repeat@1-paraclip", "repeat_mix@1-x"]
-    stages += ["claims@papers", "compare"]
+    stages = [f"train@{name}" for name in raw_params["methods"]]
+    stages += ["seed@1", "repeat@1-paraclip", "repeat_mix@1-x", "claims@papers", "compare"]
     found = cost(stages)
     assert list(found) == stages
     assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
@@ -138,6 +137,80 @@ def test_rates_of_a_file_replace_those_of_the_package(tmp_path: Path) -> None:
         "[1]": "has no keys",
     }.items():
         file.write_text(text)
-        with pytest.raises(InputError, match=re.escape(str(file))) as caught:
+        with pytest.raises(InputError, match=rf"{re.escape(str(file))}.*{re.escape(fault)}"):
             load_rates(file)
-        assert fault in str(caught.value)
+
+
+CAPTIONS = 12
+TABLE = Path("data/pairs/train.parquet")
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+    """Settings with an empty store and replay, and a table of twelve captions."""
+    monkeypatch.chdir(tmp_path)
+    ids = [str(number) for number in range(CAPTIONS)]
+    captions = [f"a dog and {number} cats on a red sofa" for number in range(CAPTIONS)]
+    rows = {"id": ids, "image_id": ids, "image": [b"i"] * CAPTIONS, "caption": captions, "facts": [None] * CAPTIONS}
+    PAIRS.write(TABLE, rows)
+    raw_params["synthesize"] |= {
+        "store": f"sqlite:///{tmp_path}/store.db",
+        "cached_answers": str(tmp_path / "replay.parquet"),
+        "max_captions": CAPTIONS,
+        "llms": {name: {"engine": "local"} for name in ("student", *raw_params["synthesize"]["llms"])},
+        "default_llm": "student",
+    }
+
+    def make(**task: Any) -> Settings:
+        raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"always_ask_first": 0, "samples": 2} | task
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _count(settings: Settings, task: str = "paraphrase_1") -> TaskQuestions:
+    return count_questions(settings)[task]
+
+
+def _answer(settings: Settings, first: int, last: int, replay: Path | None = None) -> None:
+    """Answer some of the questions, in the store or in the `replay`."""
+    questions = questions_of(settings, "paraphrase_1", engine_of(settings.synthesize, "paraphrase_1")).read()
+    store = GenerationStore(f"sqlite:///{replay}.db" if replay else settings.synthesize.store)
+    store.add([Reply(request, "a hound") for request in list(questions)[first:last]])
+    if replay:
+        store.export_parquet(replay)
+    store.close()
+
+
+def test_questions_without_an_answer_in_the_store_or_the_replay_are_open(
+    made: Callable[..., Settings], tmp_path: Path
+) -> None:
+    settings = made(max_tokens=30)
+    found = _count(settings)
+    request = questions_of(settings, "paraphrase_1", engine_of(settings.synthesize, "paraphrase_1")).read()
+    characters = sum(len(content) for question in request for _, content in question.chat)
+    assert (found.all, found.open, found.sure) == (24, 24, True)
+    assert found.tokens_in == pytest.approx(characters / 4, abs=1)
+    assert found.tokens_out == 24 * 30
+    assert not Path("store.db").exists()
+    _answer(settings, 0, 6)
+    assert _count(settings).open == 18
+    _answer(settings, 4, 12, tmp_path / "replay.parquet")
+    assert _count(settings).open == 12
+    (tmp_path / "store.db").unlink()
+    _answer(settings, 0, 24, tmp_path / "replay.parquet")
+    assert _count(made(always_ask_first=5)).open == 5, "the model answers the first, whatever the replay has"
+    _answer(settings, 0, 24)
+    assert _count(made(always_ask_first=5)).open == 0
+
+
+def test_without_the_table_numbers_come_from_the_settings_and_the_replay(
+    made: Callable[..., Settings], tmp_path: Path
+) -> None:
+    _answer(made(), 0, 6, tmp_path / "replay.parquet")
+    TABLE.unlink()
+    found = _count(made())
+    assert (found.all, found.open, found.sure) == (24, 18, False)
+    assert found.tokens_in > 0
+    # A task about answers has a question about each of them.
+    assert _count(made(), "paraphrase_2").all == 24

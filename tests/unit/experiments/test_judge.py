@@ -1,15 +1,19 @@
-"""The judge answers through an engine, and its answers are cached."""
+"""The judge answers through an engine, its answers are cached, and differences are judged with and without images."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
+from components.benchmarks.published import find_published
 from components.captions.prompting.request import PICTURE, Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES, PAIRS
 from components.experiments.parts.judge import JudgeQuestion, judge_of, judged, question_about, read_score
 from tests.support.toy_context import toy_context
 from tests.unit.experiments.conftest import ScriptedModel
@@ -83,3 +87,61 @@ def test_a_question_about_an_image_has_the_image_and_its_prompt() -> None:
 )
 def test_scores_are_read_from_json(answer: str, score: float | None) -> None:
     assert read_score(answer) == score
+
+
+def _critic() -> ScriptedModel:
+    """Gives a difference that is called good 0.75, a bad one 0.25, and others a score out of range."""
+
+    def reply(request: Request) -> str:
+        text = request.chat[-1][1]
+        score = 0.75 if "good one" in text else 0.25 if "bad one" in text else 7
+        content = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
+        return f"```json\n{json.dumps(content)}\n```"
+
+    return ScriptedModel(reply)
+
+
+def _write_differences(folder: Path, *differences: str) -> None:
+    count = len(differences)
+    columns: dict[str, list[object]] = {
+        "id": ["p0"] * count, "other_id": ["p1"] * count, "sample": [0] * count, "caption": ['a "cat"'] * count,
+        "other_caption": ["a dog"] * count, "difference": list(differences), "similarity": [0.5] * count,
+    }  # fmt: skip
+    DIFFERENCES.write(folder / "differences.parquet", columns)
+
+
+def test_scores_without_images(tmp_path: Path) -> None:
+    _write_differences(tmp_path, "a good one", "a bad one", "another good one")
+    critic = _critic()
+    context = toy_context(tmp_path, {}, allow_partial=True, options={"judge": critic.judge(tmp_path)})
+    found = find_published("caption_quality").score(context).values
+    assert sorted(found["caption_quality/captions_only/score"].tolist()) == [0.25, 0.75, 0.75]
+    assert found["caption_quality/captions_only/good_share"].sum() == 2
+    assert context.notes == ["differences.parquet: 3 differences, the paper judges 300"]
+    assert all("Image 1 caption: a 'cat'" in request.chat[-1][1] for request in critic.asked)
+
+
+def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path, png: Any) -> None:
+    _write_differences(tmp_path, "a good one")
+    pairs: dict[str, list[object]] = {
+        "id": ["p1", "p0"], "image_id": ["red", "green"], "image": [png((255, 0, 0)), png((0, 128, 0))],
+        "caption": ["a dog", "a cat"], "facts": [None] * 2,
+    }  # fmt: skip
+    PAIRS.write(tmp_path / "pairs.parquet", pairs)
+    critic = _critic()
+    context = toy_context(tmp_path, {}, allow_partial=True, options={"judge": critic.judge(tmp_path)})
+    found = find_published("caption_quality").score(context)
+    assert found.values["caption_quality/with_images/score"].tolist() == [0.75]
+    assert [picture.data for picture in critic.asked[0].pictures] == pairs["image"][::-1]
+
+
+def test_wrong_and_missing_tables(tmp_path: Path) -> None:
+    judge = {"judge": _critic().judge(tmp_path)}
+    for differences, options, message in (
+        (["odd"], {}, "give --benchmark-option judge="),
+        (["odd"], judge, "judge scripted returned no usable score"),
+        ([], judge, r"differences.parquet has no rows"),
+    ):
+        _write_differences(tmp_path, *differences)
+        with pytest.raises(InputError, match=message):
+            find_published("caption_quality").score(toy_context(tmp_path, {}, allow_partial=True, options=options))

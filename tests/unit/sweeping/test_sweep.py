@@ -25,9 +25,10 @@ def test_runs_of_dead_processes_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
     assert not Path("mlruns").exists()
     client = make_client()
     experiment = client.create_experiment("world")
-    alive = new_worker()
+    alive, elsewhere = new_worker(), "elsewhere 1 2.0 ab"
     dead = " ".join([alive.split(" ")[0], str(2**22 + 7), *alive.split(" ")[2:]])
-    long_ago = round((time.time() - 7200) * 1000)
+    now = round(time.time() * 1000)
+    long_ago = now - 7_200_000
 
     def start(owner: str, at: int | None = None, metric: int | None = None) -> str:
         tags = {"stage": "train"} | ({OWNER: owner} if owner else {})
@@ -36,20 +37,19 @@ def test_runs_of_dead_processes_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
             client.log_metric(run_id, "loss", 1.0, timestamp=metric)
         return run_id
 
-    killed, silent = start(dead), start("elsewhere 1 2.0 ab", long_ago, long_ago)
-    kept = [start(alive, long_ago), start(""), start("elsewhere 1 2.0 ab", long_ago, round(time.time() * 1000))]
+    def statuses(*runs: str) -> list[str]:
+        return [client.get_run(run).info.status for run in runs]
+
+    killed, silent = start(dead), start(elsewhere, long_ago, long_ago)
+    kept = [start(alive, long_ago), start(""), start(elsewhere, long_ago, now)]
     dry = sweep_runs(1, True)
-    assert [client.get_run(run).info.status for run in (killed, silent)] == ["RUNNING", "RUNNING"]
+    assert statuses(killed, silent) == ["RUNNING", "RUNNING"]
     assert sweep_runs(1, False) == dry
-    assert {(finding.subject, finding.done.partition(":")[0]) for finding in dry} == {
-        (f"train x ({killed})", "ended as KILLED"),
-        (f"train x ({silent})", "tagged"),
-    }
-    assert client.get_run(killed).info.status == "KILLED"
+    found = {(finding.subject, finding.done.partition(":")[0]) for finding in dry}
+    assert found == {(f"train x ({killed})", "ended as KILLED"), (f"train x ({silent})", "tagged")}
+    assert statuses(killed, silent, *kept) == ["KILLED", *["RUNNING"] * 4]
     assert client.get_run(killed).data.tags[SWEPT] == f"its process is dead: {dead}"
-    assert client.get_run(silent).info.status == "RUNNING"
     assert "silent for 2.0 hours" in client.get_run(silent).data.tags[SWEPT]
-    assert {client.get_run(run).info.status for run in kept} == {"RUNNING"}
 
 
 def test_an_alias_that_was_moved_by_hand_is_reported(project: Any) -> None:

@@ -1,9 +1,11 @@
-"""Difference-based classification on tiny files in the published formats."""
+"""Difference-based classification and Spot-the-Difference on tiny files in the published formats."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,3 +183,46 @@ def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
     (tmp_path / "elsewhere.parquet").rename(tmp_path / "pairs.parquet")
     found = find_published("difference_cub").score(context)
     assert found.values["difference_cub/released/accuracy"].tolist() == [1] * 5 * 2
+
+
+SPOT_ROWS: list[dict[str, Any]] = [
+    {"img_id": "256", "sentences": ["it is green now", "nothing has changed"]},
+    {"img_id": "7", "sentences": ["it is red now"]},
+    {"img_id": "256", "sentences": ["the red is gone"]},
+    {"img_id": "8", "sentences": []},
+]
+"""Two rows of one pair; a pair without a description; pairs 7 and 8 show the same."""
+SPOT_TABLE = {
+    **{"it is green now": (0, 1, 0), "the red is gone": (-1, 0, 0)},
+    **{"it is red now": (1, 0, 0), "nothing has changed": (0, 0, 1)},
+}
+
+
+def _write_spot(folder: Path) -> None:
+    (folder / "annotations").mkdir()
+    (folder / "annotations/test.json").write_text(json.dumps(SPOT_ROWS))
+    for image, before, after in [("256", RED, GREEN), ("7", GREEN, RED), ("8", GREEN, RED)]:
+        colour_image(folder / f"resized_images/{image}.png", before)
+        colour_image(folder / f"resized_images/{image}_2.png", after)
+
+
+def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path: Path) -> None:
+    _write_spot(tmp_path)
+    context = toy_context(tmp_path, SPOT_TABLE, allow_partial=True, ks=(1, 2, 3))
+    found = find_published("spot_the_difference").score(context).values
+    # Sentences pair by pair: green, nothing (ties with all), red is gone; then red, which two pairs show.
+    assert found["spot_the_difference/recall_at_1"].tolist() == [1, 0, 1, 0]
+    assert found["spot_the_difference/recall_at_2"].tolist() == [1, 0, 1, 1]
+    assert found["spot_the_difference/recall_at_3"].tolist() == [1, 1, 1, 1]
+    assert context.notes == ["annotations/test.json: 4 found, 1,404 published"]
+
+
+def test_missing_pictures_and_sentences_are_named(tmp_path: Path) -> None:
+    _write_spot(tmp_path)
+    context = toy_context(tmp_path, SPOT_TABLE, allow_partial=True)
+    (tmp_path / "resized_images/7_2.png").unlink()
+    with pytest.raises(InputError, match=r"7_2.png is missing"):
+        find_published("spot_the_difference").score(context)
+    (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
+    with pytest.raises(InputError, match="has no sentences"):
+        find_published("spot_the_difference").score(context)

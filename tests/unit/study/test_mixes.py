@@ -1,4 +1,4 @@
-"""The search finds the best shares for all needs, and resumes after an interruption."""
+"""Mixes of the study: stage `repeat_mix`, and the search for the best shares, which resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -10,12 +10,52 @@ from typing import Any
 import pytest
 
 from components.core.settings import Settings
+from components.core.system.checking import check_names
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.evaluation.results import Folders
 from components.mixing.mix import weights_of
+from components.study import repeat_mix
 from components.study import search as searching
 from components.study.search import search
 from components.tracking import make_client
+
+_METHODS = {name: {"method": "paraclip"} for name in ("one", "other")}
+_MIXES = {"both": {"a": "one", "b": "other", "weights": [0.5, 0.25]}}
+
+
+def _with_mixes(raw: dict[str, Any], **study: Any) -> Settings:
+    wanted = {"methods": raw["methods"] | _METHODS, "mixes": _MIXES, "study": study}
+    return Settings.model_validate(raw | wanted | {"compare_encoders": [*raw["compare_encoders"], *_METHODS, *_MIXES]})
+
+
+def test_the_seeds_encoders_are_mixed_and_the_mix_is_scored(
+    raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def mix(settings: Settings, name: str, models: Path, output: Path) -> None:
+        seen["mixed"] = (settings.train.seed, name, models)
+        output.mkdir()
+
+    def evaluate(settings: Settings, name: str, folders: Folders) -> None:
+        seen["scored"] = (settings.train.seed, name, folders.reports, (folders.models / name).is_dir())
+
+    monkeypatch.setattr("components.mixing.mix.run", mix)
+    monkeypatch.setattr("components.evaluation.evaluate.run", evaluate)
+    folders = Folders(models=tmp_path / "models", reports=tmp_path / "reports")
+    repeat_mix.run(_with_mixes(raw_params), 7, "both", folders)
+    assert seen == {"mixed": (7, "both", folders.models), "scored": (7, "both", folders.reports, True)}
+    assert not folders.models.exists()
+
+
+def test_members_of_a_mix_of_the_study_must_be_in_the_study(raw_params: dict[str, Any]) -> None:
+    check_names(_with_mixes(raw_params, encoders=["one", "other"], mixes=["both"]))
+    with pytest.raises(InputError, match=r"study\.encoders lacks a member of study\.mixes\.both: 'other'"):
+        check_names(_with_mixes(raw_params, encoders=["one"], mixes=["both"]))
+    with pytest.raises(InputError, match=r"study\.mixes: 'bath'"):
+        check_names(_with_mixes(raw_params, encoders=["one", "other"], mixes=["bath"]))
+
 
 FAMILIES = {"up": "p/up", "down": "p/down"}
 
@@ -25,12 +65,12 @@ class Evaluator:
     """`up` is the mean shift of a weight, `down` what is left of 1."""
 
     start: float
-    asked: list[float]
+    shifts: list[float]
 
     def scores(self, encoder: Encoder) -> dict[str, float]:
         """Both needs."""
         shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
-        self.asked.append(shift)
+        self.shifts.append(shift)
         return {"up": shift, "down": 1 - shift}
 
 
@@ -60,16 +100,13 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     # The best single encoders have 1 on either need; half of `one` is half a point short of both.
     assert found.best["up"] == (pytest.approx(1, abs=1e-5), "one")
     assert found.best["down"][0] == pytest.approx(1, abs=1e-5)
-    assert found.mix.weights[0] == pytest.approx(0.5, abs=0.1)
-    assert found.shortfall == pytest.approx(0.5, abs=0.1)
-    assert found.trials == 3
-    before = len(evaluator.asked)
+    assert (found.mix.weights[0], found.shortfall, found.trials) == (*[pytest.approx(0.5, abs=0.1)] * 2, 3)
+    before = len(evaluator.shifts)
     resumed = _search(settings, tmp_path, 5)
-    # Base and members are scored again, the earlier mixes are not.
-    assert len(evaluator.asked) - before == 3 + 2
-    assert resumed.trials == 5
-    again = _search(settings, tmp_path, 5)
-    assert (again.mix, again.trials) == (resumed.mix, 5)
+    # Base and members are scored a second time, the earlier mixes are not.
+    assert len(evaluator.shifts) - before == 3 + 2
+    finished = _search(settings, tmp_path, 5)
+    assert (finished.mix, finished.trials) == (resumed.mix, resumed.trials) == (resumed.mix, 5)
     client = make_client()
     experiment = client.get_experiment_by_name(settings.dataset.name)
     runs = client.search_runs([experiment.experiment_id])
@@ -80,11 +117,11 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     assert all({"shortfall", "validation/up"} <= set(run.data.metrics) for run in mixes)
 
 
-def test_one_encoder_is_no_mix(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
+def test_one_encoder_is_not_a_mix(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least two"):
         _search(settings, tmp_path, 3, ("one",))
 
 
-def test_a_need_that_no_benchmark_measures_is_told(settings: Settings, tiny_encoder: Encoder) -> None:
+def test_a_metric_without_a_benchmark_is_refused(settings: Settings, tiny_encoder: Encoder) -> None:
     with pytest.raises(InputError, match=r"evaluate.benchmarks lacks the benchmark of none/none"):
         searching.MixEvaluator.of(settings, {"need": "none/none"}, tiny_encoder)
