@@ -92,7 +92,7 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
         raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
     facts = get_pretrained_cfg(name, tag)
     twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
-    # A model without a twin has only one activation, whatever its tag says, such as roberta-ViT-B-32.
+    # A model without a twin has only one activation, even if its tag has another, such as roberta-ViT-B-32.
     if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
         problem = f"weights '{tag}' were trained with another activation than '{name}' has"
         if tag not in _ALSO_WITH_GELU:

@@ -65,7 +65,7 @@ def _losses(features: Features, hyper: PcClipSettings) -> Losses:
     """Images are unit vectors before they are subtracted (section 3.2)."""
     difference = features["image"].with_(operator.sub, features["other_image"])
     text = features["difference"]
-    # The mean over ranks of what each returns is the loss of the global batch.
+    # The mean of the ranks' losses is the loss of the global batch.
     rows = len(text.all) if hyper.protocol == "paper" else 1
     if hyper.loss == "mse":
         return {"mse": rows * _squared_distance(text, difference, hyper)}

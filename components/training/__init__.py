@@ -1,1 +1,1 @@
-"""The one training loop and what it stands on."""
+"""The training loop of all methods, its rows and its held-out data."""

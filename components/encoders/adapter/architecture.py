@@ -84,7 +84,7 @@ def image_tower(config: dict[str, Any]) -> nn.Module:
     """The image tower of a configuration with random weights, its linear projection to `embed_dim` included."""
     import open_clip
 
-    # open_clip has no public constructor of an image tower alone, so a whole CLIP with a minimal text tower is built.
+    # open_clip has no public constructor of only an image tower, so a whole CLIP with a minimal text tower is built.
     smallest = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
     whole = open_clip.CLIP(
         config["embed_dim"], _offline(config)["vision_cfg"], smallest, quick_gelu=has_quick_gelu(config)

@@ -1,1 +1,1 @@
-"""What a method is: its declaration, the features its losses see, and how a run is optimised."""
+"""The contract of a method: its declaration, the features of its losses, and the settings of its optimisation."""

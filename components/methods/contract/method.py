@@ -31,12 +31,12 @@ TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
 """Parameters of the text side of any encoder, its projection included; no loss here reads a logit bias."""
 
 TEXT_BLOCKS = r"^(text\.)?transformer\."
-"""Parameters of the text tower's transformer blocks alone."""
+"""Parameters of only the text tower's transformer blocks."""
 
 _IMAGE_TOWER, _LOGIT_SCALE = r"^visual\.", r"^logit_scale$"
 
 Visits = Literal["images", "pairs", "rows"]
-"""What an epoch visits once: every image, by one of its captions; every pair, by one of its texts; or every row.
+"""Units that an epoch visits once: every image, by one of its captions; every pair, by one of its texts; or every row.
 
 A pair is an image with a caption or, where rows are about two images, an ordered pair of images. It has as many rows as
 generated texts.
@@ -146,7 +146,7 @@ class Method:
         columns: the columns whose features its losses read, see `components.training.rows.tables`.
         losses: named loss terms of a batch; the loop minimises their sum.
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
-        epoch_unit: what an epoch visits once. `images` for losses that contrast images with captions, where two
+        epoch_unit: unit that an epoch visits once. `images` for losses that contrast images with captions, where two
             captions of one image would be each other's false negatives; `pairs` where the paper's own code visits every
             row.
         neighbours: where the similar row of the columns `neighbour.<column>` comes from.

@@ -1,1 +1,1 @@
-"""The training loop: one step, its exact gradients, the schedule, what is logged and saved."""
+"""The training loop: one step, its exact gradients, the schedule, metrics and checkpoints."""

@@ -185,11 +185,12 @@ def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tenso
 
 def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
     """The batch's losses by name on this rank, without gradients."""
-    alone = replace(objective, towers=bare(objective.towers), world=World())
+    single = replace(objective, towers=bare(objective.towers), world=World())
     with torch.no_grad(), torch.random.fork_rng():
         batch = _perturbed(objective, batch)
         pieces = cut(batch, objective.micro_batch)
-        columns, _ = _columns(alone, batch, pieces, [_pass(alone, piece, graph=False, sync=False) for piece in pieces])
+        passes = [_pass(single, piece, graph=False, sync=False) for piece in pieces]
+        columns, _ = _columns(single, batch, pieces, passes)
         return objective.losses(_features(objective, batch, columns))
 
 
@@ -221,8 +222,8 @@ def bare(towers: Towers | DistributedDataParallel) -> Towers:
 def _pass(objective: Objective, piece: MicroBatch, *, graph: bool, sync: bool) -> Passed:
     """Features of one piece's texts and images; only a pass with a graph may use DDP."""
     towers = objective.towers if graph else bare(objective.towers)
-    alone = not sync and isinstance(towers, DistributedDataParallel)
-    no_sync: AbstractContextManager[None] = towers.no_sync() if alone else nullcontext()  # type: ignore[operator]
+    unsynced = not sync and isinstance(towers, DistributedDataParallel)
+    no_sync: AbstractContextManager[None] = towers.no_sync() if unsynced else nullcontext()  # type: ignore[operator]
     with torch.set_grad_enabled(graph and torch.is_grad_enabled()), no_sync:
         features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
     return features

@@ -142,13 +142,13 @@ class Stepper:
         scaled: Tensor = self._scaler.scale(loss / self._run.optimisation.accumulate)
         return scaled
 
-    def _stop(self, what: str, batches: list[Batch]) -> None:
+    def _stop(self, quantity: str, batches: list[Batch]) -> None:
         state = self.state
         state.save()
-        fix = "lower lr" if what == "loss" else "lower lr or set clip_gradient"
+        fix = "lower lr" if quantity == "loss" else "lower lr or set clip_gradient"
         step = state.step + 1
         raise NonFiniteError(
-            f"{self._run.title}: the {what} is not finite at step {step}: {fix}, with which the run starts over",
+            f"{self._run.title}: the {quantity} is not finite at step {step}: {fix}, with which the run starts over",
             step,
             [name for batch in batches for name in batch.ids],
         )

@@ -20,14 +20,11 @@ from safetensors.torch import save_file
 
 from components.base.base import run
 from components.base.published import check_file_pixels, check_published, warn_of_activation
-from components.core.compute import hardware
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import has_quick_gelu, model_config
 from components.encoders.adapter.encoder import Encoder
-from components.tracking import make_client
 from tests.conftest import TINY
-from tests.unit.base.scratch import scratch_settings, write_pairs
 
 ROOT = Path(__file__).parents[3]
 NAMED_BASES = [
@@ -142,24 +139,6 @@ def test_a_resnet_is_not_trained_from_random_weights(raw_params: dict[str, Any],
     model.write_text(json.dumps(TINY | {"vision_cfg": vision}))
     with pytest.raises(InputError, match=r"resnet.json' normalises by batch statistics.* take a vision transformer"):
         run(_settings(raw_params, source="scratch", model=str(model)), tmp_path / "base", tmp_path / "train.parquet")
-
-
-def test_the_precision_that_auto_chooses_is_logged_and_trains(
-    raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    track_in(tmp_path)
-    write_pairs(tmp_path)
-    settings = scratch_settings(raw_params, tmp_path)
-    found = []
-    for native, wanted, precision in ((False, "fp32", "fp32"), (True, "auto", "bf16"), (False, "auto", "fp32")):
-        monkeypatch.setattr(hardware, "bf16_is_native", lambda _device, native=native: native)
-        train, folder = settings.train.model_copy(update={"precision": wanted}), tmp_path / f"{wanted}-{native}"
-        run(settings.model_copy(update={"train": train}), folder, tmp_path)
-        tracked = make_client().get_run(json.loads((folder / "run.json").read_text("utf-8"))["run_id"])
-        assert tracked.data.params["train.precision"] == precision
-        found.append(Encoder.load(folder).embed_texts(["a dog"]))
-    np.testing.assert_array_equal(found[0], found[2])
-    assert np.abs(found[0] - found[1]).max() > 0
 
 
 TIMM: dict[str, Any] = {

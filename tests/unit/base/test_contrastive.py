@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 from components.base.base import run
 from components.base.contrastive import PLACES, SHOWN, Naming, scene_labels
+from components.core.compute import hardware
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import Scene, Thing
 from components.encoders.adapter.encoder import Encoder
@@ -58,16 +59,20 @@ def test_losses_are_those_of_shown_objects_and_their_places() -> None:
         assert found[f"placing_{name}"].item() == pytest.approx(0.5 * np.mean(each), rel=1e-5)
 
 
-def test_a_base_learns_names_and_keeps_only_its_towers(
-    raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None]
+def test_a_base_learns_names_keeps_only_its_towers_and_logs_the_precision_that_auto_chose(
+    raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     track_in(tmp_path)
     write_pairs(tmp_path, [scene.to_json() for scene in SCENES * 4])
     plan = {"epochs": 40, "batch_size": 8, "lr": 3e-3, "attribute_loss_weight": 1.0}
-    run(scratch_settings(raw_params, tmp_path, **plan), tmp_path / "base", tmp_path)
+    raw_params["train"]["precision"] = "auto"
+    settings = scratch_settings(raw_params, tmp_path, **plan)
+    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: False)
+    run(settings, tmp_path / "base", tmp_path)
     run_id = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
     for loss in ("loss/naming", "loss/placing_image", "loss/placing_caption"):
         history = [point.value for point in make_client().get_metric_history(run_id, loss)]
         assert len(history) == 40
         assert history[-1] < history[0] / 2
+    assert make_client().get_run(run_id).data.params["train.precision"] == "fp32"
     assert Encoder.load(tmp_path / "base").extra == {}

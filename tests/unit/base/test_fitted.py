@@ -101,17 +101,13 @@ def test_a_killed_stage_computes_no_finished_block_again(
     assert len(sizes) == 3
 
 
-def test_a_cut_block_is_named(project: Path, chosen: Settings) -> None:
+def test_a_cut_block_and_a_tower_without_a_projection_are_refused(project: Path, chosen: Settings) -> None:
     run(chosen, project / "base", project / "pairs")
     (block,) = (chosen.train.checkpoint_dir / "trunk").glob("*/*.npy")
     block.write_bytes(block.read_bytes()[:100])
     with pytest.raises(InputError, match=rf"{block.name} is damaged .*: delete it"):
         run(chosen, project / "base", project / "pairs")
-
-
-def test_a_tower_without_a_projection_is_refused(project: Path, chosen: Settings) -> None:
-    vision = MODEL["vision_cfg"] | {"timm_proj": "none"}
-    (project / "small.json").write_text(json.dumps(MODEL | {"vision_cfg": vision}))
+    (project / "small.json").write_text(json.dumps(MODEL | {"vision_cfg": MODEL["vision_cfg"] | {"timm_proj": "none"}}))
     with pytest.raises(InputError, match="has no projection to fit: set timm_proj"):
         run(chosen, project / "base", project / "pairs")
 

@@ -98,12 +98,10 @@ def test_the_repositorys_base_has_the_recipe_of_params_yaml() -> None:
 
 def test_the_repositorys_base_was_trained_on_the_captions_that_prepare_writes() -> None:
     settings = load_settings(ASSETS.parents[2] / "params.yaml")
-    prepare, seed = settings.prepare, settings.dataset.seed
-    counts = prepare.counts
+    prepare, seed, counts = settings.prepare, settings.dataset.seed, settings.prepare.counts
     drawn = draw_scenes(seed, {"train": counts.train, "val": counts.val, "test": counts.test})
-    scenes = [scene for split, scene in drawn if split == "train"]
     captions = [
         alt_text(scene, random.Random(f"caption-{seed}-train-{row}"), prepare.rare_word_share)
-        for row, scene in enumerate(scenes)
+        for row, scene in enumerate(scene for split, scene in drawn if split == "train")
     ]
     assert content_hash(*captions) == read_shipped(settings.base.model).recipe.captions_sha256

@@ -74,21 +74,11 @@ def test_a_mix_is_an_encoder_with_a_run(trained: Callable[..., Sidecar], raw_par
         run(Settings.model_validate(raw_params), "none")
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "commit"),
-    [
-        ("c0", "c1", "c0"),
-        ("c0", "c1-dirty", "c0-dirty"),
-        ("c0-dirty", "c1", "c0-dirty"),
-        ("c0", "", ""),
-        ("", "c1", ""),
-    ],
-)
-def test_a_mix_is_as_clean_as_its_members(
-    trained: Callable[..., Sidecar], monkeypatch: pytest.MonkeyPatch, own: str, other: str, commit: str
-) -> None:
-    monkeypatch.setattr("components.mixing.mix.git_commit", lambda: own)
-    assert trained(git_commit=other).git_commit == commit
+def test_a_mix_is_as_clean_as_its_members(trained: Callable[..., Sidecar], monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = {("c0", "c1"): "c0", ("c0", "c1-dirty"): "c0-dirty", ("c0-dirty", "c1"): "c0-dirty"}
+    for (own, other), commit in (commits | {("c0", ""): "", ("", "c1"): ""}).items():
+        monkeypatch.setattr("components.mixing.mix.git_commit", lambda own=own: own)
+        assert trained(git_commit=other).git_commit == commit, (own, other)
 
 
 @pytest.mark.parametrize(
@@ -106,19 +96,16 @@ def test_members_that_do_not_fit_are_refused(
         trained(**facts)
 
 
-@pytest.mark.parametrize(
-    ("name", "second", "message"),
-    [
-        ("both", "onne", "mixes.both: 'onne' is unknown: did you mean"),
-        ("both", "both", "'both' is unknown"),
-        ("one", "other", "mixes.one would replace another encoder"),
-        ("base", "other", "mixes.base would replace"),
-    ],
-)
-def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any], name: str, second: str, message: str) -> None:
-    mixes = {name: {"a": "one", "b": second, "weights": [1, 1]}}
-    with pytest.raises(InputError, match=message):
-        check_names(_settings(raw_params, **mixes))
+def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any]) -> None:
+    messages = {
+        ("both", "onne"): "mixes.both: 'onne' is unknown: did you mean",
+        ("both", "both"): "'both' is unknown",
+        ("one", "other"): "mixes.one would replace another encoder",
+        ("base", "other"): "mixes.base would replace",
+    }
+    for (name, second), message in messages.items():
+        with pytest.raises(InputError, match=message):
+            check_names(_settings(raw_params, **{name: {"a": "one", "b": second, "weights": [1, 1]}}))
 
 
 def test_mixes_may_be_of_mixes_and_are_encoders(raw_params: dict[str, Any]) -> None:

@@ -322,15 +322,14 @@ def test_a_run_with_a_changed_language_model_starts_over(world: World, tmp_path:
 
 
 def test_a_run_with_changed_shards_starts_over(world: World, tmp_path: Path) -> None:
-    shards = tmp_path / "shards"
-    write_shards(world.files.pairs / "train.parquet", shards, 30)
-    entry = {"method": "caption_ft", "image_tower": "trained"}
-    options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}}}
-    _checkpoints_of(world, entry, tmp_path, **options)
-    assert _checkpoints_of(world, entry, tmp_path, **options) == "an earlier one"
-    shard = shards / "00000.tar"
-    shard.write_bytes(shard.read_bytes().replace(b"dog", b"cat"))
-    assert _checkpoints_of(world, entry, tmp_path, **options) != "an earlier one"
+    write_shards(world.files.pairs / "train.parquet", tmp_path / "shards", 30)
+    shard = tmp_path / "shards" / "00000.tar"
+    options = {"shards": {"urls": str(tmp_path / "shards"), "columns": {"caption": "txt"}}}
+    found = []
+    for content in (shard.read_bytes(), shard.read_bytes(), shard.read_bytes().replace(b"dog", b"cat")):
+        shard.write_bytes(content)
+        found.append(_checkpoints_of(world, {"method": "caption_ft", "image_tower": "trained"}, tmp_path, **options))
+    assert found[1] == "an earlier one" != found[2]
 
 
 def test_shards_train_on_nothing_that_a_published_test_set_holds(

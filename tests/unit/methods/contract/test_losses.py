@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from components.methods.contract.losses import Feature, Features, contrast, scale_at
+from components.methods.contract.losses import Feature, Features, contrast
 
 
 def _features(first: int, count: int) -> Features:
@@ -28,13 +28,8 @@ def test_columns_have_unit_rows_raw_ones_their_length_and_functions_of_them_thei
     assert (difference.first, difference.count) == (1, 2)
 
 
-def _whole(rows: Tensor) -> Feature:
-    return Feature(rows, 0, len(rows))
-
-
 def test_hard_negatives_join_the_candidates() -> None:
-    anchor = _whole(torch.eye(3))
-    negatives = _whole(torch.eye(3)[:2])
+    anchor, negatives = Feature(torch.eye(3), 0, 3), Feature(torch.eye(3)[:2], 0, 2)
     found = contrast(anchor, anchor, negatives, scale=torch.tensor(2.0)).item()
     right = math.exp(2)
     # Anchors 0 and 1 have a negative that is as similar as their positive, anchor 2 has none.
@@ -77,11 +72,3 @@ def test_rows_are_alike_only_where_both_columns_have_the_matrix() -> None:
     assert contrast(both, both, scale=torch.tensor(2.0)) < expected
     assert second.with_(torch.sub, second).alike is None
     assert first.with_(lambda rows: 2 * rows).alike is first.alike
-
-
-def test_a_temperature_stands_in_for_the_logit_scale() -> None:
-    features = Features({}, torch.tensor(14.0, requires_grad=True), nn.Module())
-    assert scale_at(features, None) is features.scale
-    fixed = scale_at(features, 0.1)
-    assert fixed.item() == pytest.approx(10.0)
-    assert not fixed.requires_grad

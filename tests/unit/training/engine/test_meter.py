@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from components.training.engine import meter as metering
 from components.training.engine.gradients import MicroBatch, Towers
 from components.training.engine.loop import fit
-from components.training.engine.meter import Meter, Step, count_flops
+from components.training.engine.meter import Meter, Step
 from components.training.rows.batches import Batch
 from tests.support.toy_training import ToySource, toy_model, toy_run
 
@@ -100,22 +100,18 @@ PIXELS = MicroBatch(None, NOTHING, torch.zeros(5, 3, 4, 4, dtype=torch.uint8), t
 FORWARD_AND_BACKWARD = 2 * 5 * (2 * 48 * 10 + 3 * 10 * 6)
 
 
-def test_operations_of_linear_layers() -> None:
-    model = Perceptron()
-    kept = torch.ones_like(model.first.weight)
-    model.first.weight.grad = kept
-    assert count_flops(Towers(model, "cpu"), PIXELS, "cpu") == FORWARD_AND_BACKWARD
-    assert model.first.weight.grad is kept
-    assert model.second.weight.grad is None
-
-
-def test_utilisation_is_the_share_of_the_peak(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_utilisation_is_the_share_of_the_peak_and_keeps_gradients(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metering, "peak_flops", lambda _device: 1e6)
-    meter = Meter("cpu", ranks=4)
+    model, meter = Perceptron(), Meter("cpu", ranks=4)
+    kept = model.first.weight.grad = torch.ones_like(model.first.weight)
     assert meter.wants_flops()
     assert meter.pace().flop_utilisation is None
-    meter.note_flops(Towers(Perceptron(), "cpu"), [PIXELS, PIXELS], 10)
+    meter.note_flops(Towers(model, "cpu"), [PIXELS, PIXELS], 10)
     assert not meter.wants_flops()
+    assert model.first.weight.grad is kept
+    assert model.second.weight.grad is None
     meter.count(20, 0)
     clock.now += 2
     assert meter.pace().flop_utilisation == pytest.approx(20 / 2 * FORWARD_AND_BACKWARD / 5 / 1e6)

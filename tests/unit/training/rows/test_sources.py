@@ -180,15 +180,6 @@ def test_the_nearest_of_another_table_by_hand() -> None:
     assert nearest(_at(10, 80), images, 2, ["x", "y"], GALLERY).tolist() == [[2, 1], [0, 1], [2, 1]]
 
 
-def test_an_image_of_both_tables_is_not_its_own_neighbour() -> None:
-    assert nearest(_at(0, 80), np.array([0, 1]), 1, ["a", "y"], GALLERY).tolist() == [[1], [2]]
-
-
-def test_raw_features_of_another_table_have_their_lengths() -> None:
-    found = GALLERY.raw(np.array([3, 0])).numpy()
-    np.testing.assert_allclose(found, [[0, 4], [1, 0]], atol=1e-6)
-
-
 TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]
 
 
