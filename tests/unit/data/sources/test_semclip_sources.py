@@ -171,9 +171,3 @@ def test_rows_without_a_text_are_left_out_and_counted(
     path.write_text(path.read_text().replace(f"paraphrase {chosen}\n", "\n"))
     assert _rows(world("cc_neg"), "train") == TRAIN - {chosen}
     assert "1 rows left out that lack a caption, a paraphrase or a negation" in capsys.readouterr().out
-
-
-def test_missing_images_and_folders_are_named(world: Make, tmp_path: Path) -> None:
-    (tmp_path / "sugar_crepe_pp" / "images" / f"{min(TEST) % IMAGES:012d}.jpg").unlink()
-    assert_refused(world("sugar_crepe_pp"), r"\.jpg is missing: put all images")
-    assert_refused(world("sugar_crepe_pp", folder=None), r"needs prepare\.folder")
