@@ -121,9 +121,3 @@ def test_test_pairs_stay_one_pair_may_be_in_several_sets_and_a_split_must_keep_o
     assert counts.tags() == tags | {"leaks": counts.summary}
     with pytest.raises(InputError, match="every pair of split val is in a published test set"):
         list(guard.clean([Pair("train", b"y", "clean"), Pair("val", b"x", "a leak")]))
-
-
-def test_damaged_counts_are_named(tmp_path: Path) -> None:
-    (tmp_path / "counts.json").write_text("{}")
-    with pytest.raises(InputError, match=r"counts\.json is damaged .*: run `dvc repro -f prepare`"):
-        read_counts(tmp_path)

@@ -99,7 +99,7 @@ def write_huggingface(folder: Path, held_out: tuple[str, str] = ("validation", "
 
 
 SAID = {"train": "Training", "val": "valid", "test": " TEST "}
-"""Split -> a word that publishers have for it."""
+"""Split -> a publisher's word for it."""
 
 
 def rows() -> list[tuple[int, str, str]]:
