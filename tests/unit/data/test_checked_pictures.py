@@ -57,15 +57,14 @@ def parts(tmp_path: Path) -> list[PictureChunk]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Callable[[int], Prepare]:
-    counts = Counts(train=1, val=1, test=1)
-    return lambda processes: Prepare(source="s", counts=counts, processes=processes, state=tmp_path / f"by{processes}")
-
-
-@pytest.fixture
-def run(settings: Callable[[int], Prepare]) -> Run:
+def run(tmp_path: Path) -> Run:
     """Checks parts in so many processes."""
-    return lambda parts, processes=1: list(checked(parts, settings(processes)))
+
+    def check(parts: list[PictureChunk], processes: int = 1) -> list[Sample | Unusable]:
+        counts, state = Counts(train=1, val=1, test=1), tmp_path / f"by{processes}"
+        return list(checked(parts, Prepare(source="s", counts=counts, processes=processes, state=state)))
+
+    return check
 
 
 def _log(tmp_path: Path) -> list[int]:
@@ -93,16 +92,6 @@ def test_only_what_changed_is_checked_again(parts: list[PictureChunk], run: Run,
     _log(tmp_path)
     assert run([*parts[:2], PictureChunk("another stamp", parts[2].read, 1), *parts[3:]]) == before
     assert _log(tmp_path) == [2]
-
-
-def test_a_stopped_stage_resumes(parts: list[PictureChunk], settings: Any, run: Run, tmp_path: Path) -> None:
-    some = checked(parts, settings(1))
-    for _ in range(2 * (IN_PART + 1)):
-        next(some)
-    some.close()  # type: ignore[attr-defined]
-    assert _log(tmp_path) == [0, 1]
-    assert len(run(parts)) == PARTS * (IN_PART + 1)
-    assert _log(tmp_path) == [2, 3, 4, 5]
 
 
 def test_a_killed_process_is_reported_in_one_line(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:

@@ -83,17 +83,6 @@ def test_each_part_is_checked_by_one_shard_and_the_stage_gives_the_same_bytes(
     assert found == _run(_elsewhere(settings, tmp_path / "alone"), tmp_path / "of one")
 
 
-def test_a_shard_done_twice_does_nothing(
-    settings: Settings, looks: Counter[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepare.check(settings, Shard(1, SHARDS))
-    files = {path: path.stat().st_ino for path in settings.prepare.state.glob("*")}
-    prepare.check(settings, Shard(1, SHARDS))
-    assert {path: path.stat().st_ino for path in settings.prepare.state.glob("*")} == files
-    assert set(looks.values()) == {1}
-    assert capsys.readouterr().out.splitlines()[-1] == "prepare shard 1/3: made 0"
-
-
 def test_a_source_without_files_cannot_be_split(raw_params: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: remove prepare\.scale"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))

@@ -47,17 +47,13 @@ def test_captions_are_drawn_by_seed_and_without_those_of_lessons(world: Settings
     assert len(drawn[0]) == 5
 
 
-def test_a_good_writer_is_accepted_and_a_parrot_is_not(world: Settings) -> None:
-    examination = _prepare(world, ["paraphrase_2", "paraphrase_1"])
-    assert examination.rates(Rewriter(good)) == {"paraphrase_1": 1.0, "paraphrase_2": 0.0}
-    assert examination.rates(Rewriter(parrot)) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
-
-
-def test_each_examination_sends_its_questions_again(world: Settings) -> None:
-    examination, engine = _prepare(world, ["rewrite"]), Rewriter(good)
-    assert examination.rates(engine) == examination.rates(engine)
-    assert len(engine.asked) == 10
+def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_its_questions(world: Settings) -> None:
+    examination, engine = _prepare(world, ["paraphrase_2", "paraphrase_1"]), Rewriter(good)
+    for _ in range(2):
+        assert examination.rates(engine) == {"paraphrase_1": 1.0, "paraphrase_2": 0.0}
+    assert len(engine.asked) == 20
     assert list(STATE.iterdir()) == [examination.pairs]
+    assert examination.rates(Rewriter(parrot)) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
 
 
 def test_a_judge_is_right_when_its_verdict_is_that_of_the_held_out_lesson(world: Settings) -> None:

@@ -77,18 +77,12 @@ def _passes(
     return passing(find_task(task), answered, settings, probes, facts or {})
 
 
-def test_an_answer_must_be_there_and_keep_the_limits_of_its_table(settings: Settings) -> None:
+def test_an_answer_must_keep_the_limits_of_its_table_and_the_facts_where_they_are_known(settings: Settings) -> None:
     texts = [RIGHT, None, CAPTION, "Dog.", "Here is a paraphrase of the caption: a dog and a cat."]
     assert _passes(settings, "paraphrase_1", texts) == [True, False, False, False, False]
-
-
-def test_facts_are_checked_where_they_are_known(settings: Settings) -> None:
     assert _passes(settings, "paraphrase_1", [RIGHT, WRONG], {"p0": SCENE.to_json()}) == [True, False]
     assert _passes(settings, "paraphrase_1", [RIGHT, WRONG], {"another": SCENE.to_json()}) == [True, True]
-
-
-def test_a_judged_answer_is_held_to_the_table_of_its_judge(settings: Settings) -> None:
-    assert find_task("judge_negation").judges == "negate_semclip"
+    assert find_task("judge_negation").judges == "negate_semclip", "a judged answer is held to its judge's table"
     texts = ["There is no small dog left of a large cat.", "A small dog is left of a large cat there."]
     assert _passes(settings, "negate_semclip", texts) == [True, False]
 

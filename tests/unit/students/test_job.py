@@ -15,14 +15,20 @@ from components.students.lessons import chat_of
 from tests.support.student_making import make_lessons, make_plan
 
 
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    (tmp_path / "set.tsv").write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
+    return tmp_path / "set.tsv"
+
+
 def _job(folder: Path, lessons: int = 4, **changes: Any) -> StudentJob:
     return StudentJob("taught", make_plan(**changes), folder / "taught", make_lessons(lessons), "base-1")
 
 
-def _finish(job: StudentJob) -> None:
+def _finish(job: StudentJob, **more: str) -> None:
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / ADAPTER).write_bytes(b"weights")
-    record = {"fingerprint": job.fingerprint, "base": job.base, "tasks": ["paraphrase_1"]}
+    record = {"fingerprint": job.fingerprint, "base": job.base, "tasks": ["paraphrase_1"], **more}
     (job.folder / RECORD).write_text(json.dumps(record))
 
 
@@ -46,9 +52,7 @@ def test_after_changes_of_the_code_it_is_trained_from_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = _job(tmp_path)
-    _finish(job)
-    record = json.loads((job.folder / RECORD).read_text())
-    (job.folder / RECORD).write_text(json.dumps(record | {"code": code_hash()}))
+    _finish(job, code=code_hash())
     before = job.checkpoints.folder
     assert job.is_done()
     monkeypatch.setattr("components.students.job.code_hash", lambda: "edited")
@@ -56,9 +60,7 @@ def test_after_changes_of_the_code_it_is_trained_from_the_start(
     assert job.checkpoints.folder != before
 
 
-def test_a_student_learns_the_wording_of_the_settings(settings: Settings, tmp_path: Path) -> None:
-    teacher = tmp_path / "set.tsv"
-    teacher.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
+def test_a_student_learns_the_wording_of_the_settings(settings: Settings, teacher: Path, tmp_path: Path) -> None:
     block, student = settings.synthesize, make_plan(tasks=["paraphrase_1"], teacher=[teacher])
     for prompt in ("own", "published"):
         asked = block.tasks["paraphrase_1"].model_copy(update={"prompt": prompt})
@@ -79,9 +81,7 @@ def test_the_index_lists_the_trained_students_of_the_settings(settings: Settings
     assert json.loads((tmp_path / INDEX).read_text("utf-8")) == written
 
 
-def test_the_record_holds_no_path_of_this_machine(tmp_path: Path) -> None:
-    teacher = tmp_path / "set.tsv"
-    teacher.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
+def test_the_record_holds_no_path_of_this_machine(teacher: Path, tmp_path: Path) -> None:
     job = _job(tmp_path, teacher=[teacher])
     config = {"base_model_name_or_path": str(tmp_path / "cache"), "target_modules": ["v_proj", "k_proj"], "r": 2}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))

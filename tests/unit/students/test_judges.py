@@ -96,18 +96,15 @@ def test_differences_score_one_if_right_zero_if_exchanged_or_strange_and_half_wi
     assert exchanged > 80
 
 
-@pytest.mark.parametrize(
-    ("caption", "text"),
-    [
-        ("BUY NOW!! large carrot below large boat - red print N66", "large carrot below large boat, red"),
-        ("photo-8807.png >> small bus right of small key >> blue", "small bus right of small key, blue"),
-        ("small cat & small dog | small dog above small cat | blue wallpaper", "small dog above small cat, blue"),
-        ("picture 11: one cat / one dog (one cat left of one dog), red", "one cat left of one dog, red"),
-        ("stock vector: set with 3 light bulbs - purple bg", "3 light bulbs, purple"),
-        ("[K79] big rabbit ; bottom left corner ; background green", "big rabbit, bottom left corner, green"),
-        ("large_lemon below small_scorpion green.png", "large lemon below small scorpion green"),
-        ("a well-worn two-wheeler by the sea", "a well-worn two-wheeler by the sea"),
-    ],
-)
-def test_an_alt_text_is_described_without_its_noise(caption: str, text: str) -> None:
-    assert described(caption) == text
+def test_an_alt_text_is_described_without_its_noise() -> None:
+    for caption, text in {
+        "BUY NOW!! large carrot below large boat - red print N66": "large carrot below large boat, red",
+        "photo-8807.png >> small bus right of small key >> blue": "small bus right of small key, blue",
+        "small cat & small dog | small dog above small cat | blue wallpaper": "small dog above small cat, blue",
+        "picture 11: one cat / one dog (one cat left of one dog), red": "one cat left of one dog, red",
+        "stock vector: set with 3 light bulbs - purple bg": "3 light bulbs, purple",
+        "[K79] big rabbit ; bottom left corner ; background green": "big rabbit, bottom left corner, green",
+        "large_lemon below small_scorpion green.png": "large lemon below small scorpion green",
+        "a well-worn two-wheeler by the sea": "a well-worn two-wheeler by the sea",
+    }.items():
+        assert described(caption) == text, caption

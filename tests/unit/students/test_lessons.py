@@ -22,11 +22,12 @@ from components.validation.rules.measuring import probes
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 
 PATH = Path("state/students/taught/lessons.parquet")
-TASKS = ("paraphrase_1", "paraphrase_2")
 
 
 def _student(**changes: Any) -> Student:
-    return Student.model_validate({"tasks": TASKS, "teacher": "teacher", "captions": 6} | changes)
+    return Student.model_validate(
+        {"tasks": ["paraphrase_1", "paraphrase_2"], "teacher": "teacher", "captions": 6} | changes
+    )
 
 
 @pytest.fixture
@@ -156,8 +157,10 @@ TAUGHT: dict[str, list[tuple[str, dict[str, str], str]]] = {
 def test_a_file_teaches_the_tasks_of_its_columns_or_rows(path: Path, text: str) -> None:
     path.write_text(text)
     tasks = [name for name, *_ in TAUGHT[text]]
-    found = read_lessons(path, [*tasks, "swap_negative"])
-    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in found] == TAUGHT[text]
+    found = read_lessons(path, ["judge_negation", *tasks, "swap_negative"])
+    last, derived = len(tasks), text == EDITS or "paraphrase_1" in text
+    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in found[:last]] == TAUGHT[text]
+    assert [lesson.task.name for lesson in found[last:]] == ["judge_negation"] * derived
     assert [lesson.task.name for lesson in read_lessons(path, tasks[:1])] == tasks[:1]
 
 
@@ -175,12 +178,6 @@ def test_a_file_that_cannot_be_read_or_lacks_a_field_is_named(path: Path, raw: b
     path.write_bytes(raw)
     with pytest.raises(InputError, match=message):
         read_lessons(path, ["difference"])
-
-
-def test_derived_lessons_come_after_those_of_the_file(path: Path) -> None:
-    path.write_text(EDITS)
-    lessons = read_lessons(path, ["judge_negation", "negate_terms"])
-    assert [lesson.task.name for lesson in lessons] == ["negate_terms", "judge_negation"]
 
 
 def test_own_sets_teach_every_task_answers_that_it_can_read() -> None:

@@ -123,20 +123,16 @@ def test_runs_of_any_length_have_a_schedule(steps: int, base: Path, tmp_path: Pa
     assert all(0 < rate <= plan.lr for rate in rates)
 
 
-def test_a_loss_that_is_not_finite_stops_in_one_line(base: Path, tmp_path: Path) -> None:
-    model, examples = start(base, COUNT)
-    with torch.no_grad():
-        model.get_base_model().lm_head.weight.fill_(float("nan"))
-    with pytest.raises(InputError, match="tiny: the loss is not finite at step 1: lower lr"):
-        fit("tiny", model, examples, make_plan(), Place(), Checkpoints(tmp_path), lambda *_: None)
-
-
-def test_a_batch_that_cannot_be_made_or_shared_is_refused(base: Path, tmp_path: Path) -> None:
-    for count, world, message in (
-        (3, World(), "3 lessons make no batch of 4: lower batch_size"),
-        (COUNT, World(0, 3), "batch_size 4 cannot be shared by 3 ranks"),
+def test_a_loss_that_is_not_finite_and_a_batch_that_cannot_be_made_or_shared_are_refused(
+    base: Path, tmp_path: Path
+) -> None:
+    for count, world, scale, message in (
+        (COUNT, World(), float("nan"), "tiny: the loss is not finite at step 1: lower lr"),
+        (3, World(), 1, "3 lessons make no batch of 4: lower batch_size"),
+        (COUNT, World(0, 3), 1, "batch_size 4 cannot be shared by 3 ranks"),
     ):
         model, examples = start(base, count)
+        model.get_base_model().lm_head.weight.data *= scale
         with pytest.raises(InputError, match=message):
             fit("tiny", model, examples, make_plan(), Place(world), Checkpoints(tmp_path), lambda *_: None)
 

@@ -95,8 +95,7 @@ def test_an_engine_can_answer_with_it_and_with_the_merged_model(trained: Path) -
 def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> None:
     client, record = make_client(), _read(trained / RECORD)
     run = client.get_run(record["mlflow_run"])
-    assert run.info.status == "FINISHED"
-    assert run.data.tags["stage"] == "student"
+    assert (run.info.status, run.data.tags["stage"]) == ("FINISHED", "student")
     assert len(run.data.tags["input.set.sha256"]) == 64
     assert run.data.params["student.rank"] == "2"
     steps = 2 * (record["examples"] // 4)

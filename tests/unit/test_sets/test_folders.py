@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 
 from components.core.system.errors import InputError
-from components.test_sets.image_sets.image_set import (
-    ImageSet,
-    ImageSetFacts,
-    default_templates,
-    image_sets,
-    imagenet_folders,
-    wnids,
-)
+from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets, imagenet_folders, wnids
 from components.test_sets.image_sets.reading import read_image_set
 from tests.support.image_shards import COLOURS, encoded, write_shards
 from tests.support.toy_context import colour_image, toy_context
@@ -91,7 +84,6 @@ def test_eurosat_has_clips_names_for_its_folders(tmp_path: Path) -> None:
     write(tmp_path / "2750", list(facts.class_folders or ()))
     found = read(tmp_path, facts)
     assert (found.class_names or ())[2] == "brushland or shrubland"
-    assert default_templates(facts)[0] == "a centered satellite photo of {c}."
     with pytest.raises(InputError, match=r"has no train images of EuroSAT"):
         read_image_set(toy_context(tmp_path, {}), facts, "train")
 

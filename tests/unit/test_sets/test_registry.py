@@ -163,13 +163,6 @@ def test_pictures_of_image_sets_have_their_bytes(tmp_path: Path) -> None:
     assert encoded == {path.read_bytes() for path in tmp_path.rglob("*.png")}
 
 
-def test_a_set_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
-    (_write(tmp_path, "vg_relation") / "visual_genome_relation.json").write_text("[")
-    found = {one.name: one for one in load_test_sets(tmp_path)}["vg_relation"]
-    assert found.tested is None
-    assert "visual_genome_relation.json is damaged" in found.fault
-
-
 def test_a_folder_without_test_sets_has_none_and_a_missing_one_is_refused(tmp_path: Path) -> None:
     assert list(load_test_sets(tmp_path)) == []
     with pytest.raises(InputError, match=r"gone does not exist: .* set prepare\.heldout_testsets_dir to null"):

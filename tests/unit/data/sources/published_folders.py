@@ -90,18 +90,16 @@ def write_coco(folder: Path) -> None:
 def write_huggingface(folder: Path, held_out: tuple[str, str] = ("validation", "test")) -> None:
     """Parquet files by split, images as the hub stores them, two files to train on."""
     files = {"train-00000-of-00002": range(3), "train-00001-of-00002": range(3, 6)}
+    (folder / "data").mkdir(parents=True)
     for name, numbers in {**files, held_out[0]: PUBLISHED["val"], held_out[1]: PUBLISHED["test"]}.items():
-        rows = {
-            "image": [{"bytes": picture(number), "path": f"{number}.png"} for number in numbers],
-            "caption": [captions(number) for number in numbers],
-            "license": ["none"] * len(numbers),
-        }
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(rows), folder / "data" / f"{name}.parquet")
+        images = [{"bytes": picture(number), "path": f"{number}.png"} for number in numbers]
+        texts = [captions(number) for number in numbers]
+        table = pa.table({"image": images, "caption": texts, "license": ["none"] * len(numbers)})
+        pq.write_table(table, folder / "data" / f"{name}.parquet")
 
 
 SAID = {"train": "Training", "val": "valid", "test": " TEST "}
-"""Split -> a word that publishers have for it."""
+"""Split -> a publisher's word for it."""
 
 
 def rows() -> list[tuple[int, str, str]]:
@@ -159,13 +157,8 @@ def write_webdataset_json(folder: Path) -> None:
 def write_query_log(folder: Path) -> None:
     """Images, and a log in which every click is a line."""
     write_pictures(folder)
-    lines = [
-        f"{text}\t{number}.png\t{split}"
-        for split, numbers in PUBLISHED.items()
-        for number in numbers
-        for take, text in enumerate(captions(number))
-        for _ in range(1 + take)
-    ]
+    clicks = [(number, text, split) for split in PUBLISHED for number in PUBLISHED[split] for text in captions(number)]
+    lines = [f"{text}\t{number}.png\t{split}" for number, text, split in [*clicks, *clicks[1::2]]]
     (folder / "queries.tsv").write_text("\n".join(["query\timage\tsplit", *lines]) + "\n")
 
 

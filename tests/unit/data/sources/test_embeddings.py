@@ -15,16 +15,8 @@ from components.core.pictures.embedding_files import read_embeddings
 from components.core.settings import Settings
 from components.core.tables.records import SPLITS, UNUSABLE
 from components.data.sources import embeddings, find_source
-from tests.unit.data.sources.reading import (
-    Damage,
-    assert_refused,
-    caption_queries,
-    holding,
-    pairs_of,
-    prepare_settings,
-    prepared,
-    without,
-)
+from tests.unit.data.sources import reading
+from tests.unit.data.sources.reading import Damage, assert_refused, holding, pairs_of, without
 
 ROWS, DIM = 12, 4
 COUNTS = {"train": 20, "val": 2, "test": 2}
@@ -39,20 +31,13 @@ def captioned(number: int) -> dict[str, Any]:
     return {"image_path": [f"a/{row}.jpg" for row in range(ROWS)], "caption": captions}
 
 
-def write_clip_retrieval(folder: Path) -> None:
-    """Two files, of which the second has a two-digit number."""
-    for name in ("img_emb", "metadata"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    for place, number in enumerate((9, 10)):
-        np.save(folder / f"img_emb/img_emb_{number}.npy", vectors(place))
-        pq.write_table(pa.table(captioned(place)), folder / f"metadata/metadata_{number}.parquet")
-
-
-def write_beside(folder: Path) -> None:
-    folder.mkdir()
-    for place, name in enumerate(("part-0", "part-1")):
-        np.save(folder / f"{name}.npy", vectors(place))
-        pq.write_table(pa.table(captioned(place)), folder / f"{name}.parquet")
+def write_pairs(folder: Path, arrays: str, tables: str, numbers: tuple[int, int]) -> None:
+    """Two files of embeddings and their captions; the second may have a two-digit number."""
+    for place, number in enumerate(numbers):
+        for path in (array := folder / arrays.format(number), table := folder / tables.format(number)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(array, vectors(place))
+        pq.write_table(pa.table(captioned(place)), table)
 
 
 def write_columns(folder: Path) -> None:
@@ -62,29 +47,33 @@ def write_columns(folder: Path) -> None:
         pq.write_table(table, folder / f"{place}.parquet", row_group_size=5)
 
 
-WRITERS = {"clip-retrieval": write_clip_retrieval, "beside": write_beside, "columns": write_columns}
+WRITERS: dict[str, Damage] = {
+    "clip-retrieval": lambda to: write_pairs(to, "img_emb/img_emb_{}.npy", "metadata/metadata_{}.parquet", (9, 10)),
+    "beside": lambda to: write_pairs(to, "part-{}.npy", "part-{}.parquet", (0, 1)),
+    "columns": write_columns,
+}
 
 
 @pytest.fixture
 def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]:
     def make(writer: str = "clip-retrieval", **changes: Any) -> Settings:
         WRITERS[writer](tmp_path / "set")
-        found = {"source": "embeddings", "folder": str(tmp_path / "set"), "counts": COUNTS} | changes
-        return prepare_settings(raw_params, **found)
+        named = {"source": "embeddings", "folder": str(tmp_path / "set"), "counts": COUNTS}
+        return reading.prepare_settings(raw_params, **named | changes)
 
     return make
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_pairs_refer_to_their_rows_in_order(writer: str, settings: Any, tmp_path: Path) -> None:
-    pairs = prepared(settings(writer), tmp_path)
+    pairs = reading.prepared(settings(writer), tmp_path)
     assert {split: len(rows) for split, rows in pairs.items()} == COUNTS
     everything = np.concatenate([vectors(0), vectors(1)])
     for row in (row for rows in pairs.values() for row in rows):
         assert (row["image"], row["size"]) == (None, None)
         found = read_embeddings(Path(row["file"]), row["position"], 1)[0]
         np.testing.assert_array_equal(found, everything[int(row["caption"].removeprefix("caption "))])
-    assert [query["text"] for query in caption_queries(tmp_path)] == [pair["caption"] for pair in pairs["test"]]
+    assert [query["text"] for query in reading.caption_queries(tmp_path)] == [pair["caption"] for pair in pairs["test"]]
     assert find_source("embeddings").found_in(tmp_path / "set") is not None
 
 
@@ -127,7 +116,7 @@ def test_rows_that_are_zero_or_not_finite_or_have_no_caption_are_listed(settings
     rows = captioned(0)
     rows["caption"][5] = None
     pq.write_table(pa.table(rows), tmp_path / "set/metadata/metadata_9.parquet")
-    prepared(made, tmp_path)
+    reading.prepared(made, tmp_path)
     reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
     faults = ("row 4 is zero or not finite", "row 5 is zero or not finite", "row 6 has an empty caption")
     assert all(fault in reason for fault, reason in zip(faults, reasons, strict=True))

@@ -46,14 +46,6 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Make:
     return make
 
 
-def test_good_folder(world: Make) -> None:
-    pairs = pairs_of(world())
-    assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
-    assert [pair.split for pair in pairs] == ["test", "val", *["train"] * 4]
-    assert pairs == pairs_of(world())
-    assert all(pair.facts is None for pair in pairs)
-
-
 def test_prepare_writes_the_splits(world: Make, tmp_path: Path, track_in: Callable[[Path], None]) -> None:
     track_in(tmp_path)
     settings = world()
@@ -165,8 +157,7 @@ def test_missing_and_damaged_files(world: Make, tmp_path: Path) -> None:
         (folder / name).unlink()
 
 
-def test_table_from_a_spreadsheet(world: Make, tmp_path: Path) -> None:
-    """It begins with a byte order mark, and quotes in a quoted text are doubled."""
+def test_a_table_of_a_spreadsheet_has_a_byte_order_mark_and_doubled_quotes(world: Make, tmp_path: Path) -> None:
     settings = world([("0.png", '"He said ""hi"", ok"'), ("1.png", '"Stop" on a sign'), *ROWS[2:]])
     table = tmp_path / "pictures" / "captions.tsv"
     table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))

@@ -23,17 +23,9 @@ from components.core.settings import Counts, Prepare, Settings
 from components.core.tables.files import image_id
 from components.data.source import Unusable
 from components.data.sources.query_log import read_listing
+from tests.unit.data.sources import reading
 from tests.unit.data.sources.published_folders import picture, write_pictures
-from tests.unit.data.sources.reading import (
-    Damage,
-    assert_refused,
-    caption_queries,
-    holding,
-    pairs_of,
-    prepare_settings,
-    prepared,
-    without,
-)
+from tests.unit.data.sources.reading import Damage, assert_refused, holding, pairs_of, without
 
 Rows = list[tuple[str, ...]]
 HEADER = "query\timage\tweight"
@@ -61,7 +53,7 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Make:
         (folder / "queries.tsv").write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n", "utf-8")
         counts = {"train": 4, "val": 1, "test": 1}
         named = {"source": "query_log", "folder": str(folder), "counts": counts}
-        return prepare_settings(raw_params, **named | changes)
+        return reading.prepare_settings(raw_params, **named | changes)
 
     return make
 
@@ -78,7 +70,7 @@ def _training_weights(settings: Settings) -> dict[tuple[str, str], float]:
 
 
 def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Make, tmp_path: Path) -> None:
-    rows = [row for pairs in prepared(world(), tmp_path).values() for row in pairs]
+    rows = [row for pairs in reading.prepared(world(), tmp_path).values() for row in pairs]
     weights = {(query, image_id(picture(int(image[0])))): float(weight or 1) for query, image, weight in ROWS}
     assert all(weights[row["caption"], row["image_id"]] == row["weight"] for row in rows)
     assert len(rows) >= 6
@@ -87,9 +79,9 @@ def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Ma
 def test_the_strongest_query_of_a_held_out_image_makes_its_pair_and_all_are_queries(
     world: Make, tmp_path: Path
 ) -> None:
-    (tested,) = prepared(world(_split(ROWS), f"{HEADER}\tsplit"), tmp_path)["test"]
+    (tested,) = reading.prepared(world(_split(ROWS), f"{HEADER}\tsplit"), tmp_path)["test"]
     assert (tested["caption"], tested["weight"]) == ("red bus", 9)
-    queries = {(query["text"], query["image_id"]) for query in caption_queries(tmp_path)}
+    queries = {(query["text"], query["image_id"]) for query in reading.caption_queries(tmp_path)}
     assert queries == {("red bus", tested["image_id"]), ("a bus", tested["image_id"])}
 
 
@@ -216,11 +208,11 @@ def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world:
 def test_prepare_names_the_methods_that_ignore_weights(
     world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], raw_params: dict[str, Any]
 ) -> None:
-    prepared(world(), tmp_path)
+    reading.prepared(world(), tmp_path)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "weights of" in line)
     named = set(line.partition("prepare: ")[2].rpartition(" ignore the weights of")[0].split(", "))
     without_weights = ("semclip", "pc_clip", "joint", "leaf", "read_clip")
     assert named == {name for name, entry in raw_params["methods"].items() if entry["method"] in without_weights}
     raw_params["methods"] = {"paraclip": raw_params["methods"]["paraclip"]}
-    prepared(world(), tmp_path)
+    reading.prepared(world(), tmp_path)
     assert "weights of" not in capsys.readouterr().out

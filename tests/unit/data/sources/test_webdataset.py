@@ -134,30 +134,23 @@ def test_unusable_samples_are_left_out_and_listed(settings: Any, tmp_path: Path)
     assert_refused(settings(), r"1 of at most 12 images cannot be used, .*max_u.* is 0\.01")
 
 
-def _cut(shard: Path) -> None:
-    shard.write_bytes(shard.read_bytes()[: 1024 * 2 * 9 + 100])
-
-
-def test_a_cut_shard_gives_what_is_before_the_cut(settings: Any, prepared: Any, tmp_path: Path) -> None:
-    make_shards(tmp_path / "shards", 2, 12)
-    _cut(tmp_path / "shards" / "000.tar")
-    found = prepared(settings(max_unusable_share=0.4))
-    whole = {f"caption {number}" for number in (*range(8), *range(12, 24))}
-    assert {text for texts in found.values() for text in texts} < whole
-    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert "broken shard" in reason
-
-
-def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
+def test_a_cut_shard_gives_what_is_before_the_cut_and_counts_by_its_size(
     settings: Any, prepared: Any, tmp_path: Path
 ) -> None:
     make_shards(tmp_path / "shards", 2, 12)
     sizes = (tmp_path / "shards" / "sizes.json").rename(tmp_path / "sizes.json")
-    _cut(tmp_path / "shards" / "000.tar")
+    first = tmp_path / "shards" / "000.tar"
+    first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
+    # A shard of unknown size counts as one of the usual size.
     assert_refused(settings(max_unusable_share=0.4), r"broken shard.*9992 of at most 12 images cannot be used")
     # Kept checks do not outlive a size that is known since.
     sizes.rename(tmp_path / "shards" / "sizes.json")
-    assert len(prepared(settings(max_unusable_share=0.4))["train"]) == COUNTS["train"]
+    found = prepared(settings(max_unusable_share=0.4))
+    assert len(found["train"]) == COUNTS["train"]
+    whole = {f"caption {number}" for number in (*range(8), *range(12, 24))}
+    assert {text for texts in found.values() for text in texts} < whole
+    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert "broken shard" in reason
 
 
 def test_wrong_settings_are_refused(settings: Any, tmp_path: Path) -> None:

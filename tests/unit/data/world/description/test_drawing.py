@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -44,22 +45,12 @@ def test_same_seed_same_bytes_and_other_seed_moves() -> None:
     assert len({draw(_pair("left"), seed) for seed in SEEDS}) > 1
 
 
-def test_background_has_the_colour() -> None:
-    for colour, rgb in load_lexicon().colours.items():
-        scene = Scene("single", colour, Thing("lemon", "small"), position="center")
-        assert tuple(_pixels(draw(scene, "0"))[0, 0]) == rgb, colour
-
-
 def test_corners_sizes_and_numbers() -> None:
     for seed in SEEDS:
-        for position, low_x, low_y in (
-            ("top left corner", True, True),
-            ("top right corner", False, True),
-            ("bottom left corner", True, False),
-            ("bottom right corner", False, False),
-        ):
-            y, x = np.nonzero(_drawn(_single(position), seed))
-            assert (x.mean() < CANVAS / 2, y.mean() < CANVAS / 2) == (low_x, low_y), (position, seed)
+        for vertical, horizontal in product(("top", "bottom"), ("left", "right")):
+            y, x = np.nonzero(_drawn(_single(f"{vertical} {horizontal} corner"), seed))
+            assert (y.mean() < CANVAS / 2) == (vertical == "top"), (vertical, horizontal, seed)
+            assert (x.mean() < CANVAS / 2) == (horizontal == "left"), (vertical, horizontal, seed)
         small, large = (_drawn(_single("center", size), seed).sum() for size in ("small", "large"))
         assert large > 2 * small, seed
         groups = [Scene("group", "gray", Thing("lemon", "small"), count=count) for count in ("two", "three", "four")]
@@ -83,8 +74,10 @@ def test_relations_place_the_first_thing() -> None:
             assert before < CANVAS / 2 < after, (relation, seed)
 
 
-def test_every_object_has_artwork() -> None:
-    scenes = {
-        name: Scene("single", "purple", Thing(name, "small"), position="center") for name in load_lexicon().objects
-    }
-    assert not [name for name, scene in scenes.items() if _drawn(scene, "0").sum() <= 20]
+def test_every_colour_is_a_background_and_every_object_has_artwork() -> None:
+    for colour, rgb in load_lexicon().colours.items():
+        scene = Scene("single", colour, Thing("lemon", "small"), position="center")
+        assert tuple(_pixels(draw(scene, "0"))[0, 0]) == rgb, colour
+    for name in load_lexicon().objects:
+        scene = Scene("single", "purple", Thing(name, "small"), position="center")
+        assert _drawn(scene, "0").sum() > 20, name
