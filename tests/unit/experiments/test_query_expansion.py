@@ -14,15 +14,10 @@ from components.core.tables.records import QUERY_PARAPHRASES
 from components.experiments.parts.perturbations import POS, read_wordnet
 from tests.support.toy_context import colour_image, toy_context
 
-TABLE = {
-    **{"a car": (1, 0, 0), "a auto": (0, 1, 0), "a motor car": (0, 1, 0)},
-    **{"the thing": (0, 1, 0), "one automobile": (0, 1, 0), "some wheels": (0, 1, 0)},
-}
-SYNSETS = {
-    "noun": [["car", "auto", "motor_car"], ["man"]],
-    "verb": [["run", "race"]],
-    "adj": [["galore(ip)", "aplenty(ip)"]],
-}
+TABLE = dict.fromkeys(("a auto", "a motor car", "the thing", "one automobile", "some wheels"), (0, 1, 0))
+TABLE["a car"] = (1, 0, 0)
+NOUNS = [["car", "auto", "motor_car"], ["man"]]
+SYNSETS = {"noun": NOUNS, "verb": [["run", "race"]], "adj": [["galore(ip)", "aplenty(ip)"]]}
 METRICS = ("ao_at_1", "query_recall_at_1", "expanded_share")
 LICENCE = "  1 This software and database is being provided to you\n"
 

@@ -1,4 +1,4 @@
-"""Benchmarks on four images whose features are the axes, with values computed by hand."""
+"""Benchmarks on four images whose features are the axes, with values computed by hand; typing errors; key metrics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,33 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
+from scipy.stats import spearmanr
 
 from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
-from components.benchmarks.scoring.benchmark import Scores
+from components.benchmarks.embedded.typos import with_typing_errors
+from components.benchmarks.scoring.benchmark import Scores, key_metrics, tracked_metrics
 from components.benchmarks.scoring.bootstrap import correlation_value
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.core.compute.metrics import rank_correlation
 from components.core.system.errors import InputError
 from components.core.tables.records import CAPTION_QUERIES, COMPARISONS, LABELS, SWAPS
 from components.core.tables.table import Table
 from components.evaluation.results import Folders
+
+
+@pytest.fixture
+def context(stub: Any, vectors: dict[str, Sequence[float]], folders: Folders) -> EmbeddedContext:
+    return EmbeddedContext(
+        EncoderUnderTest("stub", stub(vectors), ""),
+        folders.evaluation,
+        (1, 2),
+        ["a", "b", "c", "d"],
+        np.eye(4, dtype=np.float32),
+    )
+
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)
@@ -279,3 +297,51 @@ def test_unknown_benchmarks_deep_lists_and_broken_encoders_are_named(
         _score("retrieval", context, c_query=(np.nan, 0, 0, 0))
     with pytest.raises(InputError, match=r"evaluate.top_k has 5, but the test split has only 4 images"):
         EmbeddedContext(EncoderUnderTest("stub", stub({}), ""), folders.evaluation, (1, 5), [*"abcd"], np.eye(4))
+
+
+WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
+
+
+@given(WRITTEN, st.integers(1, 12))
+def test_every_error_changes_one_character_and_errors_differ(text: str, count: int) -> None:
+    found = with_typing_errors(text, count)
+    assert len(set(found)) == len(found) == count
+    assert {Levenshtein.distance(text, one) for one in found} == {1}
+    assert found == with_typing_errors(text, count)
+
+
+def test_errors_insert_drop_and_replace_and_spaces_have_none() -> None:
+    text = "a cat on a mat"
+    assert {len(one) - len(text) for one in with_typing_errors(text, 30)} == {-1, 0, 1}
+    with pytest.raises(ValueError, match="a text of spaces"):
+        with_typing_errors("  ", 1)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40))
+def test_rank_correlation_is_scipys(seed: int, items: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Small whole numbers, so that many images are equally similar.
+    one, other = rng.integers(-2, 3, (2, 5, 3)).astype(np.float32)
+    gallery = rng.integers(-2, 3, (items, 3)).astype(np.float32)
+    found = rank_correlation(one, other, gallery)
+    for row in range(5):
+        similarity = gallery @ one[row], gallery @ other[row]
+        if all(np.ptp(values) > 0 for values in similarity):
+            assert found[row] == pytest.approx(spearmanr(*similarity).statistic)
+        else:
+            assert found[row] == 0
+
+
+PAIRED = [find_benchmark("paraphrased_retrieval")]
+
+
+def test_key_metrics_are_those_measured_at_the_depth_nearest_to_the_declared_one() -> None:
+    measured = [f"paraphrased_retrieval/{name}_at_{k}" for name in ("ao", "js") for k in (1, 8, 50)]
+    assert key_metrics(PAIRED, measured) == ["paraphrased_retrieval/ao_at_8", "paraphrased_retrieval/js_at_8"]
+    assert key_metrics(PAIRED, ["zero_shot/top1"]) == []
+
+
+def test_runs_get_key_metrics_and_those_without_depth_or_group() -> None:
+    paired = [f"paraphrased_retrieval/{name}" for name in ("ao_at_1", "ao_at_10", "tier_rare/ao_at_10")]
+    assert tracked_metrics(PAIRED, [*paired, "zero_shot/top5"]) == [paired[1], "zero_shot/top5"]

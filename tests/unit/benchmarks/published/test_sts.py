@@ -16,21 +16,10 @@ from components.core.system.errors import InputError
 from components.test_sets.readers.sts import SUBSETS
 from tests.support.toy_context import toy_context
 
-TABLE = {
-    "a man": (1, 0, 0),
-    "one man": (1, 0, 0),
-    "a boy": (0.8, 0.6, 0),
-    "a girl": (0.6, 0.8, 0),
-    "a dog": (0, 1, 0),
-    "nothing": (0, 0, 0),
-}
-PAIRS = [
-    ("a man", "one  man", "5.0"),
-    ("a man", "a boy", "4"),
-    ("a man", "a dog", ""),
-    ("a man", " a girl ", "2.5"),
-    ("a man", "a dog", "3"),
-]
+TABLE = {"a man": (1, 0, 0), "one man": (1, 0, 0), "a dog": (0, 1, 0), "nothing": (0, 0, 0)}
+TABLE |= {"a boy": (0.8, 0.6, 0), "a girl": (0.6, 0.8, 0)}
+OTHERS = (("one  man", "5.0"), ("a boy", "4"), ("a dog", ""), (" a girl ", "2.5"), ("a dog", "3"))
+PAIRS = [("a man", other, gold) for other, gold in OTHERS]
 """Cosines 1, 0.8, -, 0.6, 0: ranks 4 3 2 1 against gold ranks 4 3 1 2, so that Spearman is 1 - 6 * 2 / 60 = 0.8."""
 REVERSED = [("a man", "one man", "0"), ("a man", "a dog", "1.5")]
 """Spearman -1."""

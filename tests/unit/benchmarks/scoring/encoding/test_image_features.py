@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from torch import Tensor
 from torchvision import transforms
@@ -20,7 +19,6 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import SQUASHED, ImageFeatures
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import normalise
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from components.test_sets.pictures import picture_bytes, picture_file
 from tests.support.toy_context import ToyEncoder, colour_image
@@ -159,10 +157,3 @@ def test_a_real_encoder_has_the_features_of_embed_images_in_either_precision(
     )
     np.testing.assert_allclose(fp32, wanted, atol=1e-6)
     assert not np.array_equal(bf16, fp32)
-
-
-def test_a_tower_takes_normalised_pixels(tiny_encoder: Encoder) -> None:
-    size = tiny_encoder.sidecar.image_size
-    pixels = torch.from_numpy(np.random.default_rng(1).integers(0, 256, size=(2, 3, size, size), dtype=np.uint8))
-    np.testing.assert_allclose(tiny_encoder.embed_pixels(pixels), tiny_encoder.embed_pixels(normalise(pixels)))
-    assert not np.allclose(tiny_encoder.embed_pixels(pixels), tiny_encoder.embed_pixels(pixels / 255.0))

@@ -1,7 +1,8 @@
-"""Zero-shot classification on features, with answers computed by hand."""
+"""Geometry and zero-shot classification on features given by hand."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.benchmarks.scoring.protocols import geometry
+from components.benchmarks.scoring.protocols.geometry import classified, margins, pooled, unlike_pairs
 from components.benchmarks.scoring.protocols.zero_shot import (
     accuracy_among,
     comparative_weights,
@@ -21,6 +24,68 @@ from components.benchmarks.scoring.protocols.zero_shot import (
     prompt_ensemble,
     top_accuracy,
 )
+from components.core.compute.metrics import BLOCK
+from components.test_sets.files import drawn
+
+X, Y, Z = np.eye(3, dtype=np.float32)
+
+
+def test_margin_is_the_cosine_with_the_difference_and_zero_where_the_images_are_one() -> None:
+    found = margins(np.stack([X, Y, X, X]), np.stack([Y, X, Y, X]), np.stack([X, X, Z, X]))
+    assert found == pytest.approx([2**-0.5, -(2**-0.5), 0, 0])
+    assert classified(found, "right").tolist() == [1, 0, 1, 1]
+    assert classified(found, "wrong").tolist() == [1, 0, 0, 0]
+
+
+def test_the_draw_is_the_one_of_a_seeded_permutation() -> None:
+    torch.manual_seed(3)
+    assert drawn(200, 100, 3).tolist() == torch.randperm(200)[:100].tolist()
+    assert sorted(drawn(7, 100, 0)) == list(range(7))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 5))
+def test_every_unlike_pair_of_the_drawn_comes_once(labels: list[int], seed: int) -> None:
+    groups = np.array(labels)
+    chosen = drawn(len(groups), 10, seed)
+    found = [tuple(pair) for pair in unlike_pairs(chosen, groups).tolist()]
+    order = chosen.tolist()
+    wanted = {(a, b) for place, a in enumerate(order) for b in order[place + 1 :] if groups[a] != groups[b]}
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+
+
+def test_pooled_runs_keep_their_seed_and_the_error_of_their_means() -> None:
+    pictures = [np.arange(8).reshape(4, 2), np.array([[0, 1], [0, 2]])]
+    found = pooled([np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0])], pictures)
+    assert found.values.tolist() == [1, 1, 1, 1, 0, 1]
+    assert found.seeds.tolist() == [0, 0, 0, 0, 1, 1]
+    assert found.pictures.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [0, 1], [0, 2]]
+    assert found.standard_error == pytest.approx(0.25 / 2**0.5)
+
+
+def test_uniformity_by_hand_and_over_several_blocks() -> None:
+    assert geometry.uniformity(np.stack([X, X, X])) == pytest.approx(0)
+    # One pair at squared distance 4, two at 2.
+    wanted = math.log((math.exp(-8) + 2 * math.exp(-4)) / 3)
+    assert geometry.uniformity(np.stack([X, -X, Y])) == pytest.approx(wanted)
+    features = np.random.default_rng(1).normal(size=(BLOCK + 7, 3)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    potential = np.exp(4 * (features.astype(np.float64) @ features.T - 1))
+    mean = (potential.sum() - np.trace(potential)) / (len(features) * (len(features) - 1))
+    assert geometry.uniformity(features) == pytest.approx(math.log(mean))
+    with pytest.raises(ValueError, match="at least two features"):
+        geometry.uniformity(X[None])
+
+
+def test_analogies_never_answer_with_a_word_of_the_question_and_lose_ties() -> None:
+    words = np.stack([X, Y, Z, X + Y, X + Z, Y])
+    words /= np.linalg.norm(words, axis=1, keepdims=True)
+    # z - x + y is as near to z and y, which are asked, as to 5, which repeats y; all others are farther.
+    assert geometry.analogy_ranks(words, np.array([[0, 2, 1, 5]])).tolist() == [0]
+    # A word that repeats the right one ties with it and wins.
+    assert geometry.analogy_ranks(words, np.array([[0, 2, 3, 1]])).tolist() == [1]
+    # The right word is one of the question's.
+    assert geometry.analogy_ranks(words, np.array([[0, 2, 1, 2]])).tolist() == [6]
 
 
 def reals(rows: Any) -> Any:
