@@ -83,15 +83,13 @@ def fake_probes(settings: Settings, files: ValidationFiles) -> Probes:
 
     A text with "unrelated" is far from every source, and every "verbose" has a thousand tokens.
     """
-
-    def token_lengths(texts: Any) -> Any:
-        return np.array([2 + len(text.split()) + 1000 * text.count("verbose") for text in texts], dtype=np.int64)
-
-    def similarities(texts: Any, _others: Any) -> Any:
-        return np.array([0.1 if "unrelated" in text else 0.8 for text in texts], dtype=np.float64)
-
     real = find_probes(settings, files.evaluation, files.leaks)
-    return Probes(token_lengths, similarities, real.find_leak, real.facts)
+    return Probes(
+        lambda texts: np.array([2 + len(text.split()) + 1000 * text.count("verbose") for text in texts]),
+        lambda texts, _others: np.array([0.1 if "unrelated" in text else 0.8 for text in texts]),
+        real.find_leak,
+        real.facts,
+    )
 
 
 def write_world(root: Path, pairs: Sequence[int], caption: str = CAPTION) -> ValidationFiles:
@@ -135,16 +133,15 @@ def write_answers(files: ValidationFiles, table: str, task: str, rows: Sequence[
 def write_paraphrases(root: Path, answers: Sequence[Answer]) -> ValidationFiles:
     """The stage's inputs with both paraphrase tables."""
     files = write_world(root, [answer.pair for answer in answers])
-    for number in (1, 2):
-        rows = []
-        for answer in answers:
-            if number == 2 and not answer.found_2:
-                continue
-            text, reason = (answer.text_1, answer.reason_1) if number == 1 else (answer.text_2, answer.reason_2)
-            row = {"id": f"pair{answer.pair}", "sample": answer.sample, "text": text, "reason": reason}
-            source = CAPTION if number == 1 else answer.text_1 or "lost text"
-            rows.append(row | {"accepted": reason is None, "source": source})
-        write_answers(files, "paraphrases", f"paraphrase_{number}", rows)
+    first, second = [], []
+    for answer in answers:
+        row = {"id": f"pair{answer.pair}", "sample": answer.sample}
+        first.append(row | {"text": answer.text_1, "reason": answer.reason_1, "accepted": answer.reason_1 is None})
+        if answer.found_2:
+            source = {"source": answer.text_1 or "lost text", "accepted": answer.reason_2 is None}
+            second.append(row | source | {"text": answer.text_2, "reason": answer.reason_2})
+    write_answers(files, "paraphrases", "paraphrase_1", first)
+    write_answers(files, "paraphrases", "paraphrase_2", second)
     return files
 
 
@@ -168,12 +165,10 @@ def write_steps(root: Path, table: str, rows: Sequence[tuple[str, str]]) -> Vali
     """The stage's inputs with two answers to each pair, the second about the caption or about the first."""
     files = write_world(root, range(1, len(rows) + 1))
     for step, answer in enumerate(find_table(table).answers):
-        asked = [CAPTION if step == 0 or answer.source == "caption" else row[0] for row in rows]
-        texts = [
-            {"id": f"pair{pair}", "source": source, "text": row[step]}
-            for pair, (source, row) in enumerate(zip(asked, rows, strict=True), start=1)
-        ]
-        write_answers(files, table, answer.task, texts)
+        about_caption = step == 0 or answer.source == "caption"
+        texts = [{"source": CAPTION if about_caption else row[0], "text": row[step]} for row in rows]
+        numbered = [{"id": f"pair{pair}"} | text for pair, text in enumerate(texts, start=1)]
+        write_answers(files, table, answer.task, numbered)
     return files
 
 
@@ -189,15 +184,9 @@ def validated(
     settings = strict_settings(**limits)
     with nullcontext() if docs else patch.object(TableReport, "write_docs"):
         run(settings, table, files, fake_probes(settings, files))
-    return read_written(files, table)
-
-
-def read_written(files: ValidationFiles, table: str = "paraphrases") -> Written:
-    """The stage's files of a table."""
-    accepted = files.project / Settings.model_validate(every_method()).validation.file(table)
     return Written(
         files,
-        pq.read_table(accepted).to_pylist(),
+        pq.read_table(files.project / settings.validation.file(table)).to_pylist(),
         pq.read_table(files.quarantine / table / REJECTED).to_pylist(),
         json.loads((files.quarantine / table / SUMMARY).read_text("utf-8")),
     )

@@ -20,13 +20,7 @@ from components.core.tables.table import Table
 from components.data.leak_guard import Guard, KnownSet
 from components.data.leaks.keys import text_key
 from components.validation.rules.measuring.probes import evaluation_sentences
-from tests.unit.validation.conftest import (
-    Answer,
-    fake_probes,
-    strict_settings,
-    validated,
-    write_paraphrases,
-)
+from tests.unit.validation.conftest import Answer, fake_probes, strict_settings, validated, write_paraphrases
 
 
 def test_sentences_of_every_table(tmp_path: Path) -> None:

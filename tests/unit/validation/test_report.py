@@ -206,15 +206,9 @@ def test_reasons_that_look_alike_to_mlflow_are_added_up() -> None:
     assert max(map(len, metrics)) < 250
 
 
-def test_prompts_name_task_model_and_text(settings: Settings) -> None:
-    first, *_ = prompts_of(find_table("paraphrases"), settings)
-    assert first["task"] == "paraphrase_1"
-    assert 'Paraphrase the given caption "<caption>" concisely' in first["prompt"]
-    assert all(first.values())
-
-
-def test_judged_table_names_writer_and_judge(raw_params: dict[str, Any]) -> None:
+def test_prompts_name_task_model_and_text_and_a_judged_table_its_judge(raw_params: dict[str, Any]) -> None:
     for judged, named in ((False, {"negate_semclip"}), (True, {"negate_semclip", "judge_negation"})):
         raw_params["validate"]["tables"]["negations"]["apply_judge"] = judged
         prompts = prompts_of(find_table("negations"), Settings.model_validate(raw_params))
         assert {prompt["task"] for prompt in prompts} == named
+        assert all(all(prompt.values()) and "<caption>" in prompt["prompt"] for prompt in prompts)

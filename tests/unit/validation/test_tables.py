@@ -50,9 +50,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("rewrite_fault:size", "Scarlet backdrop; a huge hound waits to the left of one huge tabby."),
         ("rewrite_few_new_words", "A small dog left of a large cat, red."),
     ],
-    "semclip_paraphrases": [
-        ("semclip_paraphrase_fault:object_missing", "Scarlet backdrop; a tiny hound waits alone."),
-    ],
+    "semclip_paraphrases": [("semclip_paraphrase_fault:object_missing", "Scarlet backdrop; a tiny hound waits alone.")],
     "negations": [
         ("negation_affirmed:no_cue", "A small dog is left of a large cat, red background."),
         ("negation_affirmed:stranger", "No bus is left of the large cat, red background."),
@@ -156,15 +154,11 @@ WITHOUT_FACTS = {
 
 @pytest.mark.parametrize("table", WITHOUT_FACTS)
 def test_without_facts_words_decide(tmp_path: Path, table: str) -> None:
-    texts = WITHOUT_FACTS[table]
-    written = validated(
-        write_texts(tmp_path, table, [text for text, _ in texts]),
-        table,
-        check_scene_facts=False,
-        tables={table: Limits(min_overlap=0.6)},
-    )
+    files = write_texts(tmp_path, table, [text for text, _ in WITHOUT_FACTS[table]])
+    limits = {table: Limits(min_overlap=0.6)}
+    written = validated(files, table, check_scene_facts=False, tables=limits)
     accepted = [row[find_table(table).answers[0].column] for row in written.accepted]
-    assert accepted == [text for text, wanted in texts if wanted]
+    assert accepted == [text for text, wanted in WITHOUT_FACTS[table] if wanted]
 
 
 def test_equal_captions_have_no_difference(tmp_path: Path) -> None:
@@ -253,16 +247,15 @@ def test_denials() -> None:
     assert [row for row in denials if find_denial_fault(row[1], row[0], row[2]) != row[3]] == []
 
 
-@pytest.mark.parametrize("name", ["semclip_paraphrases", "negations"])
-def test_verdicts_and_authors_are_copied(tmp_path: Path, name: str) -> None:
+def test_verdicts_and_authors_are_copied(tmp_path: Path) -> None:
     rows = [
-        {"text": GOOD[name], "verdict": "yes", "written_by": "generator"},
-        {"text": GOOD[name], "verdict": "no", "written_by": "judge"},
+        {"text": GOOD["negations"], "verdict": "yes", "written_by": "generator"},
+        {"text": GOOD["negations"], "verdict": "no", "written_by": "judge"},
         {"text": None, "accepted": False, "reason": "unparsable"},
     ]
-    written = validated(write_rows(tmp_path, name, rows), name)
-    assert [(row["verdict"], row["written_by"]) for row in written.accepted] == [("yes", "generator"), ("no", "judge")]
-    assert [(row["verdict"], row["written_by"]) for row in written.quarantine] == [(None, None)]
+    written = validated(write_rows(tmp_path, "negations", rows), "negations")
+    found = [(row["verdict"], row["written_by"]) for row in (*written.accepted, *written.quarantine)]
+    assert found == [("yes", "generator"), ("no", "judge"), (None, None)]
     assert any("rejected:unparsable" in reason for reason in written.reasons)
 
 

@@ -112,14 +112,6 @@ def test_a_caller_that_is_slow_bounds_what_is_taken(server: FakeServer) -> None:
     arrived.close()
 
 
-@pytest.mark.parametrize("kind", ["http_500", "http_503", "truncated", "nonsense", "drop", "timeout"])
-def test_a_failed_attempt_is_made_again(server: FakeServer, kind: str) -> None:
-    server.control("set", errors={kind: 0.3})
-    found = replies(engine_at(server, attempts=30, timeout_s=5.0 if kind != "timeout" else 0.5), questions(40))
-    assert len(found) == 40
-    assert all(reply.failure is None for reply in found)
-
-
 @pytest.mark.parametrize(("model", "key", "code"), [("fake", "other", 401), ("unknown", KEY, 404)])
 def test_a_wrong_key_or_model_stops_the_run_without_telling_the_key(
     server: FakeServer,

@@ -113,15 +113,3 @@ def test_a_file_that_is_not_an_export_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.parquet is missing"):
         store.import_parquet(tmp_path / "gone.parquet")
     assert store.count() == 0
-
-
-def test_an_export_that_fails_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")
-    (tmp_path / "export.parquet").write_text("before")
-    store.add(replies(requests(100)))
-    monkeypatch.setattr(exchange, "_WRITTEN", 10)
-    monkeypatch.setattr(exchange.pa, "array", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(InputError, match=r"export\.parquet cannot be written \(No space left on device\)"):
-        store.export_parquet(tmp_path / "export.parquet")
-    assert (tmp_path / "export.parquet").read_text() == "before"
-    assert {path.name for path in tmp_path.iterdir()} <= {"export.parquet", "store.db", "store.db-wal", "store.db-shm"}

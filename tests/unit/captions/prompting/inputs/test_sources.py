@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from components.captions.prompting.inputs.readers import (
 from components.captions.prompting.request import InputRow, PromptPicture
 from components.core.system.errors import InputError
 from components.core.tables.records import GENERATIONS, PAIRS
-from components.core.tables.table import Table
 
 CAPTIONS = ["a dog", "dog", "two cats", "a " * 16, "red bus", "blue bus"]
 
@@ -148,23 +146,6 @@ def test_a_missing_or_unreadable_picture_is_named(tmp_path: Path, pairs: Path) -
     _write_pairs(pairs, ["a dog"], images=[b"no image"])
     with pytest.raises(InputError, match=r"pairs\.parquet: pair p0 has an unreadable image"):
         list(read_captions(pairs, short_captions, Ask(5, pictures=True)))
-
-
-def test_nothing_is_read_beyond_the_last_row_wanted(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-
-    def blocks(table: Table, path: Path, columns: list[str], rows: int) -> Iterator[pa.Table]:
-        for row, caption in enumerate(CAPTIONS):
-            read.append(row)
-            yield pa.table({"id": [f"p{row}"], "image_id": [f"i{row}"], "caption": [caption]})
-
-    monkeypatch.setattr(Table, "blocks", blocks)
-    found = read_captions(pairs, anything, Ask(3))
-    assert read == []
-    next(iter(found))
-    assert read == [0]
-    assert len(list(found)) == 2
-    assert read == [0, 1, 2]
 
 
 @pytest.mark.parametrize("reader", [read_captions, read_caption_pairs, read_answers("first")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions.prompting.disarm import disarm
@@ -232,14 +232,6 @@ def test_no_caption_of_the_synthetic_dataset_is_an_order() -> None:
     for _, scene in draw_scenes(1, {"train": 300, "val": 0, "test": 0}):
         assert not instructs(alt_text(scene, rng, 0.04))
         assert not instructs(plain_query(scene, rng))
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(st.sampled_from(["ignore ", "all ", "the ", "above ", "of ", "instead ", "w ", "system", ":", "<|", "|>"]))
-)
-def test_any_text_can_be_looked_at(parts: list[str]) -> None:
-    assert instructs("".join(parts) * 50) in {True, False}
 
 
 def test_other_languages_are_named_and_english_or_short_texts_pass() -> None:
