@@ -19,7 +19,7 @@ def make_trainable(folder: Path) -> None:
     torch.manual_seed(0)
     places = ("models/base", "data/validated", "data/embeddings", "data/pairs", "models")
     encoder, settings = Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state" / "train")
-    make_world(folder, encoder, settings, TrainingFiles(*(folder / place for place in places)))
+    make_world(folder, encoder, settings, files=TrainingFiles(*(folder / place for place in places)))
 
 
 def write_params(folder: Path, raw: dict[str, Any]) -> None:

@@ -47,15 +47,21 @@ def world_settings(state: Path, **train: Any) -> Settings:
     return Settings.model_validate(raw)
 
 
-def make_world(folder: Path, encoder: Encoder, settings: Settings, files: TrainingFiles | None = None) -> World:
-    """Pairs, validated tables, a base encoder and its embeddings, below `folder` by default."""
+def make_world(
+    folder: Path, encoder: Encoder, settings: Settings, captions_each: int = 1, files: TrainingFiles | None = None
+) -> World:
+    """Pairs, validated tables, a base encoder and its embeddings, below `folder` by default.
+
+    Every training image has `captions_each` pairs, which are not adjacent.
+    """
     files = files or TrainingFiles(*(folder / name for name in ("base", "validated", "embeddings", "pairs", "models")))
     rng = np.random.default_rng(0)
     captions: dict[str, str] = {}
     for split, count in COUNTS.items():
         ids = [f"{split}-{row:03}" for row in range(count)]
         texts = [sentence(rng) for _ in ids]
-        images = [drawing(rng) for _ in range(count)]
+        distinct = count // captions_each if split == "train" else count
+        images = [drawing(rng) for _ in range(distinct)] * (count // distinct)
         columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images, "caption": texts}
         PAIRS.write(files.pairs / f"{split}.parquet", {**columns, "facts": [None] * count})
         captions |= dict(zip(ids, texts, strict=True)) if split == "train" else {}
