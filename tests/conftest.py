@@ -1,8 +1,7 @@
-"""Fixtures that several rooms share."""
+"""Fixtures that several folders share."""
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import PARENT_RUN, STORE, make_client
 from tests.support.params import every_method
+from tests.support.shard_making import encoded
 
 pytest_plugins = [
     "tests.integration.postgres",
@@ -43,7 +43,7 @@ def tiny_encoder() -> Encoder:
 
 @pytest.fixture
 def raw_params(tmp_path: Path) -> dict[str, Any]:
-    """The repository's settings with every method as plain data, to be changed by a test."""
+    """The repository's settings with every method as plain data, which a test may change."""
     raw = every_method()
     for stage in ("prepare", "embed"):
         raw[stage]["state"] = str(tmp_path / "state" / stage)
@@ -60,12 +60,7 @@ def settings(raw_params: dict[str, Any]) -> Settings:
 def png() -> Any:
     """Makes a PNG of one colour."""
 
-    def make(colour: tuple[int, int, int], size: int = 16) -> bytes:
-        buffer = io.BytesIO()
-        Image.new("RGB", (size, size), colour).save(buffer, format="PNG")
-        return buffer.getvalue()
-
-    return make
+    return lambda colour, size=16: encoded(Image.new("RGB", (size, size), colour))
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +76,7 @@ def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def track_in(mlflow_database: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Makes a folder the current one, with an MLflow store of its own to which runs go."""
+    """Changes to a folder, with an MLflow store of its own for runs."""
 
     def track(folder: Path) -> None:
         monkeypatch.chdir(folder)
@@ -105,7 +100,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is outside of the unit and pipeline tests is slow; unit tests come first, so that most faults show soon."""
+    """Tests outside of the unit and pipeline tests are slow; unit tests come first, so that most faults show soon."""
     for item in items:
         if not any(item.path.is_relative_to(REPO / "tests" / fast) for fast in ("unit", "pipeline")):
             item.add_marker(pytest.mark.slow)

@@ -74,6 +74,11 @@ print(f"{name} shard {shard}: replayed 2, generated 3, failed 1, rejected 0, ski
 """
 
 
+def with_server(test: Any) -> Any:
+    """Mark a test that needs the Prefect server."""
+    return pytest.mark.integration(pytest.mark.usefixtures("prefect_server")(test))
+
+
 def run_module(*command: str) -> str:
     """Code of a stage that runs a module with these arguments."""
     return f"import subprocess; subprocess.run([sys.executable, '-m', *{command}], check=True)"
@@ -157,7 +162,6 @@ def flow_runs_named(name: str) -> Any:
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Prefect server with an empty database."""
     from prefect.testing.utilities import prefect_test_harness
 
     with pytest.MonkeyPatch.context() as patch:

@@ -16,6 +16,7 @@ import pytest
 import flows.commands
 from components.core.system.processes import CommandError
 from flows.commands import run_supervised
+from infra.services import runs
 
 REPO = Path(__file__).parents[2]
 # A stage as DVC runs it: a command whose child does the work; the child ignores SIGTERM.
@@ -36,10 +37,6 @@ commands.run_supervised([sys.executable, "-c", *sys.argv[1:]], "stage", folder=p
 """
 
 
-def _gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 @pytest.mark.integration
 def test_a_cancelled_flow_leaves_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FLOW, _STAGE, _CHILD]
@@ -48,11 +45,11 @@ def test_a_cancelled_flow_leaves_no_process(tmp_path: Path) -> None:
     while not path.exists() or not path.read_text():
         assert flow.poll() is None, "the flow ended before its stage began"
         time.sleep(0.02)
-    child = int(path.read_text())
-    assert os.getpgid(child) != os.getpgid(flow.pid)
+    child = psutil.Process(int(path.read_text()))
+    assert os.getpgid(child.pid) != os.getpgid(flow.pid)
     flow.send_signal(signal.SIGTERM)
     assert flow.wait(timeout=60) == 3
-    assert _gone(child)
+    assert not runs(child)
 
 
 def test_lines_are_logged_and_errors_carry_the_last(

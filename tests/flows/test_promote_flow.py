@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -14,6 +14,8 @@ from components.registry.decision import LATEST, RECORDS, Decision, read, save
 from flows.promote import promote_best
 from tests.flows.conftest import artifact, decision, flow_runs_named
 from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")]
 
 
 @pytest.fixture
@@ -29,10 +31,12 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return verdicts
 
 
-def _answer(name: str, **answer: Any) -> threading.Thread:
-    """Answer a flow run's question as soon as it asks."""
+def _promote_with(**answer: Any) -> None:
+    """Run the flow with `approval`, and give this answer as soon as it pauses."""
     from prefect import get_client
     from prefect.flow_runs import resume_flow_run
+
+    name = str(uuid4())
 
     def answer_when_paused() -> None:
         with get_client(sync_client=True) as client:
@@ -46,40 +50,36 @@ def _answer(name: str, **answer: Any) -> threading.Thread:
 
     thread = threading.Thread(target=answer_when_paused)
     thread.start()
-    return thread
+    try:
+        promote_best.with_options(flow_run_name=name)(approval=True)
+    finally:
+        thread.join()
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server", "gate")
+@pytest.mark.usefixtures("gate")
 def test_a_dry_run_only_shows_the_verdict(project: Any) -> None:
     promote_best(dry_run=True)
     assert project.ran() == []
     assert "# m: promoted" in artifact("promotion-proposal")
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server", "gate")
+@pytest.mark.usefixtures("gate")
 def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
     save(decision())
-    thread = _answer("asked", approve=True, by="Ada", reason="looks right")
-    promote_best.with_options(flow_run_name="asked")(approval=True)
-    thread.join()
+    _promote_with(approve=True, by="Ada", reason="looks right")
     assert project.ran() == ["propose", "promote"]
     # The stand-in's refusal of this run, although an older record is the last one on disk.
     assert "# m: refused" in artifact("promotion-decision")
     assert "Approved by Ada: looks right" in artifact("promotion-decision")
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server", "gate")
+@pytest.mark.usefixtures("gate")
 def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
     project: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     withdrawn: list[Decision] = []
     monkeypatch.setattr(flows.promote, "withdraw", withdrawn.append)
-    thread = _answer("denied", approve=False, by="Ada", reason="wrong world")
-    promote_best.with_options(flow_run_name="denied")(approval=True)
-    thread.join()
+    _promote_with(approve=False, by="Ada", reason="wrong world")
     assert project.ran() == ["propose"]
     assert [decision.encoder_sha256 for decision in withdrawn] == ["s"]
     record = read(RECORDS / f"{LATEST}.json")
@@ -87,19 +87,13 @@ def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
     assert record.rules[-1].reason == "Ada: wrong world"
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
 def test_consent_is_for_one_candidate(project: Any, gate: list[dict[str, Any]]) -> None:
     gate[:] = [{}, {"encoder_sha256": "another"}]
-    thread = _answer("late", approve=True)
     with pytest.raises(InputError, match="is no longer the best candidate"):
-        promote_best.with_options(flow_run_name="late")(approval=True)
-    thread.join()
+        _promote_with(approve=True)
     assert project.ran() == ["propose"]
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
 def test_a_candidate_that_the_gate_refuses_needs_no_person(project: Any, gate: list[dict[str, Any]]) -> None:
     gate[:] = [{"outcome": "refused"}]
     promote_best(approval=True)

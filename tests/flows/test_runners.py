@@ -22,7 +22,7 @@ from components.core.system.errors import InputError
 from components.core.system.stage_graph import outdated, read_graph
 from components.core.tables.records import GENERATIONS
 from flows.shards import ShardResult, make_runner
-from tests.flows.conftest import REPO, Project, flow_runs_named, run_module
+from tests.flows.conftest import REPO, Project, flow_runs_named, run_module, with_server
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm
 from tests.support.server_project import ServerProject
 from tests.support.waiting import wait_until
@@ -79,9 +79,8 @@ def _listening() -> set[str]:
     return {found.laddr.ip.removeprefix("::ffff:") for found in sockets if found.status == psutil.CONN_LISTEN}
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 @pytest.mark.parametrize("runner", ["threads", "ray", "dask"])
 def test_two_workers_answer_each_question_once(
     project: ServerProject,

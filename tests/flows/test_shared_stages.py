@@ -17,7 +17,7 @@ from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from flows.shards import ShardResult
 from tests.conftest import TINY
-from tests.flows.conftest import Project, run_module
+from tests.flows.conftest import Project, run_module, with_server
 from tests.support.shard_making import make_shards
 
 TARS, SAMPLES, PART = 5, 6, 4
@@ -57,9 +57,8 @@ def _bytes(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 def test_two_workers_make_what_one_process_makes(pictures: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.flows import load_flow_from_entrypoint
 
@@ -96,8 +95,7 @@ def test_two_workers_make_what_one_process_makes(pictures: Project, monkeypatch:
         assert workers[0][1] == workers[1][1] == str(os.getpid())
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 def test_shards_run_before_their_stage_unless_it_is_up_to_date_or_has_no_scale(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

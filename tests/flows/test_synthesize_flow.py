@@ -19,7 +19,7 @@ from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.tables.records import GENERATIONS
 from flows.synthesize import chosen_tasks, scale_of, synthesize_captions
-from tests.flows.conftest import Project, flow_runs_named
+from tests.flows.conftest import Project, flow_runs_named, with_server
 from tests.support.waiting import wait_until
 
 TASKS = ("paraphrase_1", "paraphrase_2")
@@ -38,8 +38,7 @@ def checkout(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 def test_shards_of_an_outdated_task_run_after_its_needs_and_before_its_table(checkout: Project) -> None:
     from prefect.artifacts import Artifact
 
@@ -60,8 +59,7 @@ def test_shards_of_an_outdated_task_run_after_its_needs_and_before_its_table(che
     assert checkout.ran()[11:] == ["synthesize@paraphrase_2"]
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 def test_a_fault_of_the_user_fails_the_flow_at_once_and_other_shards_end(checkout: Project) -> None:
     fault = "print('here'); sys.exit('error: data/pairs/train.parquet is missing')"
     checkout.plan({SHARDS[0]: fault, SHARDS[1]: "time.sleep(1); Path('ended.txt').touch()"})
@@ -75,8 +73,7 @@ def test_a_fault_of_the_user_fails_the_flow_at_once_and_other_shards_end(checkou
     assert sorted(checkout.ran()) == [*SHARDS, "prepare"]
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 def test_a_shard_that_the_system_killed_gets_another_try(checkout: Project) -> None:
     checkout.plan({SHARDS[1]: "Path('once').exists() or (Path('once').touch(), os.kill(os.getpid(), 9))"})
     synthesize_captions(tasks=["paraphrase_1"])
@@ -84,8 +81,7 @@ def test_a_shard_that_the_system_killed_gets_another_try(checkout: Project) -> N
     assert checkout.ran()[-1] == "synthesize@paraphrase_1"
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
+@with_server
 @pytest.mark.parametrize("by", ["an interrupt", "the server's state"])
 def test_an_ended_flow_leaves_no_process(checkout: Project, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     from prefect import get_client

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ def folders_read(stage: str) -> set[str]:
 
 
 def folders_declared(stage: str) -> set[str]:
-    """The folders below components/ among the `deps` of a stage."""
     return {name for name in stages()[stage]["deps"] if name.startswith(f"{ROOT}/")}
 
 
@@ -70,7 +70,8 @@ def modules_read(stage: str) -> set[str]:
             continue
         seen.add(module)
         waiting += [*graph.find_modules_directly_imported_by(module), *_scanned(module)]
-        waiting += [parent for parent in _parents(module) if not _is_empty(parent)]
+        parents = accumulate(module.split(".")[:-1], "{}.{}".format)
+        waiting += [parent for parent in parents if not _is_empty(parent)]
     return {module for module in seen if not _is_empty(module)}
 
 
@@ -84,12 +85,6 @@ def _scanned(module: str) -> Iterator[str]:
             packages = [module] if _file(module).name == "__init__.py" else []
         for package in packages:
             yield from _graph().find_children(package)
-
-
-def _parents(module: str) -> Iterator[str]:
-    while "." in module:
-        module = module.rpartition(".")[0]
-        yield module
 
 
 def _is_settings(node: ast.expr) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -30,33 +29,29 @@ def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
 
 
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _load(name: str) -> dict[str, Any]:
+    """The names that an example defines."""
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
 
 
 @pytest.mark.parametrize("name", method_names())
 def test_every_method_learns_in_its_example(name: str) -> None:
-    losses = _load("method").main(name)
+    losses = _load("method")["main"](name)
     assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize("name", benchmark_names())
 def test_every_benchmark_of_the_embedded_world_scores(name: str) -> None:
-    scored = _load("benchmark").main(name)
+    scored = _load("benchmark")["main"](name)
     # Only people have rated captions.
     assert bool(scored) == (name != "caption_ratings")
     assert all(math.isfinite(value) for value in scored.values())
 
 
 def test_every_published_benchmark_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
-    example, silent = _load("benchmark"), []
+    main, silent = _load("benchmark")["main"], []
     for name, benchmark in sorted(published_benchmarks().items()):
-        assert example.main(name) == {}, name
+        assert main(name) == {}, name
         shown = capsys.readouterr().out
         silent += [name for need in benchmark.needs[:1] if need.path not in shown]
     assert silent == []
@@ -64,17 +59,17 @@ def test_every_published_benchmark_names_its_files(capsys: pytest.CaptureFixture
 
 def test_every_layout_of_a_source_is_read_back() -> None:
     example = _load("source")
-    assert set(example.LAYOUTS) | PUBLISHED_LAYOUTS | {"synthetic"} == set(names_in("components.data.sources"))
-    for name in sorted(example.LAYOUTS):
-        pairs = example.main(name)
+    assert set(example["LAYOUTS"]) | PUBLISHED_LAYOUTS | {"synthetic"} == set(names_in("components.data.sources"))
+    for name in sorted(example["LAYOUTS"]):
+        pairs = example["main"](name)
         assert sorted(pair.split for pair in pairs) == ["test", *["train"] * 10, "val"], name
         assert len({pair.id for pair in pairs}) == 12, name
 
 
 def test_every_prompt_task_asks(capsys: pytest.CaptureFixture[str]) -> None:
-    example = _load("prompt_task")
+    main = _load("prompt_task")["main"]
     for name in names_in("components.captions.prompting.tasks"):
-        assert example.main(name) == [], name
+        assert main(name) == [], name
         assert len(capsys.readouterr().out.splitlines()) > 4, name
 
 

@@ -49,7 +49,6 @@ def every_method(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 def test_by_default_compare_needs_every_stage(tmp_path: Path) -> None:
-    """So after `dvc repro compare` a plain `dvc status` finds nothing that did not run."""
     graph = _graph(tmp_path, (REPO / "params.yaml").read_text("utf-8"))
     assert set(graph.upstream(["compare"])) == set(graph.needs)
     assert {stage for stage in graph.needs if "@" in stage} == {

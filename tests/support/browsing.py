@@ -1,4 +1,4 @@
-"""A real browser for tests, and what its pages do besides being shown."""
+"""A real browser for tests, with the console, errors and requests of its pages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 PHONE, DESK = 390, 1280
+REQUIRED = os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1"
 PATIENCE = 120_000
 """Milliseconds; a page of 5 MB takes seconds where tests share the processor."""
 
@@ -19,20 +20,17 @@ PATIENCE = 120_000
 def _chromium() -> str:
     """The browser's path; skips, or fails where CLIPTUNE_REQUIRE_BROWSER is 1, when there is none."""
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = next((path for path in map(shutil.which, names) if path), None)
-    if found is None:
-        fix = "no Chromium on the PATH: apt-get install chromium"
-        if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1":
-            pytest.fail(fix)
-        pytest.skip(fix)
+    found = next(filter(None, map(shutil.which, names)), "")
+    if not found:
+        (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the PATH: apt-get install chromium")
     return found
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One browser for all tests; its sandbox wants more rights than a container's root has."""
+    """One browser for all tests; its sandbox needs more rights than a container's root has."""
     path = _chromium()
-    if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") != "1":
+    if not REQUIRED:
         pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
     from playwright.sync_api import sync_playwright
 
@@ -44,7 +42,7 @@ def browser() -> Iterator[Any]:
 
 @dataclass
 class Seen:
-    """A page that is open, and what it did besides."""
+    """An open page, with its console, errors and requests."""
 
     page: Any
     console: list[str] = field(default_factory=list)

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from tests.support.shard_making import encoded
+
 COLOURS = {
-    "red": (220, 20, 20),
-    "green": (20, 200, 20),
-    "blue": (20, 20, 220),
-    "yellow": (230, 230, 20),
-    "white": (245, 245, 245),
-    "black": (10, 10, 10),
-    "pink": (240, 130, 190),
-    "brown": (120, 70, 20),
+    **{"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "yellow": (230, 230, 20)},
+    **{"white": (245, 245, 245), "black": (10, 10, 10), "pink": (240, 130, 190), "brown": (120, 70, 20)},
 }
 EACH = 20
 """Images of a colour."""
 ENTRY = {
-    "method": "caption_ft",
-    "train_data": "data/pairs/train.parquet",
-    "scope": "tower",
-    "temperature": 0.1,
-    "lr": 0.003,
-    "batch_size": 16,
-    "epochs": 12,
+    **{"method": "caption_ft", "train_data": "data/pairs/train.parquet", "scope": "tower", "temperature": 0.1},
+    **{"lr": 0.003, "batch_size": 16, "epochs": 12},
 }
 Shown = Mapping[str, tuple[bytes, list[str]]]
 """Name -> encoded picture and its captions."""
@@ -40,19 +30,14 @@ def shown_squares() -> Shown:
     for number in range(EACH * len(names)):
         name = names[number % len(names)]
         pixels = np.clip(np.array(COLOURS[name]) + rng.normal(0, 20, (16, 16, 3)), 0, 255).astype(np.uint8)
-        stream = io.BytesIO()
-        Image.fromarray(pixels).save(stream, format="PNG")
-        found[f"{number:03d}.png"] = stream.getvalue(), [f"{name} square", f"something {name} number {number}"]
+        captions = [f"{name} square", f"something {name} number {number}"]
+        found[f"{number:03d}.png"] = encoded(Image.fromarray(pixels)), captions
     return found
 
 
-def write_pictures(folder: Path, shown: Shown) -> None:
+def write_folder(folder: Path, shown: Shown) -> None:
     folder.mkdir(parents=True)
     for name, (raw, _) in shown.items():
         (folder / name).write_bytes(raw)
-
-
-def write_folder(folder: Path, shown: Shown) -> None:
-    write_pictures(folder, shown)
     lines = [f'"{name}","{caption}"' for name, (_, captions) in shown.items() for caption in captions]
     (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]) + "\n")

@@ -25,14 +25,10 @@ Path("out", f"{name}.txt").write_text(name)
 
 
 def make_project(folder: Path, stages: Mapping[str, list[str]], seconds: float = 0.0) -> None:
-    """A git repository with DVC, `params.yaml` as in the product, and one stage for each entry.
+    """A git repository with DVC, the product's `params.yaml`, and one stage for each entry of `stages`: name -> needs.
 
-    Every stage appends its name to `ran.txt` and writes `out/<name>.txt`; all of them read `work.py`.
-
-    Args:
-        folder: where; made if it is missing.
-        stages: name -> the names that it needs; those of one `foreach` (`train@a`, `train@b`) need as many each.
-        seconds: how long each stage sleeps.
+    Every stage appends its name to `ran.txt`, sleeps, and writes `out/<name>.txt`; all of them read `work.py`. Stages
+    of one `foreach` (`train@a`, `train@b`) have equally many needs.
     """
     (folder / "out").mkdir(parents=True, exist_ok=True)
     (folder / "work.py").write_text(_WORK)
@@ -50,16 +46,15 @@ def make_project(folder: Path, stages: Mapping[str, list[str]], seconds: float =
         group["foreach"][key] = numbered
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": made}))
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    # What `dvc init` makes, in no time.
+    # The files of `dvc init`, which takes seconds.
     (folder / ".dvc").mkdir(exist_ok=True)
     (folder / ".dvc" / "config").touch()
     (folder / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
 
 
 def _stage(name: str, needs: list[str], seconds: float) -> dict[str, Any]:
-    command = f"{sys.executable} work.py {name} {seconds}"
     deps = ["work.py", *(f"out/{need}.txt" for need in needs)]
-    return {"cmd": command, "deps": deps, "outs": [f"out/{name}.txt"]}
+    return {"cmd": f"{sys.executable} work.py {name} {seconds}", "deps": deps, "outs": [f"out/{name}.txt"]}
 
 
 def ran(folder: Path) -> list[str]:

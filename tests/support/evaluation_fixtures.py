@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,11 +18,9 @@ from components.core.tables.files import file_hash
 from components.core.tables.table import Table
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Folders
+from tests.support.shard_making import picture
 
 IMAGES = ("a", "b", "c", "d")
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 def stub_sidecar(name: str, **changes: Any) -> Sidecar:
@@ -47,15 +44,11 @@ class StubEncoder:
         self.images_asked = 0
         self.sidecar = stub_sidecar(name, image_tower_sha256=tower)
 
-    def embed_texts(
-        self, texts: Sequence[str], batch_size: int = 256, title: str | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_texts(self, texts: Sequence[str], *_: Any, **__: Any) -> npt.NDArray[np.float32]:
         self.asked += texts
         return np.array([self.vectors[text] for text in texts], dtype=np.float32)
 
-    def embed_images(
-        self, images: Sequence[bytes], batch_size: int = 256, title: str | None = None, names: Sequence[str] = ()
-    ) -> npt.NDArray[np.float32]:
+    def embed_images(self, images: Sequence[bytes], *_: Any, **__: Any) -> npt.NDArray[np.float32]:
         self.images_asked += len(images)
         return np.eye(4, dtype=np.float32)
 
@@ -166,7 +159,7 @@ def folders(tmp_path: Path) -> Folders:
     )
     columns = {"id": [f"pair of {image}" for image in IMAGES], "caption": [f"caption <{image}>" for image in IMAGES]}
     records.PAIRS.write(
-        places.test_pairs, {**columns, "image_id": list(IMAGES), "image": [PIXEL] * 4, "facts": [None] * 4}
+        places.test_pairs, {**columns, "image_id": list(IMAGES), "image": [picture(0)] * 4, "facts": [None] * 4}
     )
     places.embeddings.mkdir()
     np.save(places.embeddings / "test.npy", np.eye(4, dtype=np.float32))

@@ -41,13 +41,12 @@ NONSENSE = (
 
 
 def answer_to(prompt: str) -> str:
-    """What the server answers, one line."""
     return f"a different picture {hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
 
 
 @dataclass
 class Options:
-    """What the server does; `/control/set` changes it."""
+    """The server's behaviour; `/control/set` changes it."""
 
     latency: float = 0.0
     errors: dict[str, float] = field(default_factory=dict)
@@ -57,7 +56,7 @@ class Options:
     instead: dict[str, list[str | None]] = field(default_factory=dict)
     """Text -> content and finish reason that every prompt gets which holds it."""
     most_tokens: int | None = None
-    """The most that `max_tokens` may be."""
+    """Limit of `max_tokens`."""
     cuts: bool = False
     """Cut answers of more words than the request has `max_tokens`."""
     retry_after: str | None = None
@@ -73,8 +72,6 @@ class Options:
 
 
 class FakeLlm:
-    """The server as an ASGI application."""
-
     def __init__(self, options: Options, seed: int, log: Path | None) -> None:
         self.options = options
         # The fault of the n-th arrival follows from the seed alone, whatever else is drawn meanwhile.
@@ -88,7 +85,6 @@ class FakeLlm:
         self._last: dict[str, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         request = Request(scope, receive)
         response: Response | None = JSONResponse({"error": {"message": "no such path"}}, 404)
         if request.url.path.startswith("/control/"):

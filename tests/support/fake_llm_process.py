@@ -41,8 +41,6 @@ class Log:
 
 @dataclass
 class FakeServer:
-    """A running fake server."""
-
     process: subprocess.Popen[str]
     port: int
 
@@ -79,7 +77,6 @@ def start_fake_llm(*arguments: str) -> FakeServer:
 
 @contextmanager
 def fake_llm(*arguments: str) -> Iterator[FakeServer]:
-    """A server for the length of the block."""
     server = start_fake_llm(*arguments)
     try:
         yield server

@@ -1,4 +1,4 @@
-"""Real stages, each held for ever at a moment in the midst of its work, to be killed there."""
+"""Real stages, each stopped at a moment of its work, to be killed there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from components.core.system import supervisor
 from components.core.system.processes import CommandError
 from flows import stages
 from infra.services import runs
+from tests.support.waiting import started, wait_until
 
 REPO = Path(__file__).parents[2]
 PATIENCE_S = 300.0
@@ -47,7 +47,7 @@ subprocess.run([*sys.argv[1:3], str(os.getpid()), *sys.argv[3:]])
 
 
 def real_pipeline(*stages: str) -> dict[str, Any]:
-    """Stages of the product's dvc.yaml, as `name` or `name@key`, that depend on data alone."""
+    """Stages of the product's dvc.yaml, as `name` or `name@key`, that depend only on data."""
     raw = yaml.safe_load((REPO / "dvc.yaml").read_text("utf-8"))["stages"]
     made = {}
     for stage in stages:
@@ -66,19 +66,18 @@ def start_checkout(folder: Path) -> None:
     """Make a folder a checkout with DVC, and put what holds stages into it."""
     (folder / "hold").mkdir()
     (folder / "hold" / "sitecustomize.py").write_text(_HOLD)
-    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"]):
-        subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=folder, check=True)
 
 
-def _environment(folder: Path, **more: str) -> dict[str, str]:
+def _environment(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # As many threads as warm stages have: sums of another order differ in the last digit.
     own = {"PATH": path, "PYTHONPATH": f"{folder / 'hold'}{os.pathsep}{REPO}", "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **own, **more}
+    return {**os.environ, **own}
 
 
 def _repro(stage: str) -> list[str]:
-    """What a flow runs for a stage."""
     return [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
 
 
@@ -91,22 +90,16 @@ def held(folder: Path, stage: str, moment: str) -> Iterator[list[psutil.Process]
     (folder / _HELD).unlink(missing_ok=True)
     log = folder / "log"
     supervised = [sys.executable, supervisor.__file__, "20", *_repro(stage)]
-    with log.open("wb") as stream:
-        worker = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, *supervised],
-            cwd=folder,
-            env=_environment(folder, **{_AT: moment}),
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
+    command, environment = [sys.executable, "-c", _WORKER, *supervised], _environment(folder) | {_AT: moment}
+    worker = started(command, log, cwd=folder, env=environment)
+
+    def is_held() -> bool:
+        assert worker.poll() is None, log.read_text()
+        return (folder / _HELD).exists()
+
     family = [psutil.Process(worker.pid)]
     try:
-        end = time.monotonic() + PATIENCE_S
-        while not (folder / _HELD).exists():
-            assert worker.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.02)
+        wait_until(is_held, PATIENCE_S, log.read_text)
         family += family[0].children(recursive=True)
         yield family
         worker.wait(PATIENCE_S)
@@ -118,11 +111,8 @@ def held(folder: Path, stage: str, moment: str) -> Iterator[list[psutil.Process]
 
 
 def wait_until_gone(family: Sequence[psutil.Process]) -> None:
-    """Return when none of the processes runs; nobody need have asked for an orphan's exit code."""
-    end = time.monotonic() + GONE_WITHIN_S
-    while alive := [process for process in family if runs(process)]:
-        assert time.monotonic() < end, f"{alive} go on"
-        time.sleep(0.05)
+    """Return when none of the processes runs; an orphan may remain a zombie."""
+    wait_until(lambda: not any(map(runs, family)), GONE_WITHIN_S, lambda: list(filter(runs, family)))
 
 
 def command_line(process: psutil.Process) -> list[str]:
@@ -137,9 +127,8 @@ def rerun(folder: Path, stage: str) -> None:
     """Run the stage to its end as a flow does, which waits where DVC's locks are in the way."""
 
     def work() -> None:
-        done = subprocess.run(
-            _repro(stage), cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False
-        )
+        environment = _environment(folder)
+        done = subprocess.run(_repro(stage), cwd=folder, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise CommandError(done.stdout + done.stderr)
 
@@ -149,7 +138,6 @@ def rerun(folder: Path, stage: str) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file or folder, and make what is above it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target)

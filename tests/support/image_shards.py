@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,23 +10,19 @@ import webdataset
 from PIL import Image
 
 from components.core.tables.records import CLASS_DIFFERENCES
+from tests.support import shard_making
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
 def encoded(colour: Sequence[int]) -> bytes:
-    """A WebP image of one colour, without loss."""
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 8), (colour[0], colour[1], colour[2])).save(stream, "WEBP", lossless=True)
-    return stream.getvalue()
+    return shard_making.encoded(Image.new("RGB", (8, 8), tuple(colour)), "WEBP", lossless=True)
 
 
-def write_shards(
-    folder: Path,
-    samples: Sequence[tuple[Sequence[int], Any]],
-    split: str = "test",
-    names: Sequence[str] = tuple(COLOURS),
-) -> None:
+Samples = Sequence[tuple[Sequence[int], Any]]
+
+
+def write_shards(folder: Path, samples: Samples, split: str = "test", names: Sequence[str] = tuple(COLOURS)) -> None:
     """Two samples of a colour and a class to a shard, class names and two templates."""
     (folder / split).mkdir(parents=True)
     sink = webdataset.ShardWriter(str(folder / split / "%d.tar"), maxcount=2, verbose=0)
@@ -43,10 +38,5 @@ def write_shards(
 def write_differences(path: Path, rows: list[tuple[str, str, str]]) -> None:
     """Write a table of class differences: class, other class and text of each row."""
     classes, others, texts = (list(column) for column in zip(*rows, strict=True))
-    CLASS_DIFFERENCES.write(
-        path,
-        {
-            "id": classes, "other_id": others, "sample": [0] * len(rows),
-            "class_name": classes, "other_class_name": others, "difference": texts,
-        },
-    )  # fmt: skip
+    columns = {"id": classes, "other_id": others, "sample": [0] * len(rows), "difference": texts}
+    CLASS_DIFFERENCES.write(path, {**columns, "class_name": classes, "other_class_name": others})

@@ -15,7 +15,7 @@ from components.core.compute.metrics import Features
 from components.index.building import Added, build
 from components.index.sources import find_source
 from components.index.sources.source import Opened
-from tests.support.toy_context import ToyEncoder
+from tests.support.toy_context import ToyEncoder, unit  # noqa: F401
 
 DIM = 8
 TOWER, OTHER_TOWER = "a" * 64, "b" * 64
@@ -31,23 +31,16 @@ def drawn(rows: int, seed: int = 0, dim: int = DIM) -> Features:
     return np.random.default_rng(seed).normal(size=(rows, dim)).astype(np.float32)
 
 
-def unit(vectors: Any) -> Features:
-    """Vectors of length one."""
-    given = np.asarray(vectors, np.float32)
-    return np.asarray(given / np.linalg.norm(given, axis=1, keepdims=True), np.float32)
-
-
 def write_vectors(folder: Path, number: int, vectors: Any, **columns: Any) -> None:
     """A file of clip-retrieval's layout with its metadata."""
     for name in ("img_emb", "metadata"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     np.save(folder / f"img_emb/img_emb_{number}.npy", vectors)
-    told = {"caption": [f"caption {number} {row}" for row in range(len(vectors))]} | columns
-    pq.write_table(pa.table(told), folder / f"metadata/metadata_{number}.parquet")
+    metadata = {"caption": [f"caption {number} {row}" for row in range(len(vectors))]} | columns
+    pq.write_table(pa.table(metadata), folder / f"metadata/metadata_{number}.parquet")
 
 
 def opened(folder: Path, encoder: EncoderUnderTest | None = None) -> Opened:
-    """The vectors in a folder as a source."""
     return find_source("embeddings").open(str(folder), encoder or toy())
 
 
@@ -58,5 +51,4 @@ def make_index(folder: Path, rows: int = 40, kind: str = "exact", **columns: Any
 
 
 def other(encoder: EncoderUnderTest, **changes: Any) -> EncoderUnderTest:
-    """The same encoder with other facts."""
     return replace(encoder, **changes)

@@ -6,14 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
-import pytest
+from tests.support.waiting import started, wait_until
 
 _UP_WITHIN = 600.0
 
@@ -25,18 +23,21 @@ def running(
     """A server whose address `health` answers; its whole process group ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "server.log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **environment}
+    process = started(command, log, cwd=folder, env=environment)
+
+    def fault() -> str:
+        return f"{health} does not answer: {log.read_text(errors='replace')[-3000:]}"
+
+    def answers() -> bool:
+        assert process.poll() is None, fault()
+        # URLError is an OSError.
+        with suppress(OSError), urlopen(health, timeout=10):
+            return True
+        return False
+
     try:
-        _wait(process, health, log)
+        wait_until(answers, _UP_WITHIN, fault)
         yield process
     finally:
         # Nothing of it is kept, so it need not end in order.
@@ -54,15 +55,3 @@ def tracking_server(port: int, folder: Path, backend: str) -> Iterator[str]:
     # Otherwise MLflow keeps half a dozen processes for jobs that nobody submits.
     with running(command, f"{address}/health", folder, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
         yield address
-
-
-def _wait(process: subprocess.Popen[bytes], health: str, log: Path) -> None:
-    end = time.monotonic() + _UP_WITHIN
-    while True:
-        try:
-            with urlopen(health, timeout=10):
-                return
-        except (URLError, OSError) as error:
-            if process.poll() is not None or time.monotonic() > end:
-                pytest.fail(f"{health} does not answer ({error}): {log.read_text(errors='replace')[-3000:]}")
-            time.sleep(0.2)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 import yaml
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -24,7 +22,8 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_A
 from infra.services import is_healthy
 from infra.services import stop as stop_service
 from infra.stack import environment
-from tests.integration.conftest import free_ports
+from tests.support.restartable_s3 import free_ports
+from tests.support.waiting import started, wait_until
 
 REPO = Path(__file__).parents[2]
 UP_WITHIN_S = 600.0
@@ -41,16 +40,13 @@ class PrefectStack:
 
     @property
     def address(self) -> str:
-        """Of the server, without `/api`."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What `make stack` gives its services."""
         return {**environment(self.address), "PYTHONPATH": str(REPO)}
 
     def start_server(self) -> None:
-        """Start the server and wait until it answers."""
         self._start("server", ["server", "start", "--host", "127.0.0.1", "--port", str(self.port)])
         self.wait_for("the server", lambda: is_healthy(f"{self.address}/api/health"))
 
@@ -72,13 +68,12 @@ class PrefectStack:
         with get_client(sync_client=True) as client:
             client.create_work_pool(WorkPoolCreate(name=POOL, type="process"), overwrite=True)
             return client.create_deployment(
-                flow_id=client.create_flow_from_name(name),
-                name=entry["name"],
-                entrypoint=entry["entrypoint"],
-                parameters=entry["parameters"],
-                pull_steps=entries["pull"],
+                client.create_flow_from_name(name),
+                entry["name"],
                 work_pool_name=POOL,
+                pull_steps=entries["pull"],
                 job_variables=entry["work_pool"].get("job_variables", {}),
+                **{key: entry[key] for key in ("entrypoint", "parameters")},
             )
 
     def run(self, deployment: UUID) -> UUID:
@@ -87,44 +82,35 @@ class PrefectStack:
             return client.create_flow_run_from_deployment(deployment).id
 
     def flow_run(self, run: UUID) -> FlowRun:
-        """A flow run as the server knows it."""
         with get_client(sync_client=True) as client:
             return client.read_flow_run(run)
 
     def is_completed(self, run: UUID) -> bool:
-        """Whether a flow run has ended well."""
-        state = self.flow_run(run).state
-        return state is not None and state.is_completed()
+        return bool((state := self.flow_run(run).state) and state.is_completed())
 
     def has_ended(self, run: UUID) -> bool:
-        """Whether a flow run has ended, however."""
-        state = self.flow_run(run).state
-        return state is not None and state.is_final()
+        return bool((state := self.flow_run(run).state) and state.is_final())
 
     def wait_for(self, what: str, until: Callable[[], Any]) -> None:
         """Return when it is so; everything that runs must go on running."""
-        end = time.monotonic() + UP_WITHIN_S
-        while not until():
-            for name, process in self.running.items():
-                if process.poll() is not None or time.monotonic() > end:
-                    pytest.fail(f"{what} does not come about; the log of {name}: {self.log(name)[-6000:]}")
-            time.sleep(0.1)
+
+        def fault() -> str:
+            logs = "\n".join(f"{name}: {self.log(name)[-6000:]}" for name in self.running)
+            return f"{what} does not come about; the logs:\n{logs}"
+
+        def is_so() -> bool:
+            assert all(process.poll() is None for process in self.running.values()), fault()
+            return bool(until())
+
+        wait_until(is_so, UP_WITHIN_S, fault)
 
     def log(self, name: str) -> str:
-        """What `server` or `worker` printed."""
+        """The output of `server` or `worker`."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _start(self, name: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "prefect", *arguments],
-                cwd=self.folder,
-                env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command, log = [sys.executable, "-m", "prefect", *arguments], self.folder / f"{name}.log"
+        self.running[name] = started(command, log, cwd=self.folder, env=dict(self.environment))
         return self.running[name]
 
 

@@ -19,7 +19,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import LoopOptions, Run
+from components.training.engine.run import LoopOptions
 from tests.conftest import TINY
 from tests.support.synthetic_training import SyntheticSource, entries, subject
 
@@ -31,24 +31,14 @@ LOGGED = ("caption_ft", "paraclip", "conclip")
 def one_step(
     name: str, language_model: Path, folder: Path, world: World, micro_batch: int | None, logged: bool = False
 ) -> None:
-    """Train one step of `name` and write what came of it to `folder`, from the leading rank."""
+    """Train one step of `name` and write its losses and gradients to `folder`, from the leading rank."""
     torch.manual_seed(0)
     found = subject(name, Encoder.create("tiny", "tiny", TINY, "test"), language_model)
     steps: list[Step] = []
-    fit(
-        Run(
-            title=name,
-            model=found.encoder.model,
-            trained=found.trained,
-            losses=lambda features: found.method.losses(features, found.hyper),
-            source=SyntheticSource(found, BATCH, BATCH, world.rank, world.size, logged),
-            optimisation=Optimisation(lr=1e-4, batch_size=BATCH, epochs=1),
-            extra=found.extra,
-            perturb=found.perturb,
-            options=LoopOptions(world=world, micro_batch=micro_batch),
-            report=steps.append,
-        )
-    )
+    source = SyntheticSource(found, BATCH, BATCH, world.rank, world.size, logged)
+    plan = Optimisation(lr=1e-4, batch_size=BATCH, epochs=1)
+    options = LoopOptions(world=world, micro_batch=micro_batch)
+    fit(found.run(source=source, optimisation=plan, options=options, report=steps.append))
     if world.leads:
         folder.mkdir(parents=True, exist_ok=True)
         grads = {key: weights.grad for key, weights in found.trained.items() if weights.grad is not None}

@@ -38,7 +38,6 @@ class Project:
     architecture: dict[str, object]
 
     def score(self, name: str, sha256: str, primary: float, recall: float = 0.5, data: str = "d") -> Report:
-        """Results of an encoder, not written."""
         return results(name, sha256, primary, recall, data=data)
 
     def add(self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d", **given: Any) -> Encoder:

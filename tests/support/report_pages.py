@@ -23,17 +23,11 @@ from tests.support.shard_making import picture
 IMAGES, QUERIES, DEPTH = 60, 80, 10
 PRIMARY = "paraphrased_retrieval/ao_at_10"
 _SHARES = (
-    "paraphrased_retrieval/js_at_10",
-    "retrieval/t2i_recall_at_5",
-    "retrieval/t2i_recall_at_10",
-    "retrieval_alt_text/t2i_recall_at_10",
-    "zero_shot/top1",
-    "zero_shot/ensemble/top1",
-    "swaps/relation_accuracy",
-    "swaps/attribute_accuracy",
-    "paraphrased_retrieval/tier_common/ao_at_10",
+    "paraphrased_retrieval/js_at_10", "retrieval/t2i_recall_at_5", "retrieval/t2i_recall_at_10",
+    "retrieval_alt_text/t2i_recall_at_10", "zero_shot/top1", "zero_shot/ensemble/top1", "swaps/relation_accuracy",
+    "swaps/attribute_accuracy", "paraphrased_retrieval/tier_common/ao_at_10",
     "paraphrased_retrieval/tier_unseen/ao_at_10",
-)
+)  # fmt: skip
 
 
 def write_project(root: Path, encoders: list[str]) -> Folders:
@@ -46,11 +40,10 @@ def write_project(root: Path, encoders: list[str]) -> Folders:
 
 
 def make_settings(settings: Settings, encoders: list[str]) -> Settings:
-    """`settings` for the project that `write_project` wrote."""
     content: dict[str, Any] = settings.model_dump(mode="json", by_alias=True)
     content["compare_encoders"] = encoders
-    content["evaluate"] |= {"top_k": [5, 10], "bootstrap": 50}
-    content["evaluate"]["benchmarks"] = ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps"]
+    benchmarks = ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps"]
+    content["evaluate"] |= {"benchmarks": benchmarks, "top_k": [5, 10], "bootstrap": 50}
     content["compare"] |= {"gallery_queries": 4, "gallery_top": 5}
     content["promote"]["metric"] = PRIMARY
     return Settings.model_validate(content)
@@ -88,8 +81,7 @@ def _write_tables(folders: Folders) -> None:
 def _write_results(folders: Folders, encoder: str, number: int) -> None:
     generator = np.random.default_rng(number)
     query = np.empty((QUERIES, DEPTH), dtype=np.int64)
-    for row in range(QUERIES):
-        gold = row % IMAGES
+    for row, gold in enumerate(np.arange(QUERIES) % IMAGES):
         query[row] = [gold, *(image for image in generator.permutation(IMAGES) if image != gold)][:DEPTH]
     paraphrase = query.copy()
     for row, ranks in enumerate(paraphrase):

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.support.waiting import started, wait_until
 
 _UP_WITHIN = 180.0
 _PARTS = ("master", "volume", "filer", "s3")
@@ -37,12 +37,10 @@ class RestartableS3:
 
     @property
     def endpoint(self) -> str:
-        """URL of the S3 gateway."""
         return f"http://127.0.0.1:{self.ports['s3.port']}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that boto3 reads."""
         return {
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -52,17 +50,11 @@ class RestartableS3:
 
     def client(self) -> Any:
         """A client that does not retry."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            region_name="us-east-1",
-            config=Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 1}),
-        )
+        keys = {"aws_access_key_id": self.access_key, "aws_secret_access_key": self.secret_key}
+        config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 1})
+        return boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1", config=config, **keys)
 
     def start(self) -> None:
-        """Start the server, without waiting."""
         command = [
             *(str(Path(sys.executable).with_name("weed")), "server", f"-dir={self.folder}", "-master.telemetry=false"),
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=64", f"-volume.max={self.volumes}"),
@@ -72,11 +64,9 @@ class RestartableS3:
             *(f"-{part}.localSocket={self.folder / part}.sock" for part in ("s3", "filer")),
             *(f"-{name}={port}" for name, port in self.ports.items()),
         ]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.process = started(command, self.folder / "log", cwd=self.folder)
 
     def kill(self) -> None:
-        """End the server at once."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -84,19 +74,22 @@ class RestartableS3:
 
     def wait(self) -> None:
         """Return when objects can be written."""
-        client, end = self.client(), time.monotonic() + _UP_WITHIN
-        while True:
+        client, faults = self.client(), []
+        made_before = client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists
+
+        def is_written() -> bool:
             try:
                 # After a restart the bucket exists, and making it again is refused in more than one way.
-                with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
+                with suppress(*made_before):
                     client.create_bucket(Bucket="ready")
                 client.put_object(Bucket="ready", Key="ready", Body=b"ready")
-                return
             except (BotoCoreError, ClientError) as error:
-                if time.monotonic() > end:
-                    log = (self.folder / "log").read_text(errors="replace")
-                    pytest.fail(f"the S3 server did not start ({error}): {log[-4000:]}")
-                time.sleep(0.2)
+                faults.append(error)
+                return False
+            return True
+
+        log = self.folder / "log"
+        wait_until(is_written, _UP_WITHIN, lambda: f"{faults[-1]}: {log.read_text(errors='replace')[-4000:]}")
 
 
 @contextmanager

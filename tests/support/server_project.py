@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,12 @@ REPO = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "components.captions.synthesize", "--task", "paraphrase_1", "--fresh")
 
 
+def write_captions(folder: Path, captions: Sequence[str]) -> None:
+    count, ids = len(captions), [f"p{number}" for number in range(len(captions))]
+    columns = {"id": ids, "image_id": ids, "caption": list(captions), "image": [b"i"] * count, "facts": [None] * count}
+    PAIRS.write(folder / "data" / "pairs" / "train.parquet", columns)
+
+
 @dataclass(frozen=True)
 class ServerProject:
     """A folder with params.yaml and the pairs to rewrite."""
@@ -28,11 +35,9 @@ class ServerProject:
 
     @staticmethod
     def make(folder: Path, params: dict[str, Any], rows: int, url: str, **options: Any) -> ServerProject:
-        """Write a project of so many captions; `params` is the repository's params.yaml, `options` the engine's."""
+        """Write a project of `rows` captions; `params` is the repository's params.yaml, `options` the engine's."""
         captions = [f"a small dog number {number} left of a large cat" for number in range(rows)]
-        ids, nothing = [f"p{number}" for number in range(rows)], [None] * rows
-        pairs = {"id": ids, "image_id": ids, "image": [b"i"] * rows, "caption": captions, "facts": nothing}
-        PAIRS.write(folder / "data" / "pairs" / "train.parquet", pairs)
+        write_captions(folder, captions)
         params["synthesize"] |= {
             "llms": {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}},
             "tasks": {"paraphrase_1": {"table": "paraphrases", "input": "data/pairs/train.parquet"}},
@@ -55,7 +60,6 @@ class ServerProject:
         return subprocess.Popen(COMMAND, cwd=self.folder, env=environment, text=True, **pipes)
 
     def run(self) -> subprocess.CompletedProcess[str]:
-        """Run the stage to its end."""
         with self.start() as process:
             output, errors = process.communicate()
         return subprocess.CompletedProcess(COMMAND, process.returncode, output, errors)
@@ -74,6 +78,5 @@ class ServerProject:
         return count
 
     def wait_until_stored(self, count: int) -> None:
-        """Return when the store has so many answers."""
         fault = "{} of the {} answers that the server sent were stored".format
         wait_until(lambda: self.stored() >= count, 60, lambda: fault(self.stored(), count))

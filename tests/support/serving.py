@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,28 +15,23 @@ from starlette.applications import Starlette
 from components.serving.address import ServingLimits, bind
 from components.serving.served import Served
 from components.serving.server import uvicorn_config
+from tests.support.toy_context import drawn_from, unit
+from tests.support.waiting import wait_until
 
 
 def vector_of(text: str, dim: int = 4) -> npt.NDArray[np.float32]:
     """A unit vector that only this text has."""
-    vector = np.random.default_rng([ord(letter) for letter in text]).normal(size=dim)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
+    return unit([drawn_from(text, dim)])[0]
 
 
 @dataclass
 class Stub:
-    """Stands in for an encoder: notes what it is asked, waits while it is told to, and fails at a text.
-
-    Attributes:
-        asked: the texts of each call.
-        go: it computes nothing until this is set.
-        busy: it is set while a call waits or computes.
-        fails_at: a text that raises.
-    """
+    """Stands in for an encoder: keeps the texts of each call, waits for `go`, and fails at the text `fails_at`."""
 
     asked: list[list[str]] = field(default_factory=list)
     go: threading.Event = field(default_factory=threading.Event)
     busy: threading.Event = field(default_factory=threading.Event)
+    """Set while a call waits or computes."""
     fails_at: str = "fail"
 
     def __post_init__(self) -> None:
@@ -54,7 +48,6 @@ class Stub:
 
 
 def stub_served(stub: Stub, version: int = 1, tower: str = "tower") -> Served:
-    """A version that a stub answers for."""
     name = f"text-encoder/{version}"
     names = frozenset({name, "text-encoder", "text-encoder@champion"})
     return Served(name, names, f"sha{version}", tower, 4, stub, None)
@@ -74,12 +67,3 @@ def live(app: Starlette, limits: ServingLimits) -> Iterator[int]:
             server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()
-
-
-def wait_until(true: object, seconds: float = 30.0) -> None:
-    """Return when a function says True."""
-    assert callable(true)
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not become true"
-        time.sleep(0.005)

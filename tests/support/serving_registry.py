@@ -29,5 +29,4 @@ def register_champion(encoder: Encoder, alias: str | None = CHAMPION) -> str:
 
 
 def point(alias: str, version: str) -> None:
-    """Point an alias at a version."""
     make_client().set_registered_model_alias(MODEL, alias, version)

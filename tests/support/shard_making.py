@@ -1,4 +1,4 @@
-"""Small shards for tests."""
+"""Small pictures and shards for tests."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import json
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 
-def picture(number: int, kind: str = "PNG", size: tuple[int, int] = (6, 4)) -> bytes:
-    """An image whose first pixel tells its number."""
+def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", size, (number % 251, number // 251 % 251, 90)).save(buffer, format=kind)
+    image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
+def picture(number: int, kind: str = "PNG", size: tuple[int, int] = (6, 4)) -> bytes:
+    """An image whose first pixel encodes its number."""
+    return encoded(Image.new("RGB", size, (number % 251, number // 251 % 251, 90)), kind)
+
+
 def write_tar(path: Path, members: Iterable[tuple[str | tarfile.TarInfo, bytes]]) -> Path:
-    """A tar with these members in this order; a `TarInfo` in place of a name is taken as it is."""
+    """A tar with these members in this order; a `TarInfo` in place of a name is used unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as archive:
         for name, content in members:
@@ -31,7 +36,6 @@ def write_tar(path: Path, members: Iterable[tuple[str | tarfile.TarInfo, bytes]]
 
 
 def sound(key: str, number: int) -> list[tuple[str | tarfile.TarInfo, bytes]]:
-    """The members of a usable sample."""
     return [(f"{key}.png", picture(number)), (f"{key}.txt", f"caption {number}".encode())]
 
 

@@ -14,11 +14,9 @@ _BLOCK = 1 << 12
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A folder on a file system of its own where this system mounts one, otherwise a folder like any other.
+    """A folder on a file system of its own; `real` is false where none can be mounted.
 
-    Attributes:
-        real: whether it is a file system of its own, which has no space left when it is full. Where it is none, a full
-            disk is a process that may write no long files: see `WarmStage`, argument `longest`.
+    There a full disk is a process that may not write long files: see `WarmStage`, argument `longest`.
     """
 
     folder: Path
@@ -26,11 +24,10 @@ class SmallDisk:
 
     @property
     def reason(self) -> str:
-        """What the system says of a file when the disk is full."""
+        """The system's error when the disk is full."""
         return "No space left on device" if self.real else "File too large"
 
     def fill(self, leave: int = 0) -> None:
-        """Leave so many bytes free."""
         if not self.real:
             return
         with self._ballast.open("ab", buffering=0) as ballast, suppress(OSError):
@@ -39,7 +36,6 @@ class SmallDisk:
         os.truncate(self._ballast, max(0, self._ballast.stat().st_size - leave))
 
     def make_room(self) -> None:
-        """Take away what `fill` wrote."""
         self._ballast.unlink(missing_ok=True)
 
     @property
@@ -49,7 +45,6 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
-    """A disk at `folder` for the length of the block."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     real = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0

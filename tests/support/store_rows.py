@@ -10,25 +10,20 @@ SAMPLING = Sampling(1.0, 0.1, 40)
 
 
 def request(text: str = "a dog", attempt: int = 0, model: str = "m", task: str = "paraphrase_1") -> Request:
-    """A question about one text."""
     return Request(task, (("user", text),), model, SAMPLING, attempt)
 
 
 def requests(count: int) -> list[Request]:
-    """Different questions."""
     return [request(f"question {number}") for number in range(count)]
 
 
 def replies(asked: Iterable[Request], answer: str = "an answer") -> list[Reply]:
-    """The same answer to each."""
     return [Reply(one, answer) for one in asked]
 
 
 def failures(asked: Iterable[Request], reason: str = "HTTP 500") -> list[Reply]:
-    """The same failure of each."""
     return [Reply(one, None, reason) for one in asked]
 
 
 def keys(asked: Iterable[Request]) -> list[str]:
-    """Their keys, in order."""
     return [one.key for one in asked]

@@ -24,7 +24,6 @@ def make_lessons(count: int, seed: int = 0) -> list[Lesson]:
 
 
 def make_plan(**changes: Any) -> Student:
-    """A student's settings for training within a test."""
     given = {"tasks": ["paraphrase_1"], "teacher": ["teacher.tsv"], "batch_size": 4, "epochs": 2, "lr": 0.01}
     return Student.model_validate(given | {"checkpoint_every": 2, "acceptance": 0} | changes)
 
@@ -41,7 +40,6 @@ def start(base: Path, count: int, rank: int = 2) -> tuple[Any, list[EncodedLesso
 
 
 def adapter_of(model: Any) -> dict[str, torch.Tensor]:
-    """The trained weights by name."""
     return {name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad}
 
 

@@ -1,4 +1,4 @@
-"""Random rows for any method: what the tables would give, without tables."""
+"""Random rows for any method, in place of its tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import nn
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method, Perturb
 from components.methods.registry import find_method
+from components.training.engine.run import Run
 from components.training.rows.batches import Batch
 from tests.support.params import every_method
 from tests.support.toy_training import NumberedSource
@@ -23,12 +24,11 @@ WORDS = [
     "grass", "sky", "tree",
 ]  # fmt: skip
 CAUSAL = "causal"
-"""Where the language model that continues texts lies in the folder of the one that encodes them."""
+"""Folder of the language model that continues texts, in the folder of the one that encodes them."""
 IMAGE_COLUMNS = {"image", "other_image", "neighbour.image"}
 
 
 def entries() -> list[str]:
-    """Every entry of the repository's methods."""
     return list(every_method()["methods"])
 
 
@@ -52,6 +52,11 @@ class Subject:
     trained: dict[str, nn.Parameter]
     frozen: dict[str, nn.Parameter]
     perturb: Perturb | None = None
+
+    def run(self, **options: Any) -> Run:
+        """A training run of the method; `options` are the other fields of `Run`."""
+        fixed = {"title": self.name, "model": self.encoder.model, "trained": self.trained, "extra": self.extra}
+        return Run(**fixed, losses=lambda found: self.method.losses(found, self.hyper), perturb=self.perturb, **options)
 
 
 def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> Subject:

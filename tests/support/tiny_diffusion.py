@@ -82,7 +82,6 @@ def _tower(kind: Any, model: Any) -> Any:
 
 
 def _named(model: Any) -> dict[str, Tensor]:
-    """The weights under transformers' names."""
     found = {
         "embeddings.token_embedding.weight": model.token_embedding.weight,
         "embeddings.position_embedding.weight": model.positional_embedding,

@@ -17,10 +17,7 @@ from components.core.compute.metrics import Features
 
 @dataclass
 class ToyEncoder:
-    """Texts have the features that a table says; an image has those of its colour, red, green and blue from 0 to 255.
-
-    A text that the table lacks gets a direction of its own, drawn from its letters.
-    """
+    """Texts have the features of a table, others a vector drawn from their letters; images have their mean colour."""
 
     table: Mapping[str, Sequence[float]]
     dim: int = 3
@@ -29,15 +26,15 @@ class ToyEncoder:
     def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Features:
         """Unit vectors `[texts, dim]`."""
         self.asked += texts
-        return _unit(self.raw_texts(texts))
+        return unit(self.raw_texts(texts))
 
     def raw_texts(self, texts: Sequence[str]) -> Features:
-        """What the table says `[texts, dim]`."""
-        return np.array([self.table.get(text, _drawn(text, self.dim)) for text in texts], dtype=np.float32)
+        """`[texts, dim]`."""
+        return np.array([self.table.get(text, drawn_from(text, self.dim)) for text in texts], dtype=np.float32)
 
     def embed_pixels(self, pixels: Any) -> Features:
         """Unit vectors `[images, 3]`: the mean colour."""
-        return _unit(self.raw_pixels(pixels))
+        return unit(self.raw_pixels(pixels))
 
     def raw_pixels(self, pixels: Any) -> Features:
         """The mean colour `[images, 3]`."""
@@ -46,32 +43,29 @@ class ToyEncoder:
 
 
 def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> PublishedContext:
-    """A context of a `ToyEncoder` on the files in `folder`; images are cached beside them."""
+    """A context of a `ToyEncoder` on the files in `folder`; images are cached there."""
     under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", 8)
     return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
 
 
 def colour_image(path: Path, colour: Sequence[int], size: tuple[int, int] = (8, 8)) -> None:
-    """Write an image of one colour."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, (colour[0], colour[1], colour[2])).save(path)
 
 
 def wide_image(path: Path, middle: Sequence[int], sides: Sequence[int]) -> None:
-    """Write an image four times as wide as high: a square cut out of it has the middle's colour, all of it more of the
-    sides'."""
+    """Write an image four times as wide as high: a square cut from its centre shows only the colour of the middle."""
     colour_image(path, sides, (32, 8))
     with Image.open(path) as image:
         image.paste((middle[0], middle[1], middle[2]), (12, 0, 20, 8))
         image.save(path)
 
 
-def _drawn(text: str, dim: int) -> Sequence[float]:
-    generator = np.random.default_rng(list(text.encode()))
-    drawn: Sequence[float] = generator.normal(size=dim).tolist()
-    return drawn
+def drawn_from(text: str, dim: int) -> Features:
+    """A vector that only this text has."""
+    return np.random.default_rng(list(text.encode())).normal(size=dim).astype(np.float32)
 
 
-def _unit(rows: Any) -> Features:
+def unit(rows: Any) -> Features:
     rows = np.asarray(rows, dtype=np.float32)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), dtype=np.float32)

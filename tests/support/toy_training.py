@@ -25,6 +25,7 @@ CONFIG: dict[str, Any] = {
     "vision_cfg": {"image_size": SIZE, "layers": 1, "width": 8, "head_width": 8, "patch_size": 4},
     "text_cfg": {"context_length": CONTEXT, "vocab_size": END + 1, "width": 8, "heads": 1, "layers": 1},
 }
+Names = Sequence[str]
 TEXTS, IMAGES = ("caption", "paraphrase"), ("image",)
 
 
@@ -37,16 +38,11 @@ def toy_model(seed: int = 0) -> Any:
 
 
 def trained(model: Any) -> dict[str, torch.nn.Parameter]:
-    """What is not frozen, by name."""
     return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
 
 
 def toy_batch(
-    rows: Sequence[int],
-    texts: Sequence[str] = TEXTS,
-    features: Sequence[str] = IMAGES,
-    pixels: Sequence[str] = (),
-    cursor: int = 0,
+    rows: Sequence[int], texts: Names = TEXTS, features: Names = IMAGES, pixels: Names = (), cursor: int = 0
 ) -> Batch:
     """The rows of these numbers; a row's content depends only on its number and the column."""
 
@@ -69,7 +65,6 @@ def _text(rng: np.random.Generator) -> Any:
 
 
 def toy_losses(features: Features) -> dict[str, Tensor]:
-    """Image with caption, caption with paraphrase."""
     return {
         "l1": info_nce(features["image"], features["caption"], features.scale),
         "l2": info_nce(features["caption"], features["paraphrase"], features.scale),
@@ -77,7 +72,7 @@ def toy_losses(features: Features) -> dict[str, Tensor]:
 
 
 def toy_objective(model: Any, micro_batch: int | None = None, **changes: Any) -> Objective:
-    """What `backward` differentiates, with `toy_losses` by default."""
+    """An objective, of `toy_losses` by default."""
     options = {"towers": Towers(model, "cpu"), "model": model, "extra": torch.nn.Module(), "losses": toy_losses}
     return Objective(**(options | {"micro_batch": micro_batch, "world": World(), "device": "cpu"} | changes))
 
@@ -111,8 +106,6 @@ class NumberedSource:
 
 
 class ToySource(NumberedSource):
-    """Rows of `toy_batch`."""
-
     def batch(self, rows: Any, cursor: int) -> Batch:
         return toy_batch(rows.tolist(), cursor=cursor)
 
@@ -123,7 +116,6 @@ PLAN: dict[str, Any] = {"lr": 0.01, "batch_size": 4, "epochs": 2, "weight_decay"
 def toy_run(
     model: Any, plan: dict[str, Any] | None = None, options: dict[str, Any] | None = None, **changes: Any
 ) -> Run:
-    """A run of ten steps, five per epoch."""
     options: dict[str, Any] = {
         "title": "toy",
         "model": model,
@@ -137,10 +129,8 @@ def toy_run(
 
 
 def weights_of(model: Any) -> dict[str, Tensor]:
-    """A copy of the state."""
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether two states are equal bit for bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

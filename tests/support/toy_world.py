@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
 from components.training.data import TrainingFiles
 from tests.support.params import every_method
+from tests.support.shard_making import encoded
 from tests.support.synthetic_training import WORDS
 
 COUNTS = {"train": 120, "val": 12, "test": 1}
@@ -47,14 +47,14 @@ def world_settings(state: Path, **train: Any) -> Settings:
     return Settings.model_validate(raw)
 
 
-def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each: int = 1) -> World:
-    """Pairs, validated tables, a base encoder and its embeddings below `folder`.
+def make_world(
+    folder: Path, encoder: Encoder, settings: Settings, captions_each: int = 1, files: TrainingFiles | None = None
+) -> World:
+    """Pairs, validated tables, a base encoder and its embeddings, below `folder` by default.
 
-    Every training image has `captions_each` pairs, which do not stand together.
+    Every training image has `captions_each` pairs, which are not adjacent.
     """
-    files = TrainingFiles(
-        folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models"
-    )
+    files = files or TrainingFiles(*(folder / name for name in ("base", "validated", "embeddings", "pairs", "models")))
     rng = np.random.default_rng(0)
     captions: dict[str, str] = {}
     for split, count in COUNTS.items():
@@ -72,42 +72,26 @@ def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each
     return World(folder, files, captions)
 
 
-TABLES: dict[str, Table] = {
-    name: getattr(records, name.upper())
-    for name in (
-        "paraphrases", "rewrites", "semclip_paraphrases", "negations", "negated_terms", "hard_negatives", "absences",
-        "units", "differences", "semclip_rows",
-    )
-}  # fmt: skip
+NAMES = "paraphrases rewrites semclip_paraphrases negations negated_terms hard_negatives absences units differences"
+TABLES: dict[str, Table] = {name: getattr(records, name.upper()) for name in [*NAMES.split(), "semclip_rows"]}
 
 
 def _rows(table: Table, captions: dict[str, str], rng: np.random.Generator) -> dict[str, list[Any]]:
     ids = [pair for pair in captions for _ in range(SAMPLES)]
     others = [list(captions)[int(row)] for row in rng.permutation(len(captions)) for _ in range(SAMPLES)]
-    known: dict[str, list[Any]] = {
-        "id": ids,
-        "other_id": others,
-        "sample": [sample for _ in captions for sample in range(SAMPLES)],
-        "caption": [captions[pair] for pair in ids],
-        "other_caption": [captions[pair] for pair in others],
-    }
-    columns: dict[str, list[Any]] = {}
-    for name in table.schema.names:
-        if table.schema.field(name).nullable:
-            columns[name] = [None for _ in ids]
-            continue
-        numbers = name.startswith("similarity")
-        columns[name] = known.get(name) or [0.5 if numbers else sentence(rng) for _ in ids]
-    return columns
+    columns: dict[str, list[Any]] = {"id": ids, "other_id": others, "sample": [*range(SAMPLES)] * len(captions)}
+    columns |= {"caption": [captions[pair] for pair in ids], "other_caption": [captions[pair] for pair in others]}
+    for field in table.schema:
+        if field.nullable:
+            columns[field.name] = [None] * len(ids)
+        elif field.name not in columns:
+            columns[field.name] = [0.5 if field.name.startswith("similarity") else sentence(rng) for _ in ids]
+    return {name: columns[name] for name in table.schema.names}
 
 
 def sentence(rng: np.random.Generator) -> str:
-    """Two to eight words."""
     return " ".join(rng.choice(WORDS, size=rng.integers(2, 9)))
 
 
 def drawing(rng: np.random.Generator, size: int = 16) -> bytes:
-    """A PNG of random pixels."""
-    stream = io.BytesIO()
-    Image.fromarray(rng.integers(0, 256, (size, size, 3), np.uint8)).save(stream, format="PNG")
-    return stream.getvalue()
+    return encoded(Image.fromarray(rng.integers(0, 256, (size, size, 3), np.uint8)))

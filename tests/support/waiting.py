@@ -1,9 +1,12 @@
-"""Waits for a condition."""
+"""Processes with a log, and waits for a condition."""
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 
 def wait_until(
@@ -14,3 +17,10 @@ def wait_until(
     while not true():
         assert time.monotonic() < end, fault()
         time.sleep(0.01)
+
+
+def started(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, whose output goes to the end of a log."""
+    with log.open("ab") as stream:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": stream, "stderr": stream}
+        return subprocess.Popen(command, start_new_session=True, **streams, **options)

@@ -1,4 +1,4 @@
-"""A project for the flow `train-paraclip`, whose stages take no time but for one, which waits to be let go."""
+"""A project for the flow `train-paraclip`, whose stages take no time except one, which waits for `let_go`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from tests.flows.conftest import Project
 from tests.support.dvc_project import REPO, make_project
 
 WAITING = "train@paraclip"
-STAGES = {
-    "prepare": [],
-    "evaluate@base": ["prepare"],
-    WAITING: ["prepare"],
-    "evaluate@paraclip": [WAITING],
-}
+STAGES = {"prepare": [], "evaluate@base": ["prepare"], WAITING: ["prepare"], "evaluate@paraclip": [WAITING]}
 _WAITS = f"""
 import time
 while name == "{WAITING}" and Path("wait").exists():
@@ -25,7 +20,7 @@ Path(f"{{name}}.ended").touch()
 
 
 def make_waiting_project(folder: Path) -> None:
-    """Write the project; its scores are there already, and the waiting stage waits until `let_go`."""
+    """Write the project and its scores."""
     make_project(folder, STAGES)
     work = folder / "work.py"
     work.write_text(work.read_text() + _WAITS)
@@ -34,15 +29,15 @@ def make_waiting_project(folder: Path) -> None:
     raw = yaml.safe_load((folder / "params.yaml").read_text())
     raw["methods"]["other"] = {"method": "paraclip", "train_data": "data/validated/paraclip"}
     # Nothing scores the third, so that the flow neither compares nor promotes.
-    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"compare_encoders": ["base", "paraclip", "other"]}))
+    raw["compare_encoders"] = ["base", "paraclip", "other"]
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw))
     Project(folder).score("base", "paraclip")
 
 
 def let_go(folder: Path) -> None:
-    """Have the waiting stage go on, now and in later runs."""
+    """End the wait, now and in later runs."""
     (folder / "wait").unlink()
 
 
 def has_ended(folder: Path, stage: str) -> bool:
-    """Whether a stage's own work is done."""
     return (folder / f"{stage}.ended").exists()

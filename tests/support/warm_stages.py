@@ -42,11 +42,9 @@ class Ended:
 
 
 class WarmStage:
-    """A running `python -m <module> <arguments>` in a folder.
+    """A running `python -m <module> <arguments>` in a folder that writes no file of more than `longest` bytes.
 
-    Args:
-        environment: variables added to those of this process; the value None removes one.
-        longest: maximum size in bytes of a file that it writes.
+    `environment` is added to the variables of this process; the value None removes one.
     """
 
     def __init__(
@@ -64,8 +62,7 @@ class WarmStage:
 
     @property
     def runs(self) -> bool:
-        alive: bool = self.process.is_alive()
-        return alive
+        return bool(self.process.is_alive())
 
     def wait(self) -> Ended:
         """Its result, once it has ended."""
