@@ -166,11 +166,11 @@ def _give(text: str, output: Path | None) -> None:
     typer.echo(f"wrote {output}")
 
 
-def _options(given: list[str]) -> dict[str, Any]:
+def _options(entries: list[str]) -> dict[str, Any]:
     from components.registry.encoder_names import name_from_root
 
     options: dict[str, Any] = {}
-    for entry in given:
+    for entry in entries:
         name, equals, value = entry.partition("=")
         if not equals or not name:
             raise InputError(f"--benchmark-option '{entry}' is not name=value, such as judge=llm")
@@ -183,11 +183,11 @@ def _chosen(names: list[str]) -> list[PublishedBenchmark]:
     from components.benchmarks.published import published_benchmarks
     from components.core.system.discovery import choose
 
-    known, together = published_benchmarks(), _together()
+    benchmarks, together = published_benchmarks(), _together()
     chosen: dict[str, PublishedBenchmark] = {}
     for name in names:
-        choose([*known, *together], name, "--benchmark")
-        chosen |= {member: known[member] for member in together.get(name, [name])}
+        choose([*benchmarks, *together], name, "--benchmark")
+        chosen |= {member: benchmarks[member] for member in together.get(name, [name])}
     return list(chosen.values())
 
 

@@ -283,7 +283,7 @@ def _show_checked(folder: Path, checked: IndexReport) -> None:
     if not checked.problems:
         typer.echo("no problems")
         return
-    table = table_of(("where", "what", "fix"), f"problems: {len(checked.problems)}")
+    table = table_of(("where", "problem", "fix"), f"problems: {len(checked.problems)}")
     for problem in checked.problems:
         table.add_row(escape(problem.where), escape(problem.what), escape(problem.fix))
     print_table(table)

@@ -49,7 +49,7 @@ def plan(targets: Iterable[str]) -> list[Planned]:
         status = other.submit(_dvc_status, list(targets))
         check_methods(settings.methods, table_files(settings))
         graph, wanted, changed = status.result()
-    touched, known = graph.downstream(changed), locked_stages()
+    touched, locked = graph.downstream(changed), locked_stages()
     planned = []
     for stage in wanted:
         # A stage whose inputs do not exist yet is outdated anyway.
@@ -57,7 +57,7 @@ def plan(targets: Iterable[str]) -> list[Planned]:
         if above:
             planned.append(Planned(stage, "runs after others", above[0]))
         else:
-            why = changed.get(stage, "") if stage in known else NEVER_RAN
+            why = changed.get(stage, "") if stage in locked else NEVER_RAN
             planned.append(Planned(stage, "runs" if stage in changed else "up to date", why))
     return planned
 
@@ -89,12 +89,12 @@ def unwatched(stages: Iterable[Planned]) -> list[str]:
     locked = locked_stages()
     made = [_absolute(out["path"]) for stage in locked.values() for out in stage.get("outs", [])]
     lines = []
-    for stage in (one.stage for one in stages if one.state == "up to date"):
-        own = locked.get(stage, {})
-        watched = [*made, *(_absolute(dep["path"]) for dep in own.get("deps", []))]
+    for stage in (planned.stage for planned in stages if planned.state == "up to date"):
+        recorded = locked.get(stage, {})
+        watched = [*made, *(_absolute(dep["path"]) for dep in recorded.get("deps", []))]
         named = dict.fromkeys(
             key
-            for key, place in _places(own.get("params", {}).get(str(PARAMS), {}))
+            for key, place in _places(recorded.get("params", {}).get(str(PARAMS), {}))
             if not any(path.is_relative_to(place) or place.is_relative_to(path) for path in watched)
         )
         if named:

@@ -121,19 +121,19 @@ def prune(
         choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
         choice.check()
         opened = _open(url)
-        known = names_in("components.captions.prompting.tasks")
-        if task is not None and task not in known:
+        tasks = names_in("components.captions.prompting.tasks")
+        if task is not None and task not in tasks:
             # Answers of a task whose file is gone may still be there.
             stored = opened.stats()
-            there = {*(group.task for group in stored.answers), *(fault.task for fault in stored.failures)}
-            choose(sorted({*known, *there}), task, "--task")
-        found = opened.prune(choice, dry_run=dry_run)
+            stored_tasks = {*(group.task for group in stored.answers), *(fault.task for fault in stored.failures)}
+            choose(sorted({*tasks, *stored_tasks}), task, "--task")
+        pruned = opened.prune(choice, dry_run=dry_run)
         opened.close()
-        what = "failures" if failed else "answers"
-        for group in found:
-            typer.echo(f"{group.task}, {group.model}: {group.rows:,} {what}")
-        total = sum(group.rows for group in found)
-        typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {what}")
+        unit = "failures" if failed else "answers"
+        for group in pruned:
+            typer.echo(f"{group.task}, {group.model}: {group.rows:,} {unit}")
+        total = sum(group.rows for group in pruned)
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
 
     run_in_project(command)
 

@@ -1,1 +1,1 @@
-"""What all packages share: settings, tables, files, processes, errors. Imports no other package of components."""
+"""Settings, tables, files, processes and errors, shared by all packages. Imports no other package of components."""

@@ -29,7 +29,7 @@ _DESCRIPTION = """Text encoders for image search, fine-tuned so that searches wh
 
 `@champion` is what users get: `mlflow.pyfunc.load_model("models:/<name>@champion").predict(["a child on a couch"])`
 gives a unit vector for each text, in the space of its image tower. `@previous` was champion before and `@challenger`
-waits to be tried. A version's page says what it was trained on, what it scored and why it was promoted.
+waits to be tried. A version's page lists its training data, its scores and the reason for its promotion.
 """
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")

@@ -140,9 +140,9 @@ def _why_refused(decision: Decision) -> RuleVerdict:
 
 def _why_behind(candidate: Report, better: Report, settings: Settings) -> RuleVerdict:
     primary = settings.promote.metric
-    own, other = (metric(report, primary, "promote.metric").value for report in (candidate, better))
+    value, better_value = (metric(report, primary, "promote.metric").value for report in (candidate, better))
     return RuleVerdict(
-        name=candidate.encoder, passed=False, reason=f"{primary} {own:.4f}, {better.encoder} has {other:.4f}"
+        name=candidate.encoder, passed=False, reason=f"{primary} {value:.4f}, {better.encoder} has {better_value:.4f}"
     )
 
 

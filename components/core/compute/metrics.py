@@ -194,7 +194,7 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
         queries: `[queries, dim]`.
         gallery: `[items, dim]`.
         gold: index of each query's gold item `[queries]`.
-        ties: an item as similar as the gold one counts as better when it stands before it in the gallery
+        ties: an item as similar as the gold one counts as better if it precedes it in the gallery
             (`position`, agrees with `top_k`) or always (`pessimistic`: an encoder that gives every item
             the same feature gets the last rank).
 

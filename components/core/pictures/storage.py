@@ -122,7 +122,7 @@ class S3:
         number of uploaded bytes.
 
         Raises:
-            InputError: the file is missing, changes meanwhile, or the store refuses it or cannot be reached.
+            InputError: the file is missing, changes during the upload, or the store refuses it or cannot be reached.
         """
         bucket, key = object_url(url)
         if not source.is_file():
@@ -341,7 +341,7 @@ def upload_pairs(source: Path, url: str) -> list[tuple[Path, str]]:
 
 
 def path_inside(folder: Path, name: str, url: str) -> Path:
-    """The file for an object's name below `url`; raises `InputError` if the file would lie outside the folder."""
+    """The file for an object's name below `url`; raises `InputError` if the file would be outside the folder."""
     path = PurePosixPath(name)
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
         raise InputError(f"{url} names '{name}', which is outside the folder: do not trust this source")

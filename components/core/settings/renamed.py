@@ -53,19 +53,19 @@ VALUES = {
 """Key -> old value -> new value."""
 
 
-def refuse_renamed(raw: Mapping[str, Any], what: str) -> None:
-    """Refuse keys and values of an earlier version in the content of the file `what`.
+def refuse_renamed(raw: Mapping[str, Any], file: str) -> None:
+    """Refuse keys and values of an earlier version in the content of `file`.
 
     Raises:
         InputError: there is one; the message has its new name.
     """
     for old, new in KEYS.items():
         for names, _ in _found(raw, old.split(".")):
-            raise InputError(f"{what}: '{_named(old, names)}' is now '{_named(new, names)}': rename it")
+            raise InputError(f"{file}: '{_named(old, names)}' is now '{_named(new, names)}': rename it")
     for key, values in VALUES.items():
         for names, value in _found(raw, key.split(".")):
             if isinstance(value, str) and value in values:
-                raise InputError(f"{what}: {_named(key, names)} '{value}' is now '{values[value]}': rename it")
+                raise InputError(f"{file}: {_named(key, names)} '{value}' is now '{values[value]}': rename it")
 
 
 def _found(block: Any, path: list[str], names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

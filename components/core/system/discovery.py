@@ -35,13 +35,13 @@ def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
     return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
 
 
-def find(package: str, known: list[str], name: str, export: str, what: str) -> Any:
-    """The attribute `export` of `<package>/<name>.py`; `known` and `what` are those of `choose`."""
-    return getattr(importlib.import_module(f"{package}.{choose(known, name, what)}"), export)
+def find(package: str, known: list[str], name: str, export: str, key: str) -> Any:
+    """The attribute `export` of `<package>/<name>.py`; `known` and `key` are those of `choose`."""
+    return getattr(importlib.import_module(f"{package}.{choose(known, name, key)}"), export)
 
 
-def choose(known: list[str], name: str, what: str) -> str:
-    """Return `name` if it is known; `what` is its key, for the message.
+def choose(known: list[str], name: str, key: str) -> str:
+    """Return `name` if it is known; `key` is its setting or option, for the message.
 
     Raises:
         InputError: it is unknown; the message lists the known names, and the closest first.
@@ -57,5 +57,5 @@ def choose(known: list[str], name: str, what: str) -> str:
         hint = f"did you mean '{close[0]}'? " if close else ""
         listed = ", ".join(known if few else [*close[1:], *known[:_SOME]])
         rest = "" if few else f" ... ({len(known)} in all)"
-        raise InputError(f"{what} '{name}' is unknown: {hint}choose one of {listed}{rest}")
+        raise InputError(f"{key} '{name}' is unknown: {hint}choose one of {listed}{rest}")
     return name

@@ -15,12 +15,12 @@ class InputError(Exception):
 
 
 @contextmanager
-def told_of(what: str) -> Iterator[None]:
-    """Prefix an `InputError` of this block with the wrong input, such as a key of params.yaml or an option."""
+def told_of(subject: str) -> Iterator[None]:
+    """Prefix an `InputError` of this block with its subject, such as a key of params.yaml or an option."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{what}: {error}") from None
+        raise InputError(f"{subject}: {error}") from None
 
 
 def run_command(command: Callable[[], None]) -> None:

@@ -95,8 +95,10 @@ def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str =
             yield f"{above}{key}"
 
 
-def laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path = PARAMS) -> str:
+def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path = PARAMS) -> str:
     """The text of params.yaml with blocks laid over it, with its comments; nothing is written.
+
+    `subject` begins the message about a result that is not valid.
 
     Raises:
         InputError: params.yaml, or the result, is not valid.
@@ -108,7 +110,7 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path = P
         merge(merged, overlay)
     stream = io.StringIO()
     yaml.dump(merged, stream)
-    _check(stream.getvalue(), what)
+    _check(stream.getvalue(), subject)
     return stream.getvalue()
 
 

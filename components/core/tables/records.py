@@ -35,8 +35,8 @@ them all.
 
 `id` is the pair's; `image_id` is the image's (`components.core.tables.files.image_id`), the same in all of its
 pairs, and every other table's `image_id` refers to it.
-`weight`, of a query log alone, says how often people chose the image when they searched for the caption; null counts as
-1. Where any pair has one, captions are queries, and whichever images were chosen for a query are not its negatives.
+`weight`, only of a query log, is how often people chose the image when they searched for the caption; null counts as 1.
+Where any pair has one, captions are queries, and images that were chosen for a query are never its negatives.
 """
 
 PARAPHRASE_QUERIES = Table(
@@ -73,17 +73,17 @@ COMPARISONS = Table(
 """Two images, how they differ, and how they would if exchanged; `answer` is the one that the true sentence begins with.
 
 `first_id` and `second_id` are image ids.
-`kind` is what they differ in, `size`, `background`, `position` or `object`; in `size` the answer is where a thing is
-larger.
+`kind` is the kind of difference, `size`, `background`, `position` or `object`; for `size` the answer is the image where
+a thing is larger.
 """
 
 HALF_TRUTHS = Table(
     "half truths",
     _schema(("image_id", _TEXT), ("truth", _TEXT), ("half_truth", _TEXT), ("full_truth", _TEXT), ("kind", _TEXT)),
 )
-"""A true sentence, and the same with one more thing said, false or true.
+"""A true sentence, and the same with one more statement, false or true.
 
-`kind` is what that is about, `object`, `relation`, `background` or `position`.
+`kind` is the subject of that statement, `object`, `relation`, `background` or `position`.
 """
 
 TEXT_PAIRS = Table(

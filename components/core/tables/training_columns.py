@@ -41,10 +41,10 @@ def holders_of(wanted: Collection[str]) -> list[str]:
     """
     bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
     needed = {IMAGES.get(name, name) for name in bare}
-    known = {"id", "caption", *(column for _, columns in HOLDERS.values() for column in columns)}
-    for unknown in sorted(needed - known):
+    names = {"id", "caption", *(column for _, columns in HOLDERS.values() for column in columns)}
+    for unknown in sorted(needed - names):
         raise InputError(
-            f"no training table has the column '{unknown}': known are {', '.join(sorted({*known, *IMAGES} - {'id'}))}; "
+            f"no training table has the column '{unknown}': known are {', '.join(sorted({*names, *IMAGES} - {'id'}))}; "
             "a new one is declared in HOLDERS of components/core/tables/training_columns.py"
         )
     return [name for name, (_, only) in HOLDERS.items() if needed & set(only)]

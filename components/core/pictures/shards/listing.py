@@ -107,16 +107,16 @@ def find_shards(given: str | Sequence[str], files: ShardFiles) -> ShardList:
     urls = [url for pattern in ([given] if isinstance(given, str) else given) for url in _expand(pattern, files)]
     if not urls:
         raise InputError("no shards are named: give a folder, a list, or a pattern such as data/{000..099}.tar")
-    if (again := next(duplicates_everseen(urls), None)) is not None:
-        raise InputError(f"shard {again} is named twice: name it once")
+    if (repeated := next(duplicates_everseen(urls), None)) is not None:
+        raise InputError(f"shard {repeated} is named twice: name it once")
     remote = [url for url in urls if is_remote(url)]
     # Requests for many thousand objects take minutes; the first and last reveal a mistyped range.
     for url in [*(url for url in urls if not is_remote(url)), *remote[:1], *remote[-1:]]:
         if not files.exists(url):
             raise InputError(f"shard {url} is missing: put it there or correct the pattern")
     folders = {url.removesuffix(url.rpartition("/")[2]) for url in urls}
-    known = {folder + name: size for folder in folders for name, size in _read_sizes(folder + SIZES, files).items()}
-    return ShardList(urls, {url: known[url] for url in urls if url in known})
+    sizes = {folder + name: size for folder in folders for name, size in _read_sizes(folder + SIZES, files).items()}
+    return ShardList(urls, {url: sizes[url] for url in urls if url in sizes})
 
 
 def _expand(pattern: str, files: ShardFiles) -> list[str]:
