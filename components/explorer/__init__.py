@@ -1,1 +1,1 @@
-"""The explorer: a page on which people compare what encoders find."""
+"""The explorer: a page to compare the results of encoders."""

@@ -84,7 +84,7 @@ class Explorer:
 
     index: ImageIndex
     encoders: Sequence[EncoderUnderTest]
-    _known: dict[tuple[str, str], Features] = field(default_factory=dict, repr=False)
+    _features: dict[tuple[str, str], Features] = field(default_factory=dict, repr=False)
 
     def compare(self, query: str, paraphrase: str, k: int, among: Marks | None = None) -> Compared:
         """The k best pictures of every encoder for both wordings; an empty `paraphrase` is none."""
@@ -181,13 +181,13 @@ class Explorer:
         return hits
 
     def _embedded(self, encoder: EncoderUnderTest, texts: Sequence[str]) -> Features:
-        new = [text for text in dict.fromkeys(texts) if (encoder.name, text) not in self._known]
+        new = [text for text in dict.fromkeys(texts) if (encoder.name, text) not in self._features]
         if new:
             vectors = encoder.encoder.embed_texts(new)
-            self._known |= {(encoder.name, text): vector for text, vector in zip(new, vectors, strict=True)}
-        found = np.stack([self._known[encoder.name, text] for text in texts])
-        while len(self._known) > _KEPT:
-            del self._known[next(iter(self._known))]
+            self._features |= {(encoder.name, text): vector for text, vector in zip(new, vectors, strict=True)}
+        found = np.stack([self._features[encoder.name, text] for text in texts])
+        while len(self._features) > _KEPT:
+            del self._features[next(iter(self._features))]
         return found
 
 

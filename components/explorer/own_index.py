@@ -1,4 +1,4 @@
-"""The explorer's own index of pictures without an index; it is built again after a change of the pictures."""
+"""The explorer's own index of pictures without an index; it is rebuilt when the pictures change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from components.index.sources.source import ImageBlock, Opened
 def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
     """The index of the pictures in `place` (see `components.index.sources.source_of`), in its own folder of `cache`.
 
-    Vectors of pictures in the previous index are not computed again.
+    Vectors of pictures in the previous index are reused.
 
     Raises:
         InputError: `place` is not a source of pictures, or as `components.index.building.build`.

@@ -115,7 +115,7 @@ def _hash(facts: Facts) -> str:
 
 
 def write_facts(folder: Path, facts: Facts) -> Facts:
-    """Write `index.json` atomically, with its hash; this is what changes an index."""
+    """Write `index.json` atomically, with its hash; only this changes an index."""
     sealed = facts.model_copy(update={"sha256": _hash(facts)})
     write_record(folder / FACTS, sealed)
     return sealed

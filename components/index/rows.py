@@ -62,7 +62,7 @@ def column_kind(kind: pa.DataType) -> ColumnKind | None:
 
 
 def further_columns(table: pa.Table) -> dict[str, ColumnKind]:
-    """The columns of a table that can be stored besides an index's own."""
+    """The columns of a table that can be stored in addition to an index's own."""
     kinds = {field.name: column_kind(field.type) for field in table.schema if field.name not in OWN.names}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
@@ -121,10 +121,10 @@ class Rows:
         found, places = [self.schema.empty_table()], [np.empty(0, np.int64)]
         batches = (numbers - self._starts[owners]) // _BATCH
         for owner, batch in sorted(set(zip(owners.tolist(), batches.tolist(), strict=True))):
-            own = np.flatnonzero((owners == owner) & (batches == batch))
-            inside = numbers[own] - self._starts[owner] - batch * _BATCH
+            positions = np.flatnonzero((owners == owner) & (batches == batch))
+            inside = numbers[positions] - self._starts[owner] - batch * _BATCH
             found.append(pa.Table.from_batches([self._files[owner].batch(batch)]).take(inside))
-            places.append(own)
+            places.append(positions)
         return pa.concat_tables(found).take(np.argsort(np.concatenate(places)))
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -206,6 +206,6 @@ def id_keys(ids: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """64 bits for each image id: the value of this project's hexadecimal ids, a hash of any other id."""
     if pc.all(pc.match_substring_regex(ids, "^[0-9a-f]{16}$")).as_py():
         return np.frombuffer(bytes.fromhex("".join(ids.to_pylist())), ">u8").astype(np.uint64)
-    own = re.compile(r"[0-9a-f]{16}")
-    texts = (image if own.fullmatch(image) else content_hash(image)[:16] for image in ids.to_pylist())
+    hexadecimal = re.compile(r"[0-9a-f]{16}")
+    texts = (image if hexadecimal.fullmatch(image) else content_hash(image)[:16] for image in ids.to_pylist())
     return np.array([int(text, 16) for text in texts], np.uint64)

@@ -1,5 +1,5 @@
 """Exact search, and approximate search of many images by FAISS: memory-mapped inverted lists of product-quantised
-vectors (Jégou et al. 2011), one byte for every eight numbers. Its candidates are scored again with the index's vectors.
+vectors (Jégou et al. 2011), one byte for every eight numbers. Its candidates are rescored with the index's vectors.
 
 Texts and images lie in two separate cones of the space (the modality gap, Liang et al. 2022). Text queries therefore
 need more probes than image queries; `components.index.tuning` measures how many.
@@ -164,7 +164,7 @@ class ApproximateSearch:
 
     def _candidates(self, queries: Features, count: int, effort: int) -> Indices:
         """At least `count` row numbers for each query `[queries, any]`; -1 where there are fewer."""
-        # Codes are coarse: the more lists are probed, the more candidates are scored again.
+        # Codes are coarse: the more lists are probed, the more candidates are rescored.
         wanted = min(4 * count + 8 * effort, self._index.ntotal)
         parameters = faiss.SearchParametersIVF(nprobe=effort)  # type: ignore[call-arg]
         rows: Indices = self._index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)[1]

@@ -74,7 +74,7 @@ def _effort(index: ImageIndex, queries: Features, least: int) -> tuple[int, floa
         if effort < least:
             continue
         rows = index.search_unit(queries, depth, effort).rows
-        hits = [len(set(own) & set(best)) / depth for own, best in zip(rows.tolist(), truth.tolist(), strict=True)]
+        hits = [len(set(found) & set(best)) / depth for found, best in zip(rows.tolist(), truth.tolist(), strict=True)]
         measured_at = effort, float(np.mean(hits))
         # Users send other texts than these: the lower end of the mean's 95% interval must reach the target.
         if measured_at[1] - 1.96 * float(np.std(hits)) / np.sqrt(len(hits)) >= TARGET:

@@ -33,7 +33,7 @@ def open_segment(path: Path, rows: int, dim: int) -> Features:
     if array.dtype != _TYPE or array.shape != (rows, dim) or not array.flags.c_contiguous:
         order = "" if array.flags.c_contiguous else " column by column"
         raise InputError(
-            f"{path} holds {array.dtype} of shape {array.shape}{order}, index.json says {_TYPE} of shape "
+            f"{path} holds {array.dtype} of shape {array.shape}{order}, index.json lists {_TYPE} of shape "
             f"{(rows, dim)}: {BUILD_AGAIN}"
         )
     return array
@@ -67,8 +67,8 @@ class Vectors:
         found = np.empty((len(rows), self.dim), np.float32)
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         for owner in np.unique(owners):
-            own = owners == owner
-            found[own] = rows_of(self._segments[owner], rows[own] - self._starts[owner])
+            inside = owners == owner
+            found[inside] = rows_of(self._segments[owner], rows[inside] - self._starts[owner])
         return found
 
 

@@ -55,7 +55,7 @@ def _track(settings: Settings, comparison: Comparison, content: PageContent, fol
 
 
 def _sidecar(report: Report, models: Path) -> Sidecar | None:
-    """The sidecar of the scored encoder; None if it is gone or replaced, for instance while it is trained again."""
+    """The sidecar of the scored encoder; None if it is gone or replaced, for instance during another training."""
     try:
         sidecar = read_sidecar(models / report.encoder)
     except InputError:

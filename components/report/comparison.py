@@ -137,9 +137,9 @@ def read_csv(path: Path) -> Comparison:
     except FileNotFoundError:
         raise InputError(f"{path} is missing: run `dvc repro compare` to make it") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}): run `dvc repro compare` to make it again") from None
+        raise InputError(f"{path} is damaged ({error}): run `dvc repro compare` to recreate it") from None
     if not cells:
-        raise InputError(f"{path} is empty: run `dvc repro compare` to make it again")
+        raise InputError(f"{path} is empty: run `dvc repro compare` to recreate it")
     return Comparison(tuple(next(iter(cells.values()))), cells)
 
 

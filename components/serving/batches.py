@@ -68,7 +68,7 @@ class Batcher:
             if self._stopping:
                 raise ApiError(503, "The server is stopping.", "stopping", retry_after=1)
             if self._texts + texts > self._limits.queue:
-                raise ApiError(429, "The server has too much to do: try again.", "overloaded", retry_after=1)
+                raise ApiError(429, "The server is overloaded: try again later.", "overloaded", retry_after=1)
             self._queue.append(waiting)
             self._texts += texts
             self._changed.notify()

@@ -85,7 +85,7 @@ class RequestGuard:
         if scope["path"] in self._open:
             return
         if self._active > self._limits.requests:
-            raise ApiError(429, "The server has too many requests: try again.", "overloaded", retry_after=1)
+            raise ApiError(429, "The server has too many requests: try again later.", "overloaded", retry_after=1)
         if self._tokens and not self._has_token(scope):
             raise ApiError(401, "Send a valid token as 'Authorization: Bearer <token>'.", "invalid_api_key")
 

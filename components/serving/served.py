@@ -21,7 +21,7 @@ from components.serving.messages import ApiError, EmbeddingRequest, EncodeRespon
 from components.tracking import explained, make_client, nothing_tracked
 
 _MOST_WORDS = 100_000
-"""Words in a tokenizer's cache; tokenizing as many again takes a tenth of a second."""
+"""Words in a tokenizer's cache; tokenizing them takes a tenth of a second."""
 
 
 class TextVector(NamedTuple):

@@ -54,7 +54,7 @@ def serve(
         host, port = place.getsockname()[:2]
         _LOG.info("%s answers on http://%s:%s", served.id, f"[{host}]" if ":" in host else host, port)
         stack.callback(_LOG.info, "stopped")
-        # uvicorn raises the signal that stopped it again, which by default ends the process with an error.
+        # uvicorn re-raises the signal that stopped it, which by default ends the process with an error.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[place])
 

@@ -39,9 +39,9 @@ class Watch:
         self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
         self.problem = ""
         """The reason why the version of the alias is not served, empty if it is; shown to all clients."""
-        self._seen, self._why = self._current(), ""
+        self._seen, self._reason = self._current(), ""
         """The version of the last check, and the reason why it is not served."""
-        self._again_at, self._failures = float("inf"), 0
+        self._retry_at, self._failures = float("inf"), 0
 
     def start(self) -> None:
         self._thread.start()
@@ -65,12 +65,12 @@ class Watch:
             self._report("the alias is gone")
             return
         if version == self._current():
-            self._seen, self._why = version, ""
-        elif version != self._seen or self._clock() >= self._again_at:
+            self._seen, self._reason = version, ""
+        elif version != self._seen or self._clock() >= self._retry_at:
             self._failures = self._failures + 1 if version == self._seen else 0
-            self._seen, self._again_at = version, float("inf")
-            self._why = self._switch(version)
-        self._report(self._why)
+            self._seen, self._retry_at = version, float("inf")
+            self._reason = self._switch(version)
+        self._report(self._reason)
 
     def _switch(self, version: str) -> str:
         """Serve a version; returns the reason if that failed."""
@@ -78,11 +78,11 @@ class Watch:
         try:
             new = self._load(version)
         except Exception as error:
-            self._again_at = self._clock() + min(300.0, self._every * 2.0 ** min(self._failures, 20))
+            self._retry_at = self._clock() + min(300.0, self._every * 2.0 ** min(self._failures, 20))
             self._metrics.failures.labels("failed").inc()
-            why = f"version {version} cannot be loaded: {old.id} remains"
-            self._report(why, error)
-            return why
+            reason = f"version {version} cannot be loaded: {old.id} remains"
+            self._report(reason, error)
+            return reason
         if new.image_tower_sha256 != old.image_tower_sha256 and not self._any_tower:
             self._metrics.failures.labels("image_tower").inc()
             return (

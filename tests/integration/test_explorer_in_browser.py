@@ -58,7 +58,7 @@ def test_typing_compares_and_the_address_keeps_it(browser: Any, address: str, ex
 
         page.keyboard.press("/")
         page.keyboard.type("a dog")
-        page.get_by_label("The same in other words").fill("one hound")
+        page.get_by_role("textbox", name="Paraphrase").fill("one hound")
         page.keyboard.press("Enter")
         page.locator(".side").nth(1).wait_for()
         expected = explored.explorer.compare("a dog", "one hound", 10)
@@ -138,7 +138,7 @@ def test_the_model_writes_wordings_and_their_results_are_shown(
         page.locator("nav button").first.wait_for()
         page.keyboard.press("3")
         page.locator("textarea").fill("a dog")
-        page.get_by_role("button", name="Let the model write").click()
+        page.get_by_role("button", name="Generate paraphrases").click()
         page.locator(".side").nth(1).wait_for()
         texts = page.locator("textarea").input_value().split("\n")
         assert texts == ["a dog", *(f"a dog {number}" for number in range(4))]

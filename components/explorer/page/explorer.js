@@ -1,7 +1,7 @@
 "use strict";
 
 const $ = (selector) => document.querySelector(selector);
-const form = $("#asked");
+const form = $("#query");
 const found = $("#found");
 const snapshot = JSON.parse($("#snapshot").textContent);
 const ownStrings = ["q", "p", "k", "words", "metric", "a", "b", "texts"];
@@ -24,10 +24,10 @@ function el(name, attributes = {}, ...inside) {
 async function ask(path, body) {
   const options = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   const answer = await fetch(path, options);
-  const said = await answer.json();
-  if (answer.ok) return said;
-  const detail = Array.isArray(said.detail) ? said.detail.map((one) => `${one.loc.at(-1)}: ${one.msg}`).join("; ") : said.detail;
-  throw new Error(said.error ?? detail ?? `the explorer answered ${answer.status}`);
+  const content = await answer.json();
+  if (answer.ok) return content;
+  const detail = Array.isArray(content.detail) ? content.detail.map((one) => `${one.loc.at(-1)}: ${one.msg}`).join("; ") : content.detail;
+  throw new Error(content.error ?? detail ?? `the explorer answered ${answer.status}`);
 }
 
 function announce(text, wrong = false) {
@@ -39,7 +39,7 @@ const percent = (value) => (100 * value).toFixed(1);
 const signed = (value) => (value < 0 ? "−" : "+") + (100 * Math.abs(value)).toFixed(1);
 const source = (row, large) => (snapshot ? snapshot.pictures[row] : `${large ? "pictures" : "thumbs"}/${row}.jpg`);
 
-// What is asked stands in the address, so that it can be shared, reloaded and gone back to.
+// The request is in the address, so that it can be shared, reloaded and returned to.
 
 const view = () => new URLSearchParams(location.search).get("view") ?? "compare";
 
@@ -128,7 +128,7 @@ function picture(hit, place, wording, onpick) {
 const strip = (hits, wording, onpick) => el("div", { class: "strip" }, ...hits.map((hit, place) => picture(hit, place + 1, wording, onpick)));
 
 function enlarge(hit) {
-  const again = () => {
+  const showSimilar = () => {
     $("#large").close();
     const params = filters();
     params.set("view", "compare");
@@ -140,12 +140,12 @@ function enlarge(hit) {
     el("img", { src: source(hit.row, true), alt: hit.caption || hit.name }),
     el("p", {}, hit.caption || "no caption"),
     el("p", { class: "measure" }, `${hit.name || "row"} · row ${hit.row}${hit.score ? ` · cosine ${hit.score.toFixed(3)}` : ""}`),
-    el("p", {}, snapshot ? null : el("button", { type: "button", onclick: again }, "More like this"), " ", el("button", { type: "button", onclick: () => $("#large").close() }, "Close")),
+    el("p", {}, snapshot ? null : el("button", { type: "button", onclick: showSimilar }, "More like this"), " ", el("button", { type: "button", onclick: () => $("#large").close() }, "Close")),
   );
   $("#large").showModal();
 }
 
-// Views: each gives the parts to show, and a message.
+// Each view returns the parts to show, and a message.
 
 function sideOf(side, k) {
   const measures = side.ao === null || side.ao === undefined ? "" : el("span", { class: "measure" }, `AO@${k} `, el("b", {}, percent(side.ao)), `  JS@${k} `, el("b", {}, percent(side.js)));
@@ -162,7 +162,7 @@ function compared(result) {
   return el("div", { class: "sides" }, ...result.sides.map((side) => {
     const parts = [el("p", { class: "wording" }, el("b", {}, both ? "A " : ""), result.query), strip(side.query, "A")];
     if (both) parts.push(el("p", { class: "wording" }, el("b", {}, "B "), result.paraphrase), strip(side.paraphrase, "B"));
-    if (side.lost.length) parts.push(el("div", { class: "lost" }, el("p", { class: "wording" }, `lost for A: ${side.lost.length}`), strip(side.lost, "lost")));
+    if (side.lost.length) parts.push(el("div", { class: "lost" }, el("p", { class: "wording" }, `pictures lost for query A: ${side.lost.length}`), strip(side.lost, "lost")));
     return sideOf({ ...side, parts }, result.k);
   }));
 }
@@ -170,45 +170,45 @@ function compared(result) {
 async function compare() {
   if (snapshot) return { parts: snapshot.compared.map((one) => el("section", {}, el("h2", { class: "wording" }, one.paraphrase ? `${one.query} / ${one.paraphrase}` : one.query), compared(one))) };
   const params = new URLSearchParams(location.search);
-  const asked = filters();
-  asked.set("k", params.get("k") ?? "10");
+  const request = filters();
+  request.set("k", params.get("k") ?? "10");
   if (params.get("row")) {
-    asked.set("row", params.get("row"));
-    const result = await ask(`api/similar?${asked}`);
-    return { parts: [el("div", { class: "sides" }, el("article", { class: "side" }, el("header", {}, el("h2", {}, "Like this picture")), strip([result.of], "asked"), el("p", { class: "wording" }, "The image tower is the same for all encoders, and so is this list."), strip(result.hits, "")))] };
+    request.set("row", params.get("row"));
+    const result = await ask(`api/similar?${request}`);
+    return { parts: [el("div", { class: "sides" }, el("article", { class: "side" }, el("header", {}, el("h2", {}, "Like this picture")), strip([result.of], "chosen picture"), el("p", { class: "wording" }, "The image tower is the same for all encoders, and so is this list."), strip(result.hits, "")))] };
   }
-  if (!params.get("q")) return { parts: [], message: "Type what you are looking for, and the same in other words." };
-  asked.set("q", params.get("q"));
-  if (params.get("p")) asked.set("p", params.get("p"));
+  if (!params.get("q")) return { parts: [], message: "Type a query and a paraphrase of it." };
+  request.set("q", params.get("q"));
+  if (params.get("p")) request.set("p", params.get("p"));
   const among = [...filters()].map(([name, value]) => `${name.replace(/^is\./, "")}: ${value}`);
-  return { parts: [compared(await ask(`api/compare?${asked}`))], message: among.length ? `only pictures with ${among.join(", ")}` : "" };
+  return { parts: [compared(await ask(`api/compare?${request}`))], message: among.length ? `only pictures with ${among.join(", ")}` : "" };
 }
 
 async function changed() {
   const params = new URLSearchParams(location.search);
-  const asked = new URLSearchParams({ a: params.get("a") ?? 0, b: params.get("b") ?? 1, metric: params.get("metric") ?? "ao" });
-  const result = await ask(`api/changed?${asked}`);
+  const request = new URLSearchParams({ a: params.get("a") ?? 0, b: params.get("b") ?? 1, metric: params.get("metric") ?? "ao" });
+  const result = await ask(`api/changed?${request}`);
   const gains = el("table", {}, el("thead", {}, el("tr", {}, ...["words", "queries", "difference", "95% interval"].map((text, place) => el("th", { class: place ? "number" : "word" }, text)))), el("tbody", {}, ...result.gains.map((gain) => el("tr", {}, el("td", { class: "word" }, gain.tier), el("td", { class: "number" }, gain.queries), el("td", { class: `number ${gain.low > 0 ? "better" : gain.high < 0 ? "worse" : ""}` }, signed(gain.value)), el("td", { class: "number range" }, `${signed(gain.low)} to ${signed(gain.high)}`)))));
   const tiers = result.gains.length > 1;
-  const listed = (title, queries) => el("article", { class: "side" }, el("header", {}, el("h2", {}, title)), el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "query, and the same in other words"), tiers ? el("th", { class: "word" }, "words") : null, el("th", { class: "number" }, "before"), el("th", { class: "number" }, "after"))), el("tbody", {}, ...queries.map((one) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => go(new URLSearchParams({ view: "compare", q: one.query, p: one.paraphrase, ...result.opens })) }, `${one.query} / ${one.paraphrase}`)), tiers ? el("td", { class: "word" }, one.tier) : null, el("td", { class: "number" }, percent(one.before)), el("td", { class: "number" }, percent(one.after)))))));
+  const listed = (title, queries) => el("article", { class: "side" }, el("header", {}, el("h2", {}, title)), el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "query / paraphrase"), tiers ? el("th", { class: "word" }, "words") : null, el("th", { class: "number" }, "before"), el("th", { class: "number" }, "after"))), el("tbody", {}, ...queries.map((one) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => go(new URLSearchParams({ view: "compare", q: one.query, p: one.paraphrase, ...result.opens })) }, `${one.query} / ${one.paraphrase}`)), tiers ? el("td", { class: "word" }, one.tier) : null, el("td", { class: "number" }, percent(one.before)), el("td", { class: "number" }, percent(one.after)))))));
   return { parts: [el("article", { class: "side" }, el("header", {}, el("h2", {}, `${result.metric} over the test pictures: ${result.second} less ${result.first}`)), gains), el("div", { class: "sides" }, listed("Gained most", result.best), listed("Lost most", result.worst))] };
 }
 
 async function wordings() {
   const texts = (new URLSearchParams(location.search).get("texts") ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
-  if (!texts.length) return { parts: [], message: "Type one wish in several wordings, or one and let the model write more." };
+  if (!texts.length) return { parts: [], message: "Type one query in several wordings, or one wording and let the model generate more." };
   const result = await ask(with_("api/wordings", filters()), { texts, k: Number(form.elements.k.value) });
   const sides = result.sides.map((side) => {
     const parts = side.lists.flatMap((hits, place) => [el("p", { class: "wording" }, el("b", {}, `${place + 1} `), result.texts[place], place ? ` · AO to the first ${percent(side.to_first[place])}` : ""), strip(hits, `${place + 1}`)]);
     return sideOf({ ...side, parts }, result.k);
   });
-  return { parts: [el("div", { class: "sides" }, ...sides)], message: texts.length > 1 ? "AO and JS are means over all pairs of wordings; green is found for every wording." : "" };
+  return { parts: [el("div", { class: "sides" }, ...sides)], message: texts.length > 1 ? "AO and JS are means over all pairs of wordings; green pictures are found for every wording." : "" };
 }
 
 async function vote() {
   question = chosen = null;
   const params = new URLSearchParams(location.search);
-  if (!params.get("q")) return { parts: [], message: "Type a query; you will see what two encoders find, and not which is which." };
+  if (!params.get("q")) return { parts: [], message: "Type a query for a blind comparison of two encoders." };
   question = await ask(with_("api/questions", filters()), { query: params.get("q"), paraphrase: params.get("p") ?? "", k: Number(form.elements.k.value) });
   const pick = (hit) => {
     chosen = chosen === hit.row ? null : hit.row;
@@ -222,7 +222,7 @@ async function vote() {
   const choice = (name, text, key) => el("button", { type: "button", "data-choice": name, onclick: () => send(name) }, `${text} `, el("kbd", {}, key));
   return {
     parts: [el("div", { class: "sides" }, ...sides), el("div", { class: "choices" }, choice("left", "Left is better", "l"), choice("tie", "No difference", "t"), choice("right", "Right is better", "r"))],
-    message: "If one picture is what you had in mind, click it; then choose a side.",
+    message: "Click the picture that you searched for, if it is shown; then choose a side.",
   };
 }
 
@@ -230,7 +230,7 @@ async function send(choice) {
   const user = form.elements.user.value.trim();
   if (!user) {
     form.elements.user.focus();
-    return announce("Your name, please: votes are kept with it.", true);
+    return announce("Your name is required: it is stored with the vote.", true);
   }
   localStorage.setItem("user", user);
   try {
@@ -253,9 +253,9 @@ async function write() {
   if (!text) return announce("Type a first wording for the model to rewrite.", true);
   announce("The model is writing …");
   try {
-    const said = await ask("api/paraphrases", { text, count: wording ? 4 : 1 });
-    if (wording) form.elements.texts.value = [text, ...said].join("\n");
-    else form.elements.p.value = said[0];
+    const paraphrases = await ask("api/paraphrases", { text, count: wording ? 4 : 1 });
+    if (wording) form.elements.texts.value = [text, ...paraphrases].join("\n");
+    else form.elements.p.value = paraphrases[0];
     await go(readForm(view()));
   } catch (error) {
     announce(error.message, true);

@@ -61,8 +61,8 @@ def build_explorer(retrieved: Retrieved, folders: Folders) -> FailureExplorer:
 
 def overlaps(lists: Sequence[Lists], depth: int) -> list[Reals]:
     """AO@depth `[queries]` of each encoder's query and paraphrase, then of each encoder's and the reference's lists."""
-    own = [average_overlap(encoder.query, encoder.paraphrase, depth) for encoder in lists]
-    return own + [average_overlap(encoder.query, lists[0].query, depth) for encoder in lists[1:]]
+    between_wordings = [average_overlap(encoder.query, encoder.paraphrase, depth) for encoder in lists]
+    return between_wordings + [average_overlap(encoder.query, lists[0].query, depth) for encoder in lists[1:]]
 
 
 def choose(retrieved: Retrieved, depth: int, top: int) -> list[int]:

@@ -1,1 +1,1 @@
-"""Results on published benchmarks beside the papers' figures."""
+"""Results on published benchmarks next to the papers' figures."""

@@ -93,7 +93,7 @@ def test_cached_texts_are_dropped_only_after_use(explorer: Explorer, monkeypatch
     explorer.compare("a dog", "", 4)
     found = explorer.compare("a dog", "one hound", 4)
     assert [hit.row for hit in found.sides[0].query] == _ranked(explorer, 0, "a dog")[:4]
-    assert len(explorer._known) == 3
+    assert len(explorer._features) == 3
 
 
 @pytest.fixture

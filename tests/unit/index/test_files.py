@@ -51,7 +51,7 @@ def test_facts_are_read_as_written_or_refused(tmp_path: Path) -> None:
 def test_an_array_that_does_not_match_the_facts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     for content, fault in (
-        (drawn(4)[:3], "holds float32 of shape (3, 8), index.json says float32 of shape (4, 8)"),
+        (drawn(4)[:3], "holds float32 of shape (3, 8), index.json lists float32 of shape (4, 8)"),
         (drawn(4).astype(np.float64), "holds float64 of shape (4, 8)"),
         (drawn(4).copy("F"), "of shape (4, 8) column by column"),
         (np.array([{}] * 4), "is damaged"),
