@@ -2,7 +2,7 @@
 
 Trains entry `pc_clip` of profile `methods` on differences that are written by rule from the facts of training scenes,
 in sentence frames of their own: nothing but their number and their truth differs from those of the language model.
-Besides the benchmark, whose frames no training has, every encoder is asked about test scenes in these frames. Needs
+Besides the benchmark, whose frames no training has, every encoder is scored on test scenes in these frames. Needs
 `dvc repro embed` first, and `dvc repro validate@differences` for the row of the language model. The last line is one
 JSON object.
 
@@ -99,7 +99,7 @@ def own_frames(settings: Settings, name: str, folders: Folders) -> float:
 
 def _drawn(facts: Iterable[str], count: int, seed: int) -> tuple[list[int], list[int], list[str]]:
     """Places of two scenes in each row, and how they differ."""
-    scenes = [Scene.from_json(told) for told in facts]
+    scenes = [Scene.from_json(text) for text in facts]
     first, second, texts = zip(*_rows(scenes, count, random.Random(seed)), strict=True)
     return list(first), list(second), list(texts)
 
@@ -143,7 +143,7 @@ def main(
     set_to: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, such as scope=tower.")] = None,
     root: Annotated[Path, typer.Option(help="Where encoders and results are kept.")] = Path("state/differences"),
 ) -> None:
-    """Score base, the language model's differences, and as many differences by rule as asked for."""
+    """Score base, the language model's differences, and as many differences by rule as `--rows` sets."""
 
     def command() -> None:
         hyper = {key: yaml.safe_load(value) for key, _, value in (one.partition("=") for one in set_to or [])}
@@ -170,12 +170,12 @@ def main(
             cells = (f"{100 * one.value:.1f} ±{50 * (one.span[1] - one.span[0]):.1f}" for one in found)
             view.add_row(report.encoder, *cells, f"{100 * share:.1f}")
         Console().print(view)
-        told = {
+        result = {
             report.encoder: {metric: round(report.metrics[metric].value, 4) for metric in SHOWN}
             | {"training_frames_sign_accuracy": round(share, 4)}
             for report, share in zip(reports, own, strict=True)
         }
-        print(json.dumps(told))
+        print(json.dumps(result))
 
     run_command(command)
 

@@ -1,14 +1,14 @@
-"""How fast is an image found among a million, and does a text query find it? The image index at full size.
+"""Speed and recall of text queries in an image index of a million vectors.
 
 Vectors are drawn, with the geometry that image-text encoders have (Liang et al. 2022): images lie in a cone around one
 direction and texts in a cone around another, so that two images have a cosine of about 0.5, and a text and its best
 image one of about 0.35. Around the images' direction there are a few thousand clusters in a space whose spectrum falls
 so fast that its effective dimension (participation ratio) is some tens. A text has the direction of a cluster, and as
-much noise, half of which images have too. An index tuned on such images asking for images finds less for texts.
+much noise, half of which images have too. An index that is tuned on image queries finds less for texts.
 
-The graph is tuned on texts, and other texts are asked: one at a time, after each was asked once, in a process that only
-searches, whose peak memory is what the system says of it. Build rates hold everything: drawing, writing, the graph and
-its tuning. The last line is one JSON object.
+The graph is tuned on texts and searched with other texts, one at a time, after each was searched once. The process
+only searches, and the system reports its peak memory. Build rates hold everything: drawing, writing, the graph and its
+tuning. The last line is one JSON object.
 
     python -m benchmarks.explorer
     python -m benchmarks.explorer --rows 100000
@@ -44,7 +44,7 @@ DEPTH = 10
 _CLUSTERS, _BLOCK = 4096, 8192
 _EXACT = 100_000
 _QUERIES = 500
-"""Texts that the graph is tuned on, and as many that are asked."""
+"""Texts that the graph is tuned on, and as many that are searched."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +115,15 @@ def measure(folder: Path, rows: int, dim: int, kind: str) -> dict[str, Any]:
     """All figures."""
     world = World.make(dim)
     encoder = EncoderUnderTest("drawn", world, "0" * 64, "0" * 64)
-    asked = world.embed_texts([str(number) for number in range(_QUERIES, 2 * _QUERIES)])
-    np.save(folder / "queries.npy", asked, allow_pickle=False)
+    queries = world.embed_texts([str(number) for number in range(_QUERIES, 2 * _QUERIES)])
+    np.save(folder / "queries.npy", queries, allow_pickle=False)
     small = build(folder / "exact", source(world, min(rows, _EXACT)), "exact").facts.rows
     exact = search(folder / "exact", folder)
     started = time.perf_counter()
     tuned = [str(number) for number in range(_QUERIES)]
     facts = build(folder / "index", source(world, rows), kind, encoder, tuned).facts
     seconds = time.perf_counter() - started
-    best = search_exact(ImageIndex.open(folder / "index").vectors, asked, DEPTH).rows
+    best = search_exact(ImageIndex.open(folder / "index").vectors, queries, DEPTH).rows
     found = search(folder / "index", folder)
     return {
         "rows": rows,
@@ -153,8 +153,8 @@ def search(index: Path, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.explorer", "--search", str(index), "--folder", str(folder)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def _search(index: Path, folder: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 It needs torch, open_clip and this working tree, nothing else: where a GPU can be had for minutes, nothing has to be
 installed but open_clip. Both sides train ViT-B/32's text tower from the same random weights on the same batch, which is
 on the GPU already, in the same precision; the peer runs the locked image tower in every step, this engine once. Then
-pictures are embedded; then all of it compiled. A part that fails or takes too long is named, the others are told all
+pictures are embedded; then all of it compiled. A part that fails or takes too long is named, the others are printed all
 the same. The last line is one JSON object.
 
     python -m benchmarks.gpu
@@ -72,10 +72,10 @@ def measure(setup: Setup, compile_too: bool, deadline: float = DEADLINE_S) -> di
             with within(min(seconds, left)) if math.isfinite(deadline) else nullcontext():
                 found[name] = part()
         except Exception as error:
-            # One command is all that there may be time for: what did work must be told.
+            # One command is all that there may be time for: finished parts must be printed.
             failed[name] = f"{type(error).__name__}: {error}"[:300]
-        told = found.get(name) or failed[name]
-        print(f"{name}: {told}", flush=True)
+        result = found.get(name) or failed[name]
+        print(f"{name}: {result}", flush=True)
         if setup.device == "cuda":
             torch.cuda.empty_cache()
     return setup.facts() | {
@@ -107,7 +107,7 @@ def difference(found: dict[str, dict[str, float | None]]) -> float | None:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block when it takes longer; a compiler cannot be asked to hurry."""
+    """Raise `TimeoutError` in the block when it takes longer; a compiler has no time limit."""
 
     def too_long(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError(f"more than {seconds:.0f} s")

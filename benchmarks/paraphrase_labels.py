@@ -50,8 +50,8 @@ class Labelled:
 
     Attributes:
         key: of the caption.
-        task: what was asked.
-        source: the text that the task asked about, the caption or, of `paraphrase_2`, the first paraphrase.
+        task: the name of the prompt task.
+        source: the text that the task rewrote, the caption or, of `paraphrase_2`, the first paraphrase.
         reason: what is wrong with a bad answer; empty for a good one.
     """
 
@@ -134,15 +134,15 @@ def read_rows(path: Path = LABELS) -> list[dict[str, str]]:
 def draw(answers: Path, captions: Mapping[str, str], each: int, seed: int) -> list[dict[str, str]]:
     """`each` answers of every task at random, of different captions, to be labelled."""
     keys = {caption: key for key, caption in reversed(captions.items())}
-    asked: dict[str, str] = {}
+    sources: dict[str, str] = {}
     rows, taken = [], set[str]()
     for task, table in TASKS.items():
         found = GENERATIONS.read(answers / table / f"{task}.parquet", ["id", "source", "text"]).to_pylist()
-        asked |= {row["id"]: row["source"] for row in found if task != "paraphrase_2"}
+        sources |= {row["id"]: row["source"] for row in found if task != "paraphrase_2"}
         left = [row for row in found if row["text"] and row["id"] not in taken]
         for row in random.Random(f"{seed} {task}").sample(left, each):
             taken.add(row["id"])
-            caption = asked[row["id"]]
+            caption = sources[row["id"]]
             first = row["source"] if task == "paraphrase_2" else ""
             texts = (hidden(text, caption) for text in (first, row["text"]))
             rows.append(dict(zip(_COLUMNS, (keys[caption], _hash(caption), task, *texts, "", ""), strict=True)))

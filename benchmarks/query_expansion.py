@@ -41,17 +41,17 @@ Expansions = Mapping[str, Sequence[str]]
 def expansions(texts: Sequence[str], engine: Engine, store: GenerationStore) -> Expansions:
     """Each text's distinct paraphrases; a text may have none."""
     task, sampling = find_task(TASK), Sampling(temperature=0.9, top_p=0.95, max_tokens=32)
-    asked: list[tuple[str, Request]] = []
+    requests: list[tuple[str, Request]] = []
     for text in dict.fromkeys(texts):
         chat = tuple((message["role"], message["content"]) for message in task.render({"query": text}, "own"))
         request = Request(TASK, chat, engine.model, sampling, 0, parse=task.parse)
-        asked += [(text, replace(request, attempt=attempt)) for attempt in range(EXPANSIONS)]
-    ask(store, engine, (request for _, request in asked), "expand", len(asked))
-    answers, found = store.answers(request.key for _, request in asked), defaultdict[str, list[str]](list)
-    for text, request in asked:
-        said = task.parse(answers.get(request.key, ""))
-        if said and said != text and said not in found[text]:
-            found[text].append(said)
+        requests += [(text, replace(request, attempt=attempt)) for attempt in range(EXPANSIONS)]
+    ask(store, engine, (request for _, request in requests), "expand", len(requests))
+    answers, found = store.answers(request.key for _, request in requests), defaultdict[str, list[str]](list)
+    for text, request in requests:
+        expansion = task.parse(answers.get(request.key, ""))
+        if expansion and expansion != text and expansion not in found[text]:
+            found[text].append(expansion)
     return found
 
 
@@ -86,9 +86,9 @@ def main(
     pairs = PAIRS.read(folders.PAIRS / "test.parquet", PICTURE)
     with Pictures() as pictures:
         ids, images = pairs["image_id"].to_pylist(), pictures.of(pairs)
-    asked = PARAPHRASE_QUERIES.read(folders.EVALUATION / "paraphrase_queries.parquet").slice(0, queries)
-    texts, others = asked["query"].to_pylist(), asked["paraphrase"].to_pylist()
-    first = [ids.index(image) for image in asked["image_id"].to_pylist()]
+    table = PARAPHRASE_QUERIES.read(folders.EVALUATION / "paraphrase_queries.parquet").slice(0, queries)
+    texts, others = table["query"].to_pylist(), table["paraphrase"].to_pylist()
+    first = [ids.index(image) for image in table["image_id"].to_pylist()]
     order = [*first, *sorted(set(range(len(ids))) - set(first))]
     gallery = [images[row] for row in order]
     store = GenerationStore("sqlite:///state/query_expansion.db")

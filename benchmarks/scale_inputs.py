@@ -32,7 +32,7 @@ from components.encoders.adapter.encoder import Encoder
 DIM = 512
 VALIDATION_PAIRS = 1000
 MODEL = "replayed"
-"""Who answered, as the replay says; nobody is asked."""
+"""The model of the replayed answers; none is generated."""
 _REPO = Path(__file__).parents[1]
 _FILE = 1_000_000
 """Rows of a file, as clip-retrieval has them by default."""
@@ -161,13 +161,13 @@ def write_replay(folder: Path, rows: int) -> None:
     with pq.ParquetWriter(unsorted, EXPORT) as writer, bar("answers", rows, "caption") as progress:
         for start in range(0, rows, _FILE):
             for block in _blocks(min(_FILE, rows - start), _seed(0, start)):
-                said = [column.to_pylist() for column in block]
+                columns_read = [column.to_pylist() for column in block]
                 for number, task in enumerate(_TASKS):
-                    writer.write_batch(_answers(task, said[number], said[number + 1]))
-                progress.update(len(said[0]))
+                    writer.write_batch(_answers(task, columns_read[number], columns_read[number + 1]))
+                progress.update(len(columns_read[0]))
     limits = {"memory_limit": "2GB", "threads": 1, "temp_directory": f"{path}.spilled"}
     with duckdb.connect(config=limits) as connection:
-        # A question that is asked twice has one answer.
+        # Equal questions have one answer.
         connection.execute(
             f"copy (select distinct on (task, key) * from read_parquet('{unsorted}') order by task, key) "
             f"to '{path}.new' (format parquet, compression zstd)"
@@ -176,11 +176,11 @@ def write_replay(folder: Path, rows: int) -> None:
     Path(f"{path}.new").rename(path)
 
 
-def _answers(task: str, asked: list[str], answers: list[str]) -> pa.RecordBatch:
+def _answers(task: str, texts: list[str], answers: list[str]) -> pa.RecordBatch:
     prompt, sampling = find_task(task), Sampling(0.9, 0.95, 40)
     (name,) = prompt.inputs
     requests = []
-    for text in asked:
+    for text in texts:
         messages = prompt.render({name: disarm(text)}, "own")
         chat = tuple((message["role"], message["content"]) for message in messages)
         requests.append(Request(task, chat, MODEL, sampling, 0))

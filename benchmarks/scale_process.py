@@ -43,7 +43,7 @@ class Taken:
 
 @dataclass
 class Watch:
-    """Looks at a process and those that it started until it is told to end."""
+    """Looks at a process and those that it started until it is stopped."""
 
     process: int
     folder: Path
@@ -52,7 +52,7 @@ class Watch:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Look until told to end."""
+        """Look until it is stopped."""
         walked = time.monotonic()
         while not self.ended.wait(_LOOK_EVERY):
             memory, own = _memory(self.process)
@@ -102,8 +102,8 @@ def run(
     watch.look_at_disk()
     taken.processor_seconds = _processor_seconds() - processor
     if process.returncode and not stopped:
-        said = log.read_text("utf-8", "replace")[-_LOG_END:]
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {said}")
+        log_end = log.read_text("utf-8", "replace")[-_LOG_END:]
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {log_end}")
     return taken
 
 

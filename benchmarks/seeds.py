@@ -165,22 +165,22 @@ def main(
             settings = _in(settings, "fp32")
         plain = [run_seed(settings, seed, root, encoders) for seed in range(seeds)]
         results = read_results(encoders, plain, settings.evaluate)
-        told: dict[str, object] = {"seeds": seeds}
+        result: dict[str, object] = {"seeds": seeds}
         if precision is not None:
             runs = [run_mixed(settings, seed, root) for seed in range(seeds)]
             results = with_mixed(results, read_results(["paraclip"], runs, settings.evaluate))
         metrics = [metric for metric in SHOWN if all(results.measures(name, metric) for name in results.encoders)]
         show(results, metrics)
         if precision is not None:
-            told["bf16_less_fp32"] = {one: rounded(results.difference(MIXED, "paraclip", one)) for one in metrics}
-        told["metrics"] = {
+            result["bf16_less_fp32"] = {one: rounded(results.difference(MIXED, "paraclip", one)) for one in metrics}
+        result["metrics"] = {
             name: {one: rounded(results.value(name, one)) for one in metrics} for name in results.encoders
         }
-        told["less_first"] = {
+        result["less_first"] = {
             name: {one: rounded(results.difference(name, encoders[0], one)) for one in metrics}
             for name in results.encoders[1:]
         }
-        print(json.dumps(told))
+        print(json.dumps(result))
 
     run_command(command)
 

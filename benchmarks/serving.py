@@ -1,6 +1,6 @@
 """How many requests per second does `cliptune serve` answer, and how many `mlflow models serve` with the same champion?
 
-Both run at the same time on this machine and are asked in turn, one text a request, by clients in a process of their
+Both run at the same time on this machine and get requests in turn, one text each, by clients in a process of their
 own. Vectors are not kept between requests (`--cache 0`), although a search's queries repeat. Then ten times as many
 clients ask a server that lets few texts wait: each answer must be right or status 429. The champion is this checkout's
 if there is one, else a model of the synthetic dataset's size with random weights. The last line is one JSON object.
@@ -67,7 +67,7 @@ def measure(folder: Path, clients: int, seconds: float, rounds: int, texts: int)
     Args:
         clients: how many ask at the same time.
         seconds: how long a round is, for each server.
-        rounds: how often both are asked, in turn.
+        rounds: how often both get requests, in turn.
         texts: how many different ones there are.
     """
     wanted = list(dict.fromkeys(captions(texts, seed=0)))
@@ -78,8 +78,8 @@ def measure(folder: Path, clients: int, seconds: float, rounds: int, texts: int)
         for ours in (True, False):
             run_clients(found.job(ours, wanted, clients, WARM_UP_S), folder)
         for _ in range(rounds):
-            asked = [run_clients(found.job(ours, wanted, clients, seconds), folder) for ours in (True, False)]
-            runs.append((asked[0], asked[1]))
+            answered = [run_clients(found.job(ours, wanted, clients, seconds), folder) for ours in (True, False)]
+            runs.append((answered[0], answered[1]))
         job = found.job(True, wanted, OVERLOAD * clients, seconds, found.small_queue)
         overloaded = run_clients(job, folder)
         alive = _alive(found.small_queue)
@@ -178,8 +178,8 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 def main(
     clients: Annotated[int, typer.Option(help="How many ask at the same time.")] = 64,
-    seconds: Annotated[float, typer.Option(help="How long each server is asked in a round.")] = 10,
-    rounds: Annotated[int, typer.Option(help="How often both are asked, in turn.")] = 3,
+    seconds: Annotated[float, typer.Option(help="Seconds of requests to each server in a round.")] = 10,
+    rounds: Annotated[int, typer.Option(help="How often both get requests, in turn.")] = 3,
     texts: Annotated[int, typer.Option(help="How many captions are drawn.")] = 4000,
 ) -> None:
     """Compare `cliptune serve` with `mlflow models serve` on one machine.

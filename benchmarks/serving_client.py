@@ -152,8 +152,8 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
 
 def _vector(body: bytes) -> list[float]:
     """The only vector of an answer of either server."""
-    told = json.loads(body)
-    found: list[float] = told["data"][0]["embedding"] if "data" in told else told["predictions"][0]
+    result = json.loads(body)
+    found: list[float] = result["data"][0]["embedding"] if "data" in result else result["predictions"][0]
     return found
 
 

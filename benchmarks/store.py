@@ -112,9 +112,9 @@ def _fill(store: GenerationStore, rows: int, group: int, clock: Clock) -> float:
     """Put all rows in; returns the peak of memory (MB) after the first tenth."""
     settled = 0.0
     for block in batched(bar_over(rows, "fill"), group):
-        asked = [_request(number) for number in block]
-        keys = [request.key for request in asked]
-        replies = [Reply(request, _answer(number)) for number, request in zip(block, asked, strict=True)]
+        requested = [_request(number) for number in block]
+        keys = [request.key for request in requested]
+        replies = [Reply(request, _answer(number)) for number, request in zip(block, requested, strict=True)]
         known = clock.time("look up", lambda keys=keys: store.answers(keys))  # type: ignore[misc]
         clock.time("add", lambda replies=replies: store.add(replies))  # type: ignore[misc]
         assert not known

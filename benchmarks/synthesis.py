@@ -1,6 +1,6 @@
 """How much faster is the engine `server` than a plain sequential client, and what does the generation store cost?
 
-Both ask the same server, one that takes a fixed time for each answer and, where asked for, a real one. The store is
+Both send to the same server: one that takes a fixed time for each answer and, with --real, a real one. The store is
 measured with an engine in this process that gives 1,000 rows/s, which is more than most GPUs do. The last line is one
 JSON object.
 
@@ -38,9 +38,9 @@ def measure(
     """Everything but the real server.
 
     Args:
-        rows: how many the engine asks.
+        rows: requests of the engine.
         latency: seconds that the fake server takes for each answer.
-        sequential_rows: how many the sequential client asks.
+        sequential_rows: requests of the sequential client.
         concurrency: requests in flight.
         stored_rows: how many the store keeps.
         rate: rows per second of the engine that fills the store.
@@ -131,14 +131,14 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 
 def main(
-    rows: Annotated[int, typer.Option(help="Rows that the engine asks of the fake server.")] = 2000,
+    rows: Annotated[int, typer.Option(help="Rows that the engine sends to the fake server.")] = 2000,
     latency: Annotated[float, typer.Option(help="Seconds that the fake server takes for each answer.")] = 0.2,
-    sequential_rows: Annotated[int, typer.Option(help="Rows that the sequential client asks of it.")] = 50,
+    sequential_rows: Annotated[int, typer.Option(help="Rows that the sequential client sends to it.")] = 50,
     concurrency: Annotated[int, typer.Option(help="Requests in flight, and rows of a commit.")] = 32,
     stored_rows: Annotated[int, typer.Option(help="Rows that the store keeps.")] = 10_000,
     rate: Annotated[float, typer.Option(help="Rows/s of the engine that fills the store.")] = 1000.0,
     real: Annotated[bool, typer.Option("--real", help="Also ask a real server: vLLM with SmolLM2, or --url.")] = False,
-    real_rows: Annotated[int, typer.Option(help="Rows that the engine asks of the real server.")] = 64,
+    real_rows: Annotated[int, typer.Option(help="Rows that the engine sends to the real server.")] = 64,
     url: Annotated[str | None, typer.Option(help="Base URL of a real server that runs already.")] = None,
     model: Annotated[str | None, typer.Option(help="What that server calls its model.")] = None,
 ) -> None:

@@ -37,37 +37,37 @@ def requests(count: int, model: str, first: int = 0) -> list[Request]:
     """Questions of ParaCLIP's first prompt about captions that are all different."""
     task, sampling = find_task(TASK), Sampling(1.0, 0.1, MAX_TOKENS)
     captions = (f"stock photo: large dog left of {first + number} small cats" for number in range(count))
-    asked = (task.messages({"caption": caption}) for caption in captions)
-    chats = (tuple((message["role"], message["content"]) for message in messages) for messages in asked)
+    requested = (task.messages({"caption": caption}) for caption in captions)
+    chats = (tuple((message["role"], message["content"]) for message in messages) for messages in requested)
     return [Request(TASK, chat, model, sampling, 0) for chat in chats]
 
 
 def measure_servers(url: str, model: str, rows: int, sequential_rows: int, concurrency: int) -> Rates:
-    """Ask both ways, after a few rows that do not count; no prompt is asked twice, so that no cache helps either."""
-    asked = iter(requests(_WARM_UP * (1 + concurrency) + rows + sequential_rows, model))
+    """Ask both ways, after a few rows that do not count; no prompt is sent twice, so that no cache helps either."""
+    requested = iter(requests(_WARM_UP * (1 + concurrency) + rows + sequential_rows, model))
     plain = partial(_plain_client, url)
     engine = partial(_engine, url, concurrency)
-    engine(list(islice(asked, _WARM_UP * concurrency)))
-    plain(list(islice(asked, _WARM_UP)))
-    sequential, _ = _timed(plain, list(islice(asked, sequential_rows)))
-    server, failed = _timed(engine, list(islice(asked, rows)))
+    engine(list(islice(requested, _WARM_UP * concurrency)))
+    plain(list(islice(requested, _WARM_UP)))
+    sequential, _ = _timed(plain, list(islice(requested, sequential_rows)))
+    server, failed = _timed(engine, list(islice(requested, rows)))
     return Rates(sequential, server, failed)
 
 
-def _timed(ask: Callable[[list[Request]], int], asked: list[Request]) -> tuple[float, int]:
+def _timed(ask: Callable[[list[Request]], int], requested: list[Request]) -> tuple[float, int]:
     """Rows per second, and how many got no answer."""
     start = time.perf_counter()
-    answered = ask(asked)
-    return answered / (time.perf_counter() - start), len(asked) - answered
+    answered = ask(requested)
+    return answered / (time.perf_counter() - start), len(requested) - answered
 
 
-def _plain_client(url: str, asked: list[Request]) -> int:
+def _plain_client(url: str, requested: list[Request]) -> int:
     """What a short script does: the next question after the last answer."""
     from openai import OpenAI
 
     answered = 0
     with OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY") or "none") as client:
-        for request in track(asked, "sequential client", len(asked), "row"):
+        for request in track(requested, "sequential client", len(requested), "row"):
             sampling = request.sampling
             response = client.chat.completions.create(
                 model=request.model,
@@ -80,7 +80,7 @@ def _plain_client(url: str, asked: list[Request]) -> int:
     return answered
 
 
-def _engine(url: str, concurrency: int, asked: list[Request]) -> int:
-    engine = ServerEngine(ServerOptions(urls=(url,), model=asked[0].model, concurrency=concurrency))
-    replies = (reply for batch in engine.answer(asked) for reply in batch)
-    return sum(reply.answer is not None for reply in track(replies, f"{concurrency} at once", len(asked), "row"))
+def _engine(url: str, concurrency: int, requested: list[Request]) -> int:
+    engine = ServerEngine(ServerOptions(urls=(url,), model=requested[0].model, concurrency=concurrency))
+    replies = (reply for batch in engine.answer(requested) for reply in batch)
+    return sum(reply.answer is not None for reply in track(replies, f"{concurrency} at once", len(requested), "row"))

@@ -87,7 +87,7 @@ class Overhead:
 
 
 def measure_store(url: str, rows: int, rate: float, batch: int) -> Overhead:
-    """Run questions that nobody has asked yet through the stage's core, with a new store at `url` and with none."""
+    """Run new questions through the stage's core, with a new store at `url` and with none."""
     engine = SteadyEngine(rate, batch)
     without = _run(NoStore(), engine, rows, "no store")
     store = GenerationStore(url)
@@ -102,12 +102,12 @@ def measure_store(url: str, rows: int, rate: float, batch: int) -> Overhead:
 
 
 def _run(store: Any, engine: SteadyEngine, rows: int, title: str) -> float:
-    asked = requests(rows, engine.model)
+    requested = requests(rows, engine.model)
     # Hashed once and then remembered: no part of what is compared.
-    keys = {request.key for request in asked}
+    keys = {request.key for request in requested}
     start = time.perf_counter()
-    done = ask(store, engine, asked, title, rows)
+    done = ask(store, engine, requested, title, rows)
     seconds = time.perf_counter() - start
     if done.generated != len(keys):
-        raise RuntimeError(f"of {len(keys)} questions, {done.generated} were asked")
+        raise RuntimeError(f"of {len(keys)} questions, {done.generated} were generated")
     return seconds

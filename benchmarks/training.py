@@ -31,7 +31,7 @@ from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.system.errors import InputError, run_command
 
 EPOCHS = (1, 5, 10, 32)
-"""Lengths of a training for which the speed-up is also told with the embedding counted in."""
+"""Lengths of a training whose speed-up is also printed with the embedding counted in."""
 
 
 Rounds = list[tuple[Peer, Ours]]
@@ -52,7 +52,7 @@ def measure(
 
     Args:
         steps: how many are timed of each run; one more comes before them and is not.
-        precisions: the first is the one that everything is told of; `fp32` and `bf16` are compared where both are.
+        precisions: the first is the one of all printed figures; `fp32` and `bf16` are compared where both are.
         rounds: how often both sides run in each precision, in turn.
 
     Raises:

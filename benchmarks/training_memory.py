@@ -109,7 +109,7 @@ def one_step(model: str, batch: int, micro_batch: int, full_length: bool = False
 
 
 def _peak_bytes() -> float:
-    """This program's own peak; what getrusage says also counts the process that started it."""
+    """This program's own peak; getrusage also counts the process that started it."""
     status = Path("/proc/self/status")
     if not status.is_file():
         return peak_memory("cpu") * 1e6

@@ -1,1 +1,1 @@
-"""The stages of cliptune as plain Python; nothing here knows about Prefect."""
+"""The stages of cliptune as plain Python, which never imports Prefect."""

@@ -17,7 +17,7 @@ from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import data_hashes, git_commit
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import run_in_project, start
 from components.core.tables import folders
 from components.core.tables.files import write_json
@@ -38,7 +38,7 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
     elif base.source == "timm" and base.fit is not None:
         _train(settings, fit_towers, output, train_pairs)
     else:
-        with told_of("params.yaml: base"):
+        with prefixed_errors("params.yaml: base"):
             encoder = _ready_made(settings, train_pairs)
         _add_facts(encoder, settings, name="base")
         encoder.save(output)
@@ -56,7 +56,7 @@ def _train(
     train_pairs: Path,
 ) -> None:
     inputs = {"pairs": train_pairs}
-    with told_of("params.yaml: base"):
+    with prefixed_errors("params.yaml: base"):
         model_config(settings.base.model)
     precision = pick_precision(settings.train.precision, pick_device(settings.train.device))
     settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})

@@ -19,7 +19,7 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.provenance import code_hash
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.progress import bar
 from components.core.tables.arrays import mapped_array
 from components.core.tables.files import atomic_file, content_hash, file_hash
@@ -47,7 +47,7 @@ def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tu
     """
     base, seed = settings.base, settings.train.seed
     assert base.fit is not None
-    with told_of("params.yaml: base"):
+    with prefixed_errors("params.yaml: base"):
         whole = timm_encoder(base.model, base.file, seed, base.package)
         encoder = with_language_tower(whole, base.fit.language_model, "finetuned")
     tower = encoder.model.visual

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def import_folder(
         # DVC watches files of captions, but not shards or pictures, which take long to read.
         if (place / contents.file).suffix in (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl"):
             content["depends"] = {"prepare": str(place / contents.file)}
-        with told_of(f"over profile '{extends or _OVER}'"):
+        with prefixed_errors(f"over profile '{extends or _OVER}'"):
             check_settings(settings_with(extends or _OVER, content))
         with atomic_file(path) as temporary:
             temporary.write_text(_profile(place, contents, extends or _OVER, content), encoding="utf-8")

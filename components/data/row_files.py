@@ -77,7 +77,7 @@ class RowFiles:
             where = "the first line" if separator else "it"
             raise InputError(f"{file}: {where} names the column {twice[0]} twice: rename or remove one of them")
 
-    def knows(self, name: str) -> bool:
+    def reads(self, name: str) -> bool:
         """Whether a column is required or optional."""
         return self._named(name) in (*self.required, *self.optional)
 
@@ -166,7 +166,7 @@ def _parquet(kind: RowFiles, file: Path) -> Iterator[Row]:
             names = stored.schema_arrow.names
             kind.check_columns(file, names)
             number = 0
-            for batch in stored.iter_batches(columns=[name for name in names if kind.knows(name)]):
+            for batch in stored.iter_batches(columns=[name for name in names if kind.reads(name)]):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"row {number}", row

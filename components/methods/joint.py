@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from typing_extensions import TypedDict
 
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables import NEIGHBOUR
 from components.methods.contract.losses import Features, Losses
 from components.methods.contract.method import Method, Neighbours, NotNegative, Optimisation, Positive, Visits
@@ -82,9 +82,9 @@ def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
         raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
     members, builders = {}, list[str]()
     for name, part in parts.items():
-        with told_of(f"params.yaml: key '{where}'"):
+        with prefixed_errors(f"params.yaml: key '{where}'"):
             method = find_method(name)
-        with told_of(f"params.yaml: key '{where}.{name}'"):
+        with prefixed_errors(f"params.yaml: key '{where}.{name}'"):
             builders += [name] if method.build_encoder is not Method.build_encoder else []
             if len(builders) > 1:
                 raise InputError(f"'{builders[0]}' builds the text tower already: remove one")

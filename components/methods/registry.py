@@ -9,7 +9,7 @@ from typing import Any
 
 from components import methods
 from components.core.system.discovery import file_names, find
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.folders import BASE, PAIRS, VALIDATED
 from components.core.tables.training_columns import ALIKE, holders_of
 from components.methods.contract.method import Method
@@ -55,7 +55,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
         known = ", ".join(entries)
         raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
     given = dict(entries[name])
-    with told_of(f"params.yaml: methods.{name}"):
+    with prefixed_errors(f"params.yaml: methods.{name}"):
         method = find_method(str(given.pop("method", name)))
     reads = Path(str(given.pop("train_data", VALIDATED)))
     return Entry(name, method, method.settings(given, name), reads)
@@ -71,7 +71,7 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
     unweighted = []
     for name, given in entries.items():
         entry = find_entry(entries, name)
-        with told_of(f"params.yaml: methods.{name}"):
+        with prefixed_errors(f"params.yaml: methods.{name}"):
             needed = holders_of(entry.method.needs(entry.hyper))
         _check_reads(name, given.get("train_data"), needed, tables)
         if not entry.method.weighted(entry.hyper):

@@ -11,7 +11,7 @@ import torch
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import SIDECAR
@@ -132,7 +132,7 @@ def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
         return None
     from components.base.published import encoder_by_name
 
-    with told_of(f"--encoder '{name}'"):
+    with prefixed_errors(f"--encoder '{name}'"):
         encoder = encoder_by_name(model, weights)
     return encoder_under_test(f"{model}-{Path(weights).stem}" if Path(weights).is_file() else name, encoder)
 

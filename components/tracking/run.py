@@ -142,7 +142,7 @@ class TrackedRun:
         from mlflow.utils.time import get_current_time_millis
 
         ended = get_current_time_millis()
-        # A process that is asked to stop has little time.
+        # A process that gets SIGTERM has little time.
         within_s = _KILLED_WAIT_S if status == "KILLED" else wait_s()
         left: list[Any] = []
         try:

@@ -16,7 +16,7 @@ from torch import Tensor
 from components.core.compute.distributed import World
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings, Train
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables import folders
 from components.core.tables.records import PAIRS, PARAPHRASES
 from components.core.tables.training_columns import table_file
@@ -164,7 +164,7 @@ def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> CachedFe
         raise InputError(
             f"distractor images in {data} exist only as embeddings: set image_tower: frozen, or remove distractor_data"
         )
-    with told_of(f"distractors of {data}"):
+    with prefixed_errors(f"distractors of {data}"):
         embeddings = ImageEmbeddings.open(data / "embeddings", "train", data / "pairs" / "train.parquet")
     if embeddings.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
         raise InputError(

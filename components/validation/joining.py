@@ -224,9 +224,9 @@ def _joined(table: Synthesised) -> str:
         rejected = f"{view}.rejected"
         if number:
             links.append(f"left join {view} on {view}.id = answers_0.id and {view}.sample = answers_0.sample")
-            exists, asked = f"{view}.row is not null", texts[answer.source]
+            exists, text = f"{view}.row is not null", texts[answer.source]
             columns += [f"{exists} as matched_{number}"]
-            columns += [f"{exists} and {view}.source <> coalesce({asked}, {view}.source) as stale_{number}"]
+            columns += [f"{exists} and {view}.source <> coalesce({text}, {view}.source) as stale_{number}"]
             rejected = _unasked(number, table, answer)
         texts[answer.column] = f"{view}.text"
         columns += [f"{view}.text as {_name(answer.column)}", f"{rejected} as {_name(f'rejected_{answer.column}')}"]

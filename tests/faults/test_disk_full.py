@@ -128,6 +128,25 @@ def test_no_room_for_the_record_of_the_run(disk: SmallDisk, tmp_path: Path, raw_
     assert run_stage(project, TRAIN, "--method", "paraclip").code == 0
 
 
+def test_the_disk_fills_up_during_a_run(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    if not disk.real:
+        pytest.skip("SQLite distinguishes a full disk from a limit on file sizes: this needs the right to mount one")
+    project = disk.folder / "project"
+    _trainable(project, raw_params, project / "state", checkpoint_every=6)
+    training = WarmStage(project, TRAIN, "--method", "paraclip")
+    while not list((project / "state").glob("paraclip-*/step-*")):
+        assert training.runs, training.wait()
+        time.sleep(0.005)
+    ended = _ended_on_a_full_disk(training, disk)
+    assert ended.code == 1, ended.errors
+    (line,) = ended.complaints
+    assert "free space" in line
+
+    disk.make_room()
+    again = run_stage(project, TRAIN, "--method", "paraclip")
+    assert again.code == 0, again.errors
+
+
 def test_no_room_for_a_table(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     project, pictures, rng = disk.folder / "project", tmp_path / "pictures", np.random.default_rng(0)
     pictures.mkdir()

@@ -16,14 +16,18 @@ import pytest
 import torch
 from PIL import Image
 
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.language_tower import embedded_model
+from tests.conftest import REPO
 from tests.support.shard_making import sound, write_tar
 from tests.support.stage_project import make_trainable, write_params
+from tests.support.tiny_language_model import save_tiny_language_model
 from tests.support.warm_stages import Ended, run_stage
 from tests.unit.encoders.adapter.test_weights import Payload
 
 pytestmark = pytest.mark.integration
 PREPARE, BASE, TRAIN = "components.data.prepare", "components.base.base", "components.training.train"
+SYNTHESIZE = "components.captions.synthesize"
 PICTURES = 6
 
 
@@ -51,6 +55,13 @@ def _pickled(path: Path, mark: Path) -> Path:
     return path
 
 
+def test_the_payload_runs_when_it_is_unpickled(tmp_path: Path) -> None:
+    for name in ("one.pt", "one.safetensors"):
+        path, mark = _pickled(tmp_path / name, tmp_path / f"{name}.ran"), tmp_path / f"{name}.ran"
+        torch.load(path, weights_only=False) if name == "one.pt" else pickle.loads(path.read_bytes())
+        assert mark.exists()
+
+
 @pytest.mark.parametrize("name", ["hostile.pt", "hostile.safetensors"])
 def test_a_checkpoint_that_is_a_pickle(name: str, mark: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     file = _pickled(tmp_path / name, mark)
@@ -58,6 +69,16 @@ def test_a_checkpoint_that_is_a_pickle(name: str, mark: Path, tmp_path: Path, ra
     write_params(tmp_path / "project", raw_params)
     _assert_refused(run_stage(tmp_path / "project", BASE), str(file), "convert" if "safe" not in name else "fetch")
     assert not (tmp_path / "project" / "models").exists()
+
+
+def test_an_encoder_whose_weights_are_a_pickle(mark: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    project = tmp_path / "project"
+    make_trainable(project)
+    raw_params["train"] = {"checkpoint_dir": "state/train"}
+    write_params(project, raw_params)
+    file = _pickled(project / "models" / "base" / "encoder.safetensors", mark)
+    ended = run_stage(project, TRAIN, "--method", "paraclip")
+    _assert_refused(ended, str(file.relative_to(project)), "make it again")
 
 
 def test_a_language_model_that_is_a_pickle(mark: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
@@ -70,6 +91,39 @@ def test_a_language_model_that_is_a_pickle(mark: Path, tmp_path: Path, raw_param
     raw_params["methods"]["lm_finetuned"] |= {"language_model": str(model), "batch_size": 16}
     write_params(project, raw_params)
     _assert_refused(run_stage(project, TRAIN, "--method", "lm_finetuned"), str(model), "safetensors")
+
+
+def test_an_adapter_that_is_a_pickle(mark: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    project, adapter = tmp_path / "project", tmp_path / "adapter"
+    shutil.copytree(REPO / "components" / "captions" / "assets" / "student", adapter)
+    file = _pickled(adapter / "adapter_model.safetensors", mark)
+    task = {"table": "rewrites", "input": "data/pairs/train.parquet"}
+    base = save_tiny_language_model(tmp_path / "base")
+    models = {"hostile": {"engine": "local", "adapter": str(adapter), "base": str(base)}}
+    raw_params["synthesize"] |= {
+        "llms": models,
+        "default_llm": "hostile",
+        "cached_answers": None,
+        "tasks": {"rewrite": task},
+    }
+    write_params(project, raw_params)
+    rows = {"id": ["a", "b"], "image_id": ["i", "j"], "image": [b"i"] * 2, "caption": ["a dog", "a cat"]}
+    rows["facts"] = [None] * 2
+    PAIRS.write(project / "data" / "pairs" / "train.parquet", rows)
+    _assert_refused(run_stage(project, SYNTHESIZE, "--task", "rewrite"), str(file), "train it again")
+    assert not (project / "data" / "captions").exists()
+
+
+@pytest.mark.parametrize("module", [PREPARE, TRAIN])
+def test_settings_with_a_tag_that_runs_a_command(module: str, mark: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    text = (REPO / "params.yaml").read_text("utf-8")
+    assert "  name: synthetic" in text
+    hostile = text.replace("name: synthetic", f"name: !!python/object/apply:os.system ['touch {mark}']", 1)
+    (project / "params.yaml").write_text(hostile)
+    ended = run_stage(project, module, *(["--method", "paraclip"] if module == TRAIN else []))
+    _assert_refused(ended, "params.yaml", "python/object/apply:os.system", "line ")
 
 
 def _noise(kind: str) -> bytes:

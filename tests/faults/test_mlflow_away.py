@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from components.core.settings import load_settings
 from components.encoders.adapter.encoder import Encoder
-from components.tracking import RUN_FILE
+from components.tracking import RUN_FILE, tracked_run
+from components.tracking.errors import WAIT
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import tracking_server
 from tests.support.stage_project import make_trainable, write_params
@@ -26,10 +28,21 @@ AWAY_S = float(os.environ.get("CLIPTUNE_TEST_AWAY_S", "0"))
 NAME = "tried"
 PER_EPOCH, CHECKPOINT_EVERY, VALIDATE_EVERY = 27, 20, 50
 EPOCHS = 25 + round(10 * AWAY_S)
-LAST = EPOCHS * PER_EPOCH
 MISSED = 8 * CHECKPOINT_EVERY
 """Steps without the server."""
 PATIENCE_S = 300.0
+
+
+def _start(project: Path, epochs: int, address: str, **environment: str) -> WarmStage:
+    """A running stage that logs every step."""
+    make_trainable(project)
+    loop = {"checkpoint_every": CHECKPOINT_EVERY, "validate_every": VALIDATE_EVERY}
+    settings = world_settings(Path("state/train"), **loop).model_dump(mode="json", by_alias=True)
+    entry = {"method": "semclip", "train_data": "data/validated", "batch_size": 4, "epochs": epochs}
+    methods = {NAME: entry | {"accumulate": 1, "lr": 1e-4}}
+    write_params(project, settings | {"methods": methods, "compare_encoders": ["base", NAME]})
+    environment["MLFLOW_TRACKING_URI"] = address
+    return WarmStage(project, "components.training.train", "--method", NAME, environment=environment)
 
 
 def _wait(stage: WarmStage, until: Callable[[], bool]) -> None:
@@ -54,38 +67,60 @@ def _steps(folder: Path) -> int:
     return max((int(match[1]) for match in found if match), default=0)
 
 
-def _assert_complete(client: MlflowClient, run_id: str) -> None:
+def _assert_complete(client: MlflowClient, run_id: str, epochs: int) -> None:
     """The run ended well, every step is in the history of its metrics once, and the encoder is an artifact."""
     assert client.get_run(run_id).info.status == "FINISHED"
-    validations = [*range(VALIDATE_EVERY, LAST, VALIDATE_EVERY), LAST]
-    every = list(range(1, LAST + 1))
+    last = epochs * PER_EPOCH
+    validations = [*range(VALIDATE_EVERY, last, VALIDATE_EVERY), last]
+    every = list(range(1, last + 1))
     for name, steps in (("loss/total", every), ("train/lr", every), ("validation/loss", validations)):
         assert [metric.step for metric in client.get_metric_history(run_id, name)] == steps, name
     written = {file.path for file in client.list_artifacts(run_id, NAME)}
     assert {f"{NAME}/encoder.json", f"{NAME}/encoder.safetensors", f"{NAME}/{RUN_FILE}"} <= written
 
 
+def _run_id(project: Path) -> str:
+    """The run of the encoder, which must be sound."""
+    encoder = project / "models" / NAME
+    assert Encoder.load(encoder).sidecar.name == NAME
+    return str(json.loads((encoder / RUN_FILE).read_text())["run_id"])
+
+
 def test_the_training_continues_and_the_restarted_server_receives_everything(tmp_path: Path) -> None:
     project, (port,) = tmp_path / "project", free_ports(1)
-    make_trainable(project)
-    loop = {"checkpoint_every": CHECKPOINT_EVERY, "validate_every": VALIDATE_EVERY}
-    settings = world_settings(Path("state/train"), **loop).model_dump(mode="json", by_alias=True)
-    entry = {"method": "semclip", "train_data": "data/validated", "batch_size": 4, "epochs": EPOCHS}
-    methods = {NAME: entry | {"accumulate": 1, "lr": 1e-4}}
-    write_params(project, settings | {"methods": methods, "compare_encoders": ["base", NAME]})
     # The end of each block is a SIGKILL.
     server = (port, tmp_path / "server", f"sqlite:///{tmp_path / 'server' / 'mlflow.db'}")
     with tracking_server(*server) as address:
-        command = ("components.training.train", "--method", NAME)
-        stage = WarmStage(project, *command, environment={"MLFLOW_TRACKING_URI": address})
+        stage = _start(project, EPOCHS, address)
         _wait(stage, lambda: _is_tracked(address))
     killed, before = time.monotonic(), _steps(project)
     _wait(stage, lambda: _steps(project) >= before + MISSED and time.monotonic() >= killed + AWAY_S)
     with tracking_server(*server) as address:
         ended = stage.wait()
         assert ended.code == 0, ended.errors
-        encoder = project / "models" / NAME
-        assert Encoder.load(encoder).sidecar.name == NAME
-        _assert_complete(MlflowClient(address), json.loads((encoder / RUN_FILE).read_text())["run_id"])
+        _assert_complete(MlflowClient(address), _run_id(project), EPOCHS)
     assert ended.errors.count("the metrics of run") == 1
+    assert not list(project.glob("state/unsent/*"))
+
+
+def test_without_the_server_the_training_ends_well_and_the_next_run_sends_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, (port,), epochs = tmp_path / "project", free_ports(1), 15
+    server = (port, tmp_path / "server", f"sqlite:///{tmp_path / 'server' / 'mlflow.db'}")
+    with tracking_server(*server) as address:
+        stage = _start(project, epochs, address, **{WAIT: "2"})
+        _wait(stage, lambda: _is_tracked(address))
+    ended = stage.wait()
+    assert ended.code == 0, ended.errors
+    run_id = _run_id(project)
+    assert ended.errors.count(f"the end of run {run_id} waits in state/unsent/{run_id}.json") == 1
+
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with tracking_server(*server) as address:
+        client = MlflowClient(address)
+        assert client.get_run(run_id).info.status == "RUNNING"
+        with tracked_run("train", "next", load_settings(), {}, {}):
+            _assert_complete(client, run_id, epochs)
     assert not list(project.glob("state/unsent/*"))

@@ -21,7 +21,15 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
+from components.captions.prompting.request import (
+    COMPLETION,
+    PICTURE,
+    ModelAnswer,
+    PromptPicture,
+    Reply,
+    Request,
+    Sampling,
+)
 from components.core.settings import Block
 from components.core.system.errors import InputError
 
@@ -136,19 +144,19 @@ class LlmClient:
         """
         sent = request
         result = await self._settled(sent)
-        if isinstance(result, Said) and request.lacks_its_end(result):
+        if isinstance(result, ModelAnswer) and request.lacks_its_end(result):
             sent = request.longer
             result = await self._settled(sent)
-        if isinstance(result, Said):
+        if isinstance(result, ModelAnswer):
             return Reply.of(request, result, sent.sampling.max_tokens)
-        tokens = f" (asked again with {sent.sampling.max_tokens} tokens)" if sent is not request else ""
+        tokens = f" (sent again with {sent.sampling.max_tokens} tokens)" if sent is not request else ""
         return Reply(request, None, result + tokens)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def _settled(self, request: Request) -> Said | str:
+    async def _settled(self, request: Request) -> ModelAnswer | str:
         """The server's answer, or the reason why there is none."""
         started, failed_at, attempts = monotonic(), None, 0
         while True:
@@ -170,7 +178,7 @@ class LlmClient:
                 self._check_hope(fault, started)
             await asyncio.sleep(PAUSE_S)
 
-    async def _round(self, request: Request, attempts: int) -> Said:
+    async def _round(self, request: Request, attempts: int) -> ModelAnswer:
         """The answer of the first attempt that succeeds."""
         from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
 
@@ -183,7 +191,7 @@ class LlmClient:
                 content = await self._client.post(
                     path, cast_to=object, body=body, options={"max_retries": attempts - 1}
                 )
-            said = _said_in(content)
+            answer = _answer_in(content)
         except (APITimeoutError, TimeoutError):
             raise ServerFault("time-out") from None
         except APIConnectionError:
@@ -196,7 +204,7 @@ class LlmClient:
         except (OpenAIError, ValueError, RecursionError):
             raise ServerFault("response is not JSON", single=True) from None
         self._last_answer = monotonic()
-        return said
+        return answer
 
     def _failure(self, error: APIStatusError) -> ServerFault | RowRefused:
         code, options = error.status_code, self._options
@@ -292,7 +300,7 @@ def _message_in(body: object, key: str) -> str:
     return f": {re.split(r'(?<=[.!?]) ', line.strip(), maxsplit=1)[0][:120]}"
 
 
-def _said_in(content: object) -> Said:
+def _answer_in(content: object) -> ModelAnswer:
     """The text of the first choice, in a form that a store can keep."""
     if isinstance(content, str):
         # Sent with another media type than JSON.
@@ -309,7 +317,7 @@ def _said_in(content: object) -> Said:
         raise ServerFault("response without an answer", single=True)
     # PostgreSQL keeps no NUL, and no database half of a surrogate pair.
     kept = (text or "").replace("\0", "").encode("utf-8", "replace").decode("utf-8").strip()
-    return Said(kept, cut=ended_by == "length")
+    return ModelAnswer(kept, cut=ended_by == "length")
 
 
 def replies_to(

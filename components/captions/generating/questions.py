@@ -27,7 +27,7 @@ class Questions:
     """
 
     task: PromptTask
-    asked: Task
+    options: Task
     settings: Settings
     model: str
     skipped: Counter[str] = field(default_factory=Counter)
@@ -35,12 +35,12 @@ class Questions:
     @property
     def most(self) -> int:
         """Upper bound of the number of questions: about captions, pairs of captions or answers of another task."""
-        block, asked, name = self.settings.synthesize, self.asked, self.task.name
-        rows, samples = asked.pairs or asked.max_captions or block.max_captions, asked.samples
+        block, options, name = self.settings.synthesize, self.options, self.task.name
+        rows, samples = options.pairs or options.max_captions or block.max_captions, options.samples
         while (before := block.before(name)) is not None:
-            name, asked = before, block.tasks[before]
-            samples *= asked.samples
-            rows = min(rows, asked.pairs or asked.max_captions or block.max_captions)
+            name, options = before, block.tasks[before]
+            samples *= options.samples
+            rows = min(rows, options.pairs or options.max_captions or block.max_captions)
         return rows * samples
 
     def read(self, shard: Shard | None = None) -> Iterator[Request]:
@@ -50,23 +50,23 @@ class Questions:
             InputError: the input table is missing or damaged.
         """
         self.skipped.clear()
-        limit = self.asked.max_captions or self.settings.synthesize.max_captions
-        pictures = self.asked.pictures and self.task.pictures
-        seed, asked = self.settings.dataset.seed, self.asked
-        ask = Ask(limit, seed, asked.pairs, asked.one_per_image, pictures, self.skipped)
-        sources = self.task.reads(self.asked.input, self._accepts(), ask)
+        limit = self.options.max_captions or self.settings.synthesize.max_captions
+        pictures = self.options.pictures and self.task.pictures
+        seed, options = self.settings.dataset.seed, self.options
+        ask = Ask(limit, seed, options.pairs, options.one_per_image, pictures, self.skipped)
+        sources = self.task.reads(self.options.input, self._accepts(), ask)
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):
-            for attempt in range(self.asked.samples):
+            for attempt in range(self.options.samples):
                 yield self.about(source, attempt)
 
     def about(self, source: InputRow, attempt: int) -> Request:
         """The question about one row of inputs; `attempt` counts from 0."""
-        sample = source.sample * self.asked.samples + attempt
-        return self._request(self.task, self.asked, source, attempt, sample)
+        sample = source.sample * self.options.samples + attempt
+        return self._request(self.task, self.options, source, attempt, sample)
 
     def _accepts(self) -> Accepts:
-        words = self.asked.caption_length
+        words = self.options.caption_length
         if words is None:
             return self.task.accepts
         if "caption" not in self.task.inputs:
@@ -90,10 +90,10 @@ class Questions:
         attempt = judged.samples + question.sample
         return self._request(find_task(self.task.judges), judged, question.source, attempt, question.sample)
 
-    def _request(self, task: PromptTask, asked: Task, source: InputRow, attempt: int, sample: int) -> Request:
+    def _request(self, task: PromptTask, options: Task, source: InputRow, attempt: int, sample: int) -> Request:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
-        chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
-        sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
+        chat = tuple((message["role"], message["content"]) for message in task.render(inputs, options.prompt))
+        sampling = Sampling(options.temperature, options.top_p, options.max_tokens)
         return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse_cut, source, sample)
 
 
@@ -127,12 +127,12 @@ def import_replay(store: GenerationStore, settings: Settings) -> None:
 def _asked_live(settings: Settings) -> set[str]:
     """Keys of the questions that a model answers although the replay has their answers."""
     keys: set[str] = set()
-    for name, asked in settings.synthesize.tasks.items():
-        if asked.always_ask_first:
+    for name, options in settings.synthesize.tasks.items():
+        if options.always_ask_first:
             try:
                 questions = questions_of(settings, name, engine_of(settings.synthesize, name))
             except InputError:
                 # An untrained student has answered nothing. The task's own run reports any other error.
                 continue
-            keys.update(question.key for question in islice(questions.read(), asked.always_ask_first))
+            keys.update(question.key for question in islice(questions.read(), options.always_ask_first))
     return keys

@@ -31,8 +31,8 @@ def without_thought(answer: str) -> str:
     >>> without_thought("I could say yes.</think>No"), without_thought("<think>They want")
     ('No', '')
     """
-    said = _THOUGHT_ENDS.split(answer)[-1]
-    return _THOUGHT_BEGINS.split(said)[0].strip()
+    answer = _THOUGHT_ENDS.split(answer)[-1]
+    return _THOUGHT_BEGINS.split(answer)[0].strip()
 
 
 def cut(answer: str) -> str | None:
@@ -94,8 +94,8 @@ def verdict(answer: str) -> str | None:
     >>> verdict("No, it says something else."), verdict("I cannot tell.")
     ('no', None)
     """
-    said = {word.lower() for word in _VERDICT.findall(_CHOICE.sub(" ", answer))}
-    return next((word for word in ("yes", "no") if word in said), None)
+    verdicts = {word.lower() for word in _VERDICT.findall(_CHOICE.sub(" ", answer))}
+    return next((word for word in ("yes", "no") if word in verdicts), None)
 
 
 def first_verdict(answer: str) -> str | None:

@@ -124,21 +124,21 @@ class Request:
         """The same question with room for `MORE_TOKENS` times as many tokens."""
         return replace(self, sampling=replace(self.sampling, max_tokens=MORE_TOKENS * self.sampling.max_tokens))
 
-    def lacks_its_end(self, said: Said) -> bool:
+    def lacks_its_end(self, answer: ModelAnswer) -> bool:
         """Whether an answer was cut before its relevant part was complete, so that more tokens may help.
 
         A judge's "Yes" and a first line with the beginning of a second are complete wherever they were cut.
         """
-        if not said.cut or not said.text.strip():
-            return said.cut
+        if not answer.cut or not answer.text.strip():
+            return answer.cut
         if self.parse is None:
             return False
-        read = self.parse(said.text)
-        return read is None or read != self.parse(f"{said.text} and")
+        read = self.parse(answer.text)
+        return read is None or read != self.parse(f"{answer.text} and")
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelAnswer:
     """A model's text, and whether it was cut at `max_tokens`."""
 
     text: str
@@ -154,15 +154,15 @@ class Reply:
     failure: str | None = None
 
     @staticmethod
-    def of(request: Request, said: Said, tokens: int) -> Reply:
-        """The reply with text `said`, for which `tokens` tokens were allowed.
+    def of(request: Request, answer: ModelAnswer, tokens: int) -> Reply:
+        """The reply with the text of `answer`, for which `tokens` tokens were allowed.
 
         It is a failure where the text is empty, its end is missing, or it is longer than so many tokens can be.
         """
-        if len(said.text) > _LETTERS_A_TOKEN * tokens:
+        if len(answer.text) > _LETTERS_A_TOKEN * tokens:
             return Reply(request, None, f"the answer is too long for {tokens} tokens: the server ignores max_tokens")
-        if request.lacks_its_end(said):
+        if request.lacks_its_end(answer):
             return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
-        if not without_thought(said.text):
+        if not without_thought(answer.text):
             return Reply(request, None, "the model said nothing")
-        return Reply(request, said.text)
+        return Reply(request, answer.text)

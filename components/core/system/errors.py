@@ -15,7 +15,7 @@ class InputError(Exception):
 
 
 @contextmanager
-def told_of(subject: str) -> Iterator[None]:
+def prefixed_errors(subject: str) -> Iterator[None]:
     """Prefix an `InputError` of this block with its subject, such as a key of params.yaml or an option."""
     try:
         yield

@@ -25,7 +25,7 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import PICTURE, Chat, PromptPicture, Request, Sampling
 from components.captions.prompting.task import question_alone
 from components.core.compute.metrics import Features, Indices, Reals
-from components.core.system.errors import InputError, told_of
+from components.core.system.errors import InputError, prefixed_errors
 
 OPTION = {"judge": "the judge: a key of synthesize.llms in params.yaml"}
 """For `Benchmark.options`."""
@@ -181,7 +181,7 @@ def scorer_of(context: PublishedContext) -> EncoderUnderTest:
         )
     from components.base.published import encoder_by_name
 
-    with told_of(f"--benchmark-option scorer={name}"):
+    with prefixed_errors(f"--benchmark-option scorer={name}"):
         encoder = encoder_by_name(model, weights)
     tower = encoder.image_tower_hash()
     return EncoderUnderTest(name, encoder, tower, tower, encoder.sidecar.image_size)

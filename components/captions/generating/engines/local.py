@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from components.captions.language_models.language_model import LanguageModel, load_language_model, revision_of
-from components.captions.prompting.request import Reply, Request, Said, Sampling
+from components.captions.prompting.request import ModelAnswer, Reply, Request, Sampling
 from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.settings import Block
 from components.core.system.errors import InputError
@@ -73,15 +73,15 @@ class LocalEngine:
                     yield self._replies([window[row] for row in chosen], [prompts[row] for row in chosen])
 
     def _replies(self, requests: list[Request], prompts: list[list[int]]) -> list[Reply]:
-        """Answers to requests of one sampling; those that lack their end are asked once more, with more tokens."""
-        said, tokens = self._generate(requests, prompts, requests[0].sampling), requests[0].sampling.max_tokens
-        replies = [Reply.of(request, one, tokens) for request, one in zip(requests, said, strict=True)]
-        cut = [row for row, request in enumerate(requests) if request.lacks_its_end(said[row])]
+        """Answers to requests of one sampling; those that lack their end are generated once more, with more tokens."""
+        answers, tokens = self._generate(requests, prompts, requests[0].sampling), requests[0].sampling.max_tokens
+        replies = [Reply.of(request, answer, tokens) for request, answer in zip(requests, answers, strict=True)]
+        cut = [row for row, request in enumerate(requests) if request.lacks_its_end(answers[row])]
         if cut:
             more = requests[0].longer.sampling
-            again = self._generate([requests[row] for row in cut], [prompts[row] for row in cut], more)
-            for row, one in zip(cut, again, strict=True):
-                replies[row] = Reply.of(requests[row], one, more.max_tokens)
+            longer = self._generate([requests[row] for row in cut], [prompts[row] for row in cut], more)
+            for row, answer in zip(cut, longer, strict=True):
+                replies[row] = Reply.of(requests[row], answer, more.max_tokens)
         return replies
 
     @staticmethod
@@ -97,7 +97,7 @@ class LocalEngine:
         return ids
 
     @torch.inference_mode()
-    def _generate(self, requests: list[Request], prompts: list[list[int]], sampling: Sampling) -> list[Said]:
+    def _generate(self, requests: list[Request], prompts: list[list[int]], sampling: Sampling) -> list[ModelAnswer]:
         assert self._loaded is not None
         tokenizer, model = self._loaded.tokenizer, self._loaded.model
         shared = shared_length(prompts)
@@ -122,7 +122,7 @@ class LocalEngine:
         listed = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, tokenizer.pad_token_id}
         final = torch.tensor([token for token in listed if token is not None], device=new.device)
         full, ended = new.shape[1] == sampling.max_tokens, torch.isin(new[:, -1], final).tolist()
-        return [Said(answer.strip(), full and not over) for answer, over in zip(answers, ended, strict=True)]
+        return [ModelAnswer(answer.strip(), full and not over) for answer, over in zip(answers, ended, strict=True)]
 
 
 class _RowSampler:

@@ -26,7 +26,15 @@ from components.captions.generating.client import (
     body_of,
     replies_to,
 )
-from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
+from components.captions.prompting.request import (
+    COMPLETION,
+    PICTURE,
+    ModelAnswer,
+    PromptPicture,
+    Reply,
+    Request,
+    Sampling,
+)
 from components.core.system.errors import InputError
 
 Handler = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -70,7 +78,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def response(key: str = "none", **described: Any) -> Iterator[Callable[[], Said]]:
+def response(key: str = "none", **described: Any) -> Iterator[Callable[[], ModelAnswer]]:
     """A round of one attempt that gets this response."""
 
     async def handler(_: httpx2.Request) -> httpx2.Response:

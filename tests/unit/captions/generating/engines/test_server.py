@@ -16,7 +16,7 @@ from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines import make_engine
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.prompting.parsing import first_line
-from components.captions.prompting.request import Reply, Request, Said, Sampling
+from components.captions.prompting.request import ModelAnswer, Reply, Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -196,7 +196,7 @@ def test_a_cut_answer_counts_if_its_relevant_part_is_complete() -> None:
     }
     for (task, text), complete in cases.items():
         request = replace(question("a dog"), parse=find_task(task).parse_cut)
-        reply = Reply.of(request, Said(text, cut=True), 160)
+        reply = Reply.of(request, ModelAnswer(text, cut=True), 160)
         failure = None if complete else "the answer was cut at 160 tokens: raise the task's max_tokens"
         assert (reply.answer, reply.failure) == (text if complete else None, failure), text
 
