@@ -1,1 +1,1 @@
-"""What the stages of a profile would take before one of them runs: questions, tokens, time, disk, memory, money."""
+"""The estimated cost of a profile's stages: questions, tokens, time, disk, memory, money."""

@@ -27,7 +27,7 @@ _LONGEST_DESCRIPTION = 5000
 """Characters, the limit of MLflow's database."""
 _DESCRIPTION = """Text encoders for image search, fine-tuned so that searches which mean the same find the same images.
 
-`@champion` is what users get: `mlflow.pyfunc.load_model("models:/<name>@champion").predict(["a child on a couch"])`
+Users get `@champion`: `mlflow.pyfunc.load_model("models:/<name>@champion").predict(["a child on a couch"])`
 gives a unit vector for each text, in the space of its image tower. `@previous` was champion before and `@challenger`
 waits to be tried. A version's page lists its training data, its scores and the reason for its promotion.
 """

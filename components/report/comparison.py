@@ -122,7 +122,7 @@ def write_csv(comparison: Comparison, path: Path) -> None:
 
 
 def read_csv(path: Path) -> Comparison:
-    """Read what `write_csv` wrote.
+    """Read the file of `write_csv`.
 
     Raises:
         InputError: the file is missing or damaged.

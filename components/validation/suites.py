@@ -16,7 +16,7 @@ from components.validation.rules.table import Rule
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What one suite found: the reasons of every failing row, and each expectation with its outcome."""
+    """The result of one suite: the reasons of every failing row, and each expectation with its outcome."""
 
     name: str
     success: bool
@@ -69,7 +69,7 @@ def make_context() -> Any:
 
 
 def row_expectation(rule: Rule) -> Any:
-    """What every row must fulfil, as an expectation."""
+    """A condition on every row, as an expectation."""
     import great_expectations.expectations as kinds
 
     meta = {"reason": rule.reason}
@@ -79,7 +79,7 @@ def row_expectation(rule: Rule) -> Any:
 
 
 def share_expectation(rule: Rule) -> Any:
-    """What a column's mean must fulfil, as an expectation."""
+    """A condition on a column's mean, as an expectation."""
     import great_expectations.expectations as kinds
 
     return kinds.ExpectColumnMeanToBeBetween(

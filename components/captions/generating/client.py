@@ -323,7 +323,7 @@ def _answer_in(content: object) -> ModelAnswer:
 def replies_to(
     requests: Iterable[Request], connect: Callable[[], LlmClient], concurrency: int
 ) -> Iterator[list[Reply]]:
-    """Yield replies in batches as they arrive; closing the iterator cancels what is in flight.
+    """Yield replies in batches as they arrive; closing the iterator cancels requests in flight.
 
     When an error ends the work, requests in flight have some seconds to arrive before it is raised.
     """

@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):
 
 def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:
     """The most useful fault of a validation error of `model`, with its key."""
-    # A mistyped key is both unknown and missing; the unknown one is what the user typed.
+    # A mistyped key is both unknown and missing; the user typed the unknown one.
     fault = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":

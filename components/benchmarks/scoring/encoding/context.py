@@ -61,12 +61,12 @@ class RawEncoder(ImageEncoder, Protocol):
         """Features `[texts, dim]`."""
 
     def raw_pixels(self, pixels: Tensor) -> Features:
-        """Features `[images, dim]` of what `embed_pixels` takes."""
+        """Features `[images, dim]` of the same pixels as `embed_pixels`."""
 
 
 @dataclass(frozen=True)
 class EncoderUnderTest:
-    """An encoder with what identifies it.
+    """An encoder with its name and hashes.
 
     Attributes:
         name: the user's name for it, safe as a file name.

@@ -27,9 +27,9 @@ class Engine(Protocol):
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
         """Yield batches of replies in any order, one reply per request, as soon as they are available.
 
-        `requests` is lazy: an engine takes only what it can soon work on. A request that cannot be answered is a reply
-        with a failure; an error is raised only where no further request can succeed (no server answers, wrong model
-        name, missing key).
+        `requests` is lazy: an engine takes only requests that it can soon work on. A request that cannot be answered is
+        a reply with a failure; an error is raised only where no further request can succeed (no server answers, wrong
+        model name, missing key).
 
         Raises:
             InputError: the engine cannot work as params.yaml describes it.

@@ -131,7 +131,7 @@ def insert_rows(connection: Connection, answers: Sequence[Row], failures: Sequen
     added = 0
     if answers:
         keep_first = insert(GENERATIONS).on_conflict_do_nothing(index_elements=["key"])
-        # What is returned is inserted a thousand rows a statement, many times faster than row by row on PostgreSQL.
+        # Returned rows are inserted a thousand rows a statement, many times faster than row by row on PostgreSQL.
         added = len(connection.execute(keep_first.returning(GENERATIONS.c.key), answers).all())
         connection.execute(delete(FAILURES).where(FAILURES.c.key.in_([row["key"] for row in answers])))
     if failures:

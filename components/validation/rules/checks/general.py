@@ -81,7 +81,7 @@ FAITHFUL = TextCheck("fault", "fault", by_facts(FactChecks.find_fault, "facts"))
 """Describes the whole picture and nothing else."""
 
 NO_STRANGER = TextCheck("stranger", "stranger", strangers)
-"""Mentions only what its pictures show: a denial of other things would be true."""
+"""Mentions only things that its pictures show: a denial of other things would be true."""
 
 NEW_WORDS = TextCheck(
     "new_words", "few_new_words", each(lambda text, source: float(new_words(text, source))), "min_new_words"

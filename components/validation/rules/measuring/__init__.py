@@ -1,1 +1,1 @@
-"""What is measured of every answer."""
+"""Measurements of every answer."""
