@@ -31,7 +31,7 @@ def check_params(installation: Installation) -> CheckResult:
         raise InputError(installation.fault)
     check_settings(settings)
     return ok(
-        f"world '{settings.dataset.name}', {len(settings.methods)} methods, {len(settings.compare_encoders)} encoders"
+        f"dataset '{settings.dataset.name}', {len(settings.methods)} methods, {len(settings.compare_encoders)} encoders"
     )
 
 

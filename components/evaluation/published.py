@@ -28,13 +28,13 @@ from components.tracking import add_metrics
 class Plan:
     """Settings of a run of benchmarks.
 
-    `data` has the benchmarks' folders. `again` scores even if there is a result, `allow_partial` accepts data
+    `data` has the benchmarks' folders. `overwrite` scores even if there is a result, `allow_partial` accepts data
     that is not as published, and `dry_run` only reports which benchmarks would be scored.
     """
 
     data: Path
     results: Path = PUBLISHED
-    again: bool = False
+    overwrite: bool = False
     allow_partial: bool = False
     bootstrap: int = 1000
     seed: int = 0
@@ -123,7 +123,7 @@ def _cached_report(
 ) -> PublishedReport | None:
     """The result that scoring would only repeat, if there is one and it may be used."""
     path = plan.results / published_file(under_test.name, under_test.sha256, benchmark.name)
-    if plan.again or not path.exists():
+    if plan.overwrite or not path.exists():
         return None
     report = read_published(path)
     same = report.is_of(under_test.sha256, benchmark.version, data_hash, options)

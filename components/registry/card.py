@@ -17,7 +17,7 @@ from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import gain
 from components.registry.lineage import tables_trained_on
 
-_NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
+_NOT_STATED = "Not stated: describe dataset '{dataset}' in `promote.card` of params.yaml."
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _method(sidecar: Sidecar) -> str:
 def _stated(settings: Settings, lines: tuple[str, ...]) -> str:
     """The statements of `promote.card` about this world's encoders, as a list."""
     if settings.dataset.name not in settings.promote.card.datasets or not lines:
-        return _NOT_STATED.format(world=settings.dataset.name)
+        return _NOT_STATED.format(dataset=settings.dataset.name)
     return "\n".join(f"- {line}" for line in lines)
 
 

@@ -247,17 +247,17 @@ class ShardSource:
             usable = None
             for sample, result in mapped(self._decoder, samples, _WORKERS, _AHEAD_PER_WORKER):
                 used += 1
-                usable = sample.again if usable is None else usable
+                usable = sample.repetition if usable is None else usable
                 if not isinstance(result, DecodedSample):
                     lost += self._left_out(sample, result)
-                    if sample.again > usable + 1:
+                    if sample.repetition > usable + 1:
                         counted = self.errors + Counter({"held out": self.held_out})
                         raise InputError(
                             f"shard {sample.shard} and the other shards of rank {self._world.rank} have no usable "
                             f"sample ({_listed(counted)}): correct train.shards"
                         )
                     continue
-                usable = sample.again
+                usable = sample.repetition
                 self._count.good()
                 examples.append(result)
                 if len(examples) == self._rows:
@@ -339,14 +339,14 @@ class ShardOrder:
         Raises:
             InputError: this rank's shards have no samples.
         """
-        for again in itertools.count():
-            order = np.random.default_rng([self.seed, epoch, again]).permutation(len(self.shards))
+        for repetition in itertools.count():
+            order = np.random.default_rng([self.seed, epoch, repetition]).permutation(len(self.shards))
             own = [self.shards[index] for index in order[self.world.rank :: self.world.size]]
-            rng = np.random.default_rng([self.seed, epoch, again, self.world.rank + 1])
+            rng = np.random.default_rng([self.seed, epoch, repetition, self.world.rank + 1])
             empty = True
             for sample in self._mixed(itertools.chain.from_iterable(map(self.read, own)), rng):
                 empty = False
-                yield replace(sample, again=again)
+                yield replace(sample, repetition=repetition)
             if empty:
                 raise InputError(f"shard {own[0]} and the other shards of rank {self.world.rank} have no samples")
 

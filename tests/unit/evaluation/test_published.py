@@ -73,25 +73,25 @@ def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
 
 
 def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Plan) -> None:
-    def again(
+    def outcome(
         under_test: EncoderUnderTest = UNDER_TEST, benchmark: PublishedBenchmark = BENCHMARK, **changes: Any
     ) -> str:
         return run_one(under_test, benchmark, replace(plan, **changes)).state
 
-    assert [again(), again()] == ["scored", "kept"]
-    assert again(options={"for another benchmark": "x"}) == "kept"
-    assert again(again=True) == "scored"
+    assert [outcome(), outcome()] == ["scored", "kept"]
+    assert outcome(options={"for another benchmark": "x"}) == "kept"
+    assert outcome(overwrite=True) == "scored"
     # Results of other weights do not replace these.
-    assert [again(replace(UNDER_TEST, sha256="other")), again()] == ["scored", "kept"]
-    assert [again(benchmark=replace(BENCHMARK, version=2)), again()] == ["scored", "scored"]
+    assert [outcome(replace(UNDER_TEST, sha256="other")), outcome()] == ["scored", "kept"]
+    assert [outcome(benchmark=replace(BENCHMARK, version=2)), outcome()] == ["scored", "scored"]
     judge = plan.data / "judge.json"
     for value in ("llm", str(judge), f"ViT:{judge}"):
         judge.write_text("1")
-        assert [again(options={"judge": value}) for _ in range(2)] == ["scored", "kept"], value
+        assert [outcome(options={"judge": value}) for _ in range(2)] == ["scored", "kept"], value
         judge.write_text("2")
-        assert again(options={"judge": value}) == ("kept" if value == "llm" else "scored"), value
+        assert outcome(options={"judge": value}) == ("kept" if value == "llm" else "scored"), value
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["green", "green", "red"]))
-    assert [again(dry_run=True), again()] == ["would be scored", "scored"]
+    assert [outcome(dry_run=True), outcome()] == ["would be scored", "scored"]
 
 
 def test_other_bytes_of_the_same_size_are_other_data(plan: Plan) -> None:

@@ -59,7 +59,7 @@ def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any], fo
     raw_params["dataset"]["name"] = "products"
     card = model_card(_subject(), Settings.model_validate(raw_params), folders)
     assert "OpenMoji" not in card
-    assert card.count("Not stated: describe world 'products' in `promote.card` of params.yaml.") == 3
+    assert card.count("Not stated: describe dataset 'products' in `promote.card` of params.yaml.") == 3
 
 
 def test_the_card_has_the_prompts_of_the_validation_and_pairs_dropped_for_published_test_sets(

@@ -109,7 +109,7 @@ class RawSample:
     Attributes:
         members: content by ending, such as `jpg` or `txt`.
         lost: the number of samples of a fault.
-        again: how often the shards were read to their end before, in this epoch.
+        repetition: how often the shards were read to their end before, in this epoch.
         positions: the byte of the shard at which each member begins.
     """
 
@@ -118,7 +118,7 @@ class RawSample:
     members: Mapping[str, bytes | Fault] = field(default_factory=dict, repr=False)
     fault: Fault | None = None
     lost: int = 1
-    again: int = 0
+    repetition: int = 0
     positions: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @property

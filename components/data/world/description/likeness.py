@@ -115,7 +115,7 @@ _UNITS = {
 
 
 def half_truth_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
-    """Rows of `HALF_SHORTS`: one for each possible additional statement about the first object, or the group.
+    """Rows of `HALF_TRUTHS`: one for each possible additional statement about the first object, or the group.
 
     Either object of a pair may come first.
     """
