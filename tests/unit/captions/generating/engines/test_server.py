@@ -179,7 +179,7 @@ def test_a_cut_answer_is_requested_once_more_with_more_tokens(server: FakeServer
     server.control("set", cuts=False, instead={"a dog": ["A dog runs along the", "length"]}, most_tokens=100)
     (reply,) = replies(engine_at(server), [replace(short, sampling=SAMPLING)])
     assert reply.answer is None
-    assert re.fullmatch(r"HTTP 400: max_tokens is too large.*\(asked again with 160 tokens\)", str(reply.failure))
+    assert re.fullmatch(r"HTTP 400: max_tokens is too large.*\(sent again with 160 tokens\)", str(reply.failure))
 
 
 def test_a_cut_answer_counts_if_its_relevant_part_is_complete() -> None:
