@@ -35,7 +35,7 @@ ELSEWHERE = {
     "cliptune evaluate --encoder": "tests/unit/cli/test_evaluate.py",
     "cliptune table": "tests/unit/cli/test_evaluate.py",
     "cliptune votes --export": "tests/unit/cli/test_explore.py",
-    "cliptune mix tune": "tests/unit/study/test_search.py",
+    "cliptune mix tune": "tests/unit/study/test_mixes.py",
     "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
     "python docs/examples": "tests/pipeline/test_examples.py",
     "make stack": "tests/faults/test_loopback_only.py",
