@@ -58,6 +58,8 @@ class RestartableS3:
         command = [
             *(str(Path(sys.executable).with_name("weed")), "server", f"-dir={self.folder}", "-master.telemetry=false"),
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=64", f"-volume.max={self.volumes}"),
+            # By default it refuses to write where less than 1% of the disk is free.
+            "-volume.minFreeSpace=100MiB",
             # By default it waits ten seconds for other readers.
             *("-volume.preStopSeconds=1", "-s3", f"-s3.config={self.folder / 's3.json'}"),
             *("-s3.port.iceberg=0", "-s3.port.lance=0"),

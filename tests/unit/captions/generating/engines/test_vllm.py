@@ -185,7 +185,7 @@ def test_vllm_ends_when_the_system_kills_it_or_the_caller_needs_no_more_replies(
     if by == "the system":
         os.kill(pids[0], signal.SIGKILL)
         with pytest.raises(InputError, match="SIGKILL, which the system sends when memory is short"):
-            next(replies)
+            list(replies)
     replies.close()
     assert not any(_running(pid) for pid in pids)
 
