@@ -18,7 +18,7 @@ from open_clip_train.train import train_one_epoch
 from torch import Tensor, nn
 
 from components.core.compute.hardware import peak_memory, pick_autocast
-from components.encoders.adapter.images import normalise
+from components.encoders.adapter.images import CLIP
 from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import Towers
 from components.training.engine.meter import Meter
@@ -141,7 +141,7 @@ class _Batches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         setup = self._setup
-        images = normalise(setup.pixels.to(setup.device))
+        images = CLIP.normalise(setup.pixels.to(setup.device))
         texts = torch.from_numpy(setup.tokens).long().to(setup.device)
         for _ in range(setup.warmup):
             yield images, texts

@@ -34,8 +34,8 @@ from torch import Tensor
 from components.core.settings import load_settings
 from components.core.system.errors import run_command
 from components.encoders import embed
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder, Vectors
+from components.encoders.adapter.model_configs import model_config
 
 REPO = Path(__file__).parents[1]
 FLICKR = REPO.parent / "shared" / "data" / "flickr8k" / "images"

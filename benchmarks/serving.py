@@ -32,8 +32,8 @@ from rich.table import Table
 from benchmarks.serving_client import Job, Outcome, run_clients
 from benchmarks.training_data import captions
 from components.core.system.errors import run_command
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import model_config
 from components.registry.encoder_lookup import find_encoder
 from components.registry.model import CHAMPION
 from components.serving.served import Alias

@@ -22,8 +22,8 @@ from components.data.source import Pair
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import Split, draw_scenes
 from components.data.world.drawing import draw
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import model_config
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.training.data import TrainingFiles
 
@@ -65,7 +65,7 @@ def prepare(folder: Path, model: str, rows: int, seed: int) -> Prepared:
         folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models"
     )
     encoder.save(files.base)
-    pairs = _pairs(rows, encoder.sidecar.image_size, seed)
+    pairs = _pairs(rows, encoder.sidecar.preparation.size, seed)
     for split in SPLITS:
         table = pa.Table.from_pylist([pair.row() for pair in pairs[split]], schema=PAIRS.schema)
         PAIRS.write(files.pairs / f"{split}.parquet", table)

@@ -19,8 +19,8 @@ from benchmarks.training_data import captions
 from benchmarks.training_ours import hyper_parameters
 from components.core.compute.hardware import peak_memory
 from components.core.system.progress import track
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder, unit_rows
+from components.encoders.adapter.model_configs import model_config
 from components.methods.registry import find_method
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run

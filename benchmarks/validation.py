@@ -25,6 +25,7 @@ from components.core.settings import Settings, load_settings
 from components.core.tables.files import write_json
 from components.core.tables.folders import SUMMARY
 from components.core.tables.records import GENERATIONS, PAIRS
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
 from components.validation.rules.measuring.probes import Probes
@@ -67,8 +68,8 @@ def write_world(root: Path, rows: int) -> ValidationFiles:
             for block in batched(range(pairs * SAMPLES), _BLOCK):
                 append(_answers(block, number))
     sidecar = Sidecar(
-        name="base", model="toy", architecture={}, quick_gelu=False, embed_dim=8, context_length=77, image_size=64,
-        method="base",
+        name="base", model="toy", architecture={}, quick_gelu=False, embed_dim=8, context_length=77,
+        preparation=Preparation(size=64), method="base",
     )  # fmt: skip
     write_json(files.encoder / SIDECAR, sidecar.model_dump())
     return files

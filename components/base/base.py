@@ -10,7 +10,7 @@ import typer
 
 from components.base.contrastive import pretrain
 from components.base.fitted import fit_towers
-from components.base.published import open_clip_encoder, timm_encoder, weights_file_encoder
+from components.base.published import folder_encoder, open_clip_encoder, timm_encoder, weights_file_encoder
 from components.base.shipped import ASSETS, shipped_encoder, write_shipped
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_device, pick_precision
@@ -21,8 +21,8 @@ from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import run_in_project, start
 from components.core.tables import folders
 from components.core.tables.files import write_json
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL, model_config
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 
 
@@ -78,14 +78,19 @@ def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
     if base.source == "timm":
         return timm_encoder(base.model, base.file, settings.train.seed, base.package)
     if base.source == "open_clip":
+        if base.model.startswith((HUB, LOCAL)):
+            return folder_encoder(base.model, check=True)
         if base.pretrained is None:
             raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
-        return open_clip_encoder(base.model, base.pretrained)
+        return open_clip_encoder(base.model, base.pretrained, check=True)
     if base.file is None:
         raise InputError(
-            "source 'file' needs `file`: name an encoder folder or a weights file (.safetensors, .pt, .bin)"
+            "source 'file' needs `file`: name an encoder folder, an exported folder or a weights file (.safetensors, "
+            ".pt, .bin)"
         )
-    return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file)
+    if (base.file / CONFIG).is_file():
+        return folder_encoder(f"{LOCAL}{base.file}", check=True)
+    return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file, check=True)
 
 
 def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:

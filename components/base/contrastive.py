@@ -24,8 +24,9 @@ from components.core.tables.files import content_hash, file_hash
 from components.core.tables.records import PAIRS
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import RELATIONS, Scene
-from components.encoders.adapter.architecture import model_config, plain_name, refuse_batch_statistics
+from components.encoders.adapter.architecture import refuse_batch_statistics
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import model_config, plain_name
 from components.methods.contract.losses import Features, Losses, info_nce, unit
 from components.methods.contract.method import Optimisation
 from components.tracking import TrackedRun
@@ -61,7 +62,7 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     rows, weight = train_rows(train_pairs), base.scratch.attribute_loss_weight
     labels = scene_labels(train_pairs) if weight else {}
     naming = Naming(encoder.sidecar.embed_dim, weight) if labels else None
-    images = TableImages(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
+    images = TableImages(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.preparation)
     own = base.scratch.model_dump(exclude={"attribute_loss_weight"})
     # The logit scale decays too: if it grows freely, a batch is distinguished before relations are learned.
     plan = Optimisation(**own, decay_all=True, clip_gradient=1.0, image_tower="random")

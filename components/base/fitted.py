@@ -75,7 +75,7 @@ def _source(
     """Batches with the trunk's features as pixels: the tower that trains is only the projection."""
     rows, distinct = train_rows(train_pairs), np.stack(list(features.values()))
     ids, image_ids = rows["id"].tolist(), rows["image_id"].tolist()
-    images = TableImages(ids, image_ids, train_pairs, encoder.sidecar.image_size, CachedFeatures(distinct))
+    images = TableImages(ids, image_ids, train_pairs, encoder.sidecar.preparation, CachedFeatures(distinct))
     # An epoch visits an image once, with one of its captions: others of the same image would be false negatives.
     batches = BatchPlan(frozenset({"image", "caption"}), plan.batch_size, settings.train.seed)
     source = table_source(rows, images, batches, encoder.tokenizer, settings.train.checkpoint_dir / "tokens")

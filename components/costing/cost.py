@@ -25,7 +25,8 @@ from components.core.settings.yaml_text import explain_yaml, read_yaml
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
 from components.core.tables.work_shard import Shard
-from components.encoders.adapter.architecture import build, model_config
+from components.encoders.adapter.architecture import build
+from components.encoders.adapter.model_configs import model_config
 from components.methods.contract.method import Method
 from components.methods.registry import find_entry
 

@@ -42,7 +42,7 @@ from components.core.tables.record_files import write_record
 from components.core.tables.records import PAIRS, SPLITS
 from components.core.tables.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
-from components.encoders.adapter.images import as_imagenet, decode, squashed
+from components.encoders.adapter.images import SQUASHED, Preparation
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.encoders.embeddings import MANIFEST, EmbeddedSplit, Manifest, require_finite
 from components.tracking import tracked_run
@@ -148,26 +148,27 @@ def _features(encoder: Encoder, rows: pa.Table, embed: Embed, device: str) -> Ve
     pairs = rows.to_pylist()
     first = {row["image_id"]: row for row in reversed(pairs)}
     distinct = [first[image] for image in dict.fromkeys(row["image_id"] for row in pairs)]
-    size = encoder.sidecar.image_size
-    with closing(_batches(distinct, embed, size, device)) as batches:
-        shown = (as_imagenet(pixels) if embed.squash else pixels for pixels in batches)
-        features = np.concatenate([encoder.pixel_features(pixels.to(device)) for pixels in shown])
+    preparation = encoder.sidecar.preparation.changed(SQUASHED if embed.squash else {})
+    with closing(_batches(distinct, embed, preparation, device)) as batches:
+        features = [encoder.pixel_features(preparation.normalise(pixels.to(device))) for pixels in batches]
     place = {row["image_id"]: number for number, row in enumerate(distinct)}
-    return features[[place[row["image_id"]] for row in pairs]]
+    return np.concatenate(features)[[place[row["image_id"]] for row in pairs]]
 
 
-def _batches(rows: Sequence[dict[str, object]], embed: Embed, size: int, device: str) -> Generator[Tensor]:
+def _batches(
+    rows: Sequence[dict[str, object]], embed: Embed, preparation: Preparation, device: str
+) -> Generator[Tensor]:
     """Pixels `[batch, 3, size, size]`, prepared by threads while the tower computes.
 
     If the tower uses all cores, threads only read: decoding at the same time would slow the tower down by twice the
     time that decoding takes.
     """
     if device != "cpu" or torch.get_num_threads() < len(os.sched_getaffinity(0)):
-        yield from prefetched(lambda _: _decoded(_read(rows), embed, size), _AHEAD)
+        yield from prefetched(lambda _: _decoded(_read(rows), embed, preparation), _AHEAD)
         return
     with closing(prefetched(lambda _: _in_batches(_read(rows), embed.batch_size), _AHEAD)) as encoded:
         for batch in encoded:
-            yield from _decoded(batch, embed, size)
+            yield from _decoded(batch, embed, preparation)
 
 
 def _read(rows: Iterable[dict[str, object]]) -> Generator[_Encoded]:
@@ -181,10 +182,9 @@ def _in_batches(encoded: Iterable[_Encoded], batch_size: int) -> Generator[list[
     yield from chunked(encoded, batch_size)
 
 
-def _decoded(encoded: Iterable[_Encoded], embed: Embed, size: int) -> Generator[Tensor]:
+def _decoded(encoded: Iterable[_Encoded], embed: Embed, preparation: Preparation) -> Generator[Tensor]:
     """Pixels `[batch, 3, size, size]`, decoded by one thread per core."""
-    fit = squashed if embed.squash else None
-    decoded = mapped(lambda item: decode([item[1]], size, [item[0]], fit), encoded, per_thread=embed.batch_size)
+    decoded = mapped(lambda item: preparation.decode([item[1]], [item[0]]), encoded, per_thread=embed.batch_size)
     for batch in chunked((pixels for _, pixels in decoded), embed.batch_size):
         yield torch.cat(batch)
 

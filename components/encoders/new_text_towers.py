@@ -63,7 +63,8 @@ def with_language_tower(
     }
     tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm, adapter_placement)
     model = LanguageClip(base.model.visual, tower)
-    encoder = Encoder.of(model, tokenizer, base.sidecar.name, base.sidecar.model, config, base.sidecar.method)
+    same = base.sidecar
+    encoder = Encoder.of(model, tokenizer, same.name, same.model, config, same.method, same.preparation.differences())
     # The image tower is unchanged, so its embeddings remain valid.
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})
     return encoder

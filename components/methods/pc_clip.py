@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import PositiveInt
 
 from components.core.system.errors import InputError
-from components.methods.contract.losses import Feature, Features, Losses, contrast, scale_at, unit
+from components.methods.contract.losses import Feature, Features, Losses, Sigmoid, contrast, scale_at, unit
 from components.methods.contract.method import (
     TEXT_BLOCKS,
     TEXT_TOWER,
@@ -72,7 +72,7 @@ def _losses(features: Features, hyper: PcClipSettings) -> Losses:
     return {"infonce": rows * _info_nce(text, difference.with_(unit), scale_at(features, hyper.temperature), hyper)}
 
 
-def _info_nce(text: Feature, direction: Feature, scale: Tensor, hyper: PcClipSettings) -> Tensor:
+def _info_nce(text: Feature, direction: Feature, scale: Tensor | Sigmoid, hyper: PcClipSettings) -> Tensor:
     """Equation 4: differences are normalised like the texts."""
     reversed_pairs = (direction.with_(operator.neg),) if hyper.antisymmetric else ()
     to_direction = contrast(text, direction, *reversed_pairs, scale=scale)

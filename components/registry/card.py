@@ -155,4 +155,9 @@ def _origin(subject: CardSubject) -> str:
         f"- git commit: `{tags.get('git_commit', '')}`{dirty}",
         f"- dvc.lock: SHA-256 `{tags.get('dvc_lock_sha256') or 'none'}`",
     ]
+    if parity := subject.sidecar.parity:
+        lines.append(
+            f"- base: features of the base differ from open_clip's own by at most {parity.texts:.0e} for 100 texts and "
+            f"{parity.images:.0e} for 20 pictures"
+        )
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEnco
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
@@ -32,7 +33,7 @@ def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp3
 
     >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
     (1, 512)
-    >>> find_encoder("ViT-B-32-quickgelu:openai").image_size  # doctest: +SKIP
+    >>> find_encoder("ViT-B-32-quickgelu:openai").preparation.size  # doctest: +SKIP
     224
     """
     check_name(name, models)
@@ -66,13 +67,15 @@ def encoder_under_test(name: str, encoder: Encoder) -> EncoderUnderTest:
     if sidecar.method_tensors_sha256:
         sha256 = content_hash(sha256, sidecar.method_tensors_sha256)
     tower = sidecar.image_tower_sha256 or encoder.image_tower_hash()
-    return EncoderUnderTest(as_file_name(name.removeprefix("models:/")), encoder, sha256, tower, sidecar.image_size)
+    return EncoderUnderTest(as_file_name(name.removeprefix("models:/")), encoder, sha256, tower, sidecar.preparation)
 
 
 def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
     for folder in folders_of(name, models):
         if (folder / SIDECAR).is_file():
             return replace(encoder_under_test(folder.resolve().name, Encoder.load(folder)), folder=folder)
+        if (folder / CONFIG).is_file():
+            return _from_open_clip(f"{LOCAL}{folder}", models)
         if is_sentence_encoder(folder):
             return load_sentence_encoder(folder)
     return None
@@ -133,7 +136,9 @@ def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
     from components.base.published import encoder_by_name
 
     with prefixed_errors(f"--encoder '{name}'"):
-        encoder = encoder_by_name(model, weights)
+        encoder = encoder_by_name(name)
+    if name.startswith((HUB, LOCAL)):
+        return encoder_under_test(encoder.sidecar.model, encoder)
     return encoder_under_test(f"{model}-{Path(weights).stem}" if Path(weights).is_file() else name, encoder)
 
 

@@ -10,6 +10,7 @@ from components.core.settings import load_settings
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.project import from_root
+from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT
 
@@ -21,7 +22,8 @@ RUN = re.compile(r"^(?:runs:/)?(?P<run>[0-9a-f]{32})$")
 
 _FORMS = (
     "an encoder's folder (models/paraclip, or paraclip), a sentence encoder's folder, an MLflow run id, "
-    "text-encoder@champion or text-encoder/3, open_clip's ViT-B-32-quickgelu:openai, or ViT-B-32:weights.safetensors"
+    "text-encoder@champion or text-encoder/3, open_clip's ViT-B-32-quickgelu:openai, ViT-B-32:weights.safetensors, "
+    "hf-hub:<org>/<name> or local-dir:<folder>"
 )
 _OWN_MODELS = Path(__file__).parents[1] / "encoders" / "adapter" / "models"
 
@@ -33,13 +35,21 @@ def folders_of(name: str, models: Path = DEFAULT.models) -> tuple[Path, Path]:
 
 def is_sentence_encoder(folder: Path) -> bool:
     """Whether Hugging Face or sentence-transformers wrote a folder."""
-    return (folder / "config.json").is_file() or (folder / "modules.json").is_file()
+    has = (folder / "config.json").is_file() or (folder / "modules.json").is_file()
+    return has and not (folder / CONFIG).is_file()
+
+
+def is_encoder(folder: Path) -> bool:
+    """Whether a folder holds an encoder of this project, an open_clip model or a sentence encoder."""
+    return any((folder / name).is_file() for name in (SIDECAR, CONFIG)) or is_sentence_encoder(folder)
 
 
 def name_from_root(name: str) -> str:
     """A name from the command line with its folder or file relative to the project."""
+    if name.startswith(LOCAL):
+        return f"{LOCAL}{from_root(Path(name.removeprefix(LOCAL)))}"
     folder = from_root(Path(name))
-    if (folder / SIDECAR).is_file() or is_sentence_encoder(folder):
+    if is_encoder(folder):
         return str(folder)
     model, colon, weights = name.partition(":")
     file = from_root(Path(weights)) if colon else folder
@@ -53,7 +63,7 @@ def check_name(name: str, models: Path = DEFAULT.models) -> None:
         InputError: its form is unknown, open_clip has no such model, or it is an encoder of params.yaml that does not
             exist yet.
     """
-    if any((folder / SIDECAR).is_file() or is_sentence_encoder(folder) for folder in folders_of(name, models)):
+    if name.startswith((HUB, LOCAL)) or any(map(is_encoder, folders_of(name, models))):
         return
     model, colon, _ = name.partition(":")
     if RUN.match(name) or ALIAS.match(name):

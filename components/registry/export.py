@@ -21,6 +21,7 @@ from components.core.tables.files import atomic_folder, write_json
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
 from components.encoders.embeddings import MANIFEST
+from components.encoders.parity import sample_texts
 from components.evaluation.evaluate import image_features
 from components.evaluation.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
@@ -35,12 +36,6 @@ _TEXTS = 1000
 _IMAGES = 4
 _DEPTH = 10
 """The depth of AO@k; the nearest depth in `evaluate.top_k` is used."""
-_AWKWARD = (
-    "a child on a couch",
-    "Two cats, one asleep -- the other isn't.",
-    "IMG_0042.jpg 3 crème brûlées @ the café",
-    "a photo of " + "a very, very long table " * 40,
-)
 
 
 def export_encoder(name: str, format_name: str, output: str) -> str:
@@ -89,20 +84,9 @@ def write_checked(encoder: Encoder, target: Format, folder: Path) -> str:
     return comparison
 
 
-def sample_texts(count: int) -> list[str]:
-    """`count` texts for the comparison: four that libraries tokenize differently, the others of random words."""
-    random = np.random.default_rng(0)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    texts = list(_AWKWARD)
-    while len(texts) < count:
-        words = ["".join(random.choice(letters, random.integers(1, 10))) for _ in range(random.integers(1, 13))]
-        texts.append(" ".join(words))
-    return texts[:count]
-
-
 def _vectors(encoder: Encoder, target: Format, folder: Path) -> tuple[ExportedVectors, ExportedVectors]:
     """Vectors of the same texts and images by the encoder and by the exported folder."""
-    size, texts = encoder.sidecar.image_size, sample_texts(_TEXTS)
+    size, texts = encoder.sidecar.preparation.size, sample_texts(_TEXTS)
     # Of the image tower's input size: libraries resize differently, whatever the weights.
     pixels = np.random.default_rng(0).integers(0, 256, (_IMAGES, size, size, 3), dtype=np.uint8)
     try:

@@ -36,7 +36,7 @@ class CountingTokenizer:
 
     def __init__(self, inner: Tokenizer) -> None:
         self._inner = inner
-        self.identity, self.context_length = inner.identity, inner.context_length
+        self.identity, self.context_length, self.trims = inner.identity, inner.context_length, inner.trims
         self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     def __call__(self, texts: Sequence[str]) -> Tokens:

@@ -20,7 +20,7 @@ from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Task
 from components.core.system.errors import InputError
-from components.encoders.adapter.architecture import model_config
+from components.encoders.adapter.model_configs import model_config
 from components.validation.rules.measuring.probes import Probes
 from components.validation.rules.table import Rule, Synthesised, TableAnswer, View, measured, row_rules
 from components.validation.rules.tables import synthesised_tables

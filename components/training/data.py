@@ -23,7 +23,6 @@ from components.core.tables.training_columns import table_file
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
 from components.methods.contract.method import Method, Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
@@ -99,7 +98,7 @@ def load_data(
         if has_weights(files.train) and world.leads:
             print(f"train.shards: shards have neither the weights of {files.train} nor the images of each query")
         published = TestSetKeys.read(files.leaks)
-        source = ShardSource(train.shards, plan, tokenizer, images.size, held, published)
+        source = ShardSource(train.shards, plan, tokenizer, images.preparation, held, published)
         streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
     else:
         source = table_source(free, images, plan, tokenizer, train.checkpoint_dir / "tokens")
@@ -125,7 +124,7 @@ def _images(
         ids=embeddings.ids,
         image_ids=embeddings.image_ids,
         pairs=files.train,
-        size=encoder.sidecar.image_size,
+        preparation=encoder.sidecar.preparation,
         cached=cached,
         similar=embeddings.features,
         others=_other_images(method.neighbours(hyper).data, encoder, cached is None),
@@ -213,13 +212,14 @@ def _embed_gallery(ids: list[str], encoder: Encoder, files: TrainingFiles, devic
     with Pictures() as pictures:
         encoded = dict(zip(chosen, pictures.of(train), strict=True))
         raw = [*(encoded[pair] for pair in ids), *pictures.of(val)]
-    pixels = decode(raw, encoder.sidecar.image_size, [*ids, *val["id"].to_pylist()])
+    preparation = encoder.sidecar.preparation
+    pixels = preparation.decode(raw, [*ids, *val["id"].to_pylist()])
 
     @torch.no_grad()
     def gallery() -> Vectors:
         model: Any = encoder.model
         parts: list[Tensor] = [
-            F.normalize(model.encode_image(normalise(block.to(device))).float(), dim=-1).cpu()
+            F.normalize(model.encode_image(preparation.normalise(block.to(device))).float(), dim=-1).cpu()
             for block in torch.split(pixels, 256)
         ]
         vectors: Vectors = torch.cat(parts).numpy()

@@ -125,6 +125,7 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
+        preparation=job.encoder.sidecar.preparation,
         select=None if metric == "last" else (metric, DIRECTIONS[metric]),
     )
     with _note_bad_batch(checkpoints.folder, tracked):

@@ -22,6 +22,7 @@ from components.core.settings import Settings, Shards
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS, UNUSABLE
 from components.data import prepare
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows.batches import BatchPlan
 from components.training.rows.shards import ShardSource
@@ -43,7 +44,7 @@ def uploaded(s3, bucket: str, tmp_path: Path) -> tuple[str, str]:  # type: ignor
 def _source(shards: str) -> ShardSource:
     settings = Shards(urls=shards, columns={"caption": "txt"})
     plan = BatchPlan(frozenset({"image", "caption"}), 8, 3, world=World())
-    return ShardSource(settings, plan, TOKENIZER, 8)
+    return ShardSource(settings, plan, TOKENIZER, Preparation(size=8))
 
 
 def test_s3_equals_disk(uploaded: tuple[str, str]) -> None:

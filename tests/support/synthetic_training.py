@@ -81,7 +81,7 @@ def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
     """The rows of these numbers; a row's content depends on its number alone."""
     rows = list(rows)
     columns = sorted(found.method.columns(found.hyper))
-    tokenizer, size = found.encoder.tokenizer, found.encoder.sidecar.image_size
+    tokenizer, size = found.encoder.tokenizer, found.encoder.sidecar.preparation.size
     tokens, lengths, features, pixels = {}, {}, {}, {}
     for place, column in enumerate(columns):
         draws = [np.random.default_rng([row, place]) for row in rows]

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import typer
 
 from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
-from components.benchmarks.scoring.encoding.published_context import SQUASHED, PublishedContext
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     at_least,
@@ -32,6 +32,7 @@ from components.benchmarks.scoring.protocols.choices import (
 from components.core.system.errors import InputError, run_command
 from components.core.system.project import start
 from components.core.tables.files import atomic_file
+from components.encoders.adapter.images import SQUASHED
 from components.test_sets.readers import cc_neg
 
 

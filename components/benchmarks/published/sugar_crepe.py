@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.published_context import SQUASHED, PublishedContext
+from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     group_numbers,
@@ -29,6 +29,7 @@ from components.benchmarks.scoring.protocols.choices import (
 )
 from components.core.compute.metrics import strictly_greater
 from components.core.system.errors import InputError
+from components.encoders.adapter.images import SQUASHED
 from components.test_sets.readers import sugar_crepe as reader
 
 PP, SEMCLIP = "sugar_crepe_pp", "sugar_crepe_pp_semclip"

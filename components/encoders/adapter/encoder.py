@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
-from components.encoders.adapter.architecture import build, own_image_tower, pixel_statistics, uses_quick_gelu
-from components.encoders.adapter.images import decode, normalise
+from components.encoders.adapter.architecture import build, uses_quick_gelu
+from components.encoders.adapter.images import Preparation
+from components.encoders.adapter.model_configs import own_image_tower
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
 from components.encoders.adapter.tokens import Tokenizer, tokenizer_of, trimmed
 from components.encoders.adapter.weights import load_weights, read_safetensors
 
 Vectors = npt.NDArray[np.float32]
+_log = logging.getLogger(__name__)
+
+_SAMPLE = [
+    "a photo of a dog on a couch",
+    "Zwei Katzen, keine Hunde!",
+    "12 xylophones \u2014 caf\u00e9 \u72ac \u0441\u043e\u0431\u0430\u043a\u0430 \U0001f436",
+]
+"""Texts whose tokens are spread over a vocabulary."""
 
 
 @dataclass
@@ -43,19 +54,35 @@ class Encoder:
     autocast: torch.dtype | None = None
 
     @staticmethod
-    def create(name: str, model_name: str, config: dict[str, Any], method: str) -> Encoder:
+    def create(
+        name: str, model_name: str, config: dict[str, Any], method: str, preprocess: Mapping[str, Any] | None = None
+    ) -> Encoder:
         """A new encoder with random weights of an open_clip configuration.
+
+        Args:
+            preprocess: values of the preparation of pictures that are not CLIP's.
 
         Raises:
             InputError: the configuration is not supported or names files that are unavailable.
         """
-        return Encoder.of(build(config), tokenizer_of(config), name, model_name, config, method)
+        return Encoder.of(build(config), tokenizer_of(config), name, model_name, config, method, preprocess)
 
     @staticmethod
     def of(
-        model: Any, tokenizer: Tokenizer, name: str, model_name: str, config: dict[str, Any], method: str
+        model: Any,
+        tokenizer: Tokenizer,
+        name: str,
+        model_name: str,
+        config: dict[str, Any],
+        method: str,
+        preprocess: Mapping[str, Any] | None = None,
     ) -> Encoder:
-        """An encoder of a model that was built from `config`."""
+        """An encoder of a model that was built from `config`.
+
+        Raises:
+            InputError: the tokenizer has more ids than the text tower, or the preparation is not supported.
+        """
+        _check_vocabulary(model, tokenizer, model_name)
         sidecar = Sidecar(
             name=name,
             model=model_name,
@@ -63,8 +90,11 @@ class Encoder:
             quick_gelu=uses_quick_gelu(model),
             embed_dim=config["embed_dim"],
             context_length=tokenizer.context_length,
-            image_size=config["vision_cfg"].get("image_size", 224),
+            preparation=preparation_of(config, preprocess or {}, model_name),
             tokenizer=tokenizer.identity,
+            trims_texts=tokenizer.trims,
+            pooling=pooling_of(config["text_cfg"]),
+            logit_bias=getattr(model, "logit_bias", None) is not None,
             method=method,
         )
         return Encoder(model.eval(), sidecar, tokenizer)
@@ -123,9 +153,10 @@ class Encoder:
     def image_tower_hash(self) -> str:
         """Hash of everything that image embeddings depend on."""
         state = self.model.visual.state_dict()
-        parts: list[str | bytes] = [self.sidecar.model, str(self.sidecar.image_size)]
-        if "mean" in self.sidecar.architecture["vision_cfg"]:
-            parts.append(str(pixel_statistics(self.sidecar.architecture)))
+        preparation = self.sidecar.preparation
+        parts: list[str | bytes] = [self.sidecar.model, str(preparation.size)]
+        if others := preparation.differences():
+            parts.append(repr(sorted(others.items())))
         if own := own_image_tower(self.sidecar.model, self.sidecar.architecture):
             parts.append(own)
         for name in sorted(state):
@@ -149,7 +180,7 @@ class Encoder:
         lengths = self.tokenizer.lengths(tokens)
 
         def features(rows: npt.NDArray[np.int64]) -> Tensor:
-            return encode(self.model, trimmed(tokens[rows], lengths[rows]))
+            return encode(self.model, trimmed(tokens[rows], lengths[rows]).to(self.device))
 
         return self._in_batches(np.argsort(lengths, kind="stable"), batch_size, title, "text", features)
 
@@ -183,7 +214,7 @@ class Encoder:
 
         def features(rows: npt.NDArray[np.int64]) -> Tensor:
             batch_names = [names[row] if names is not None else f"row {row}" for row in rows]
-            return self._of_pixels(decode([images[row] for row in rows], self.sidecar.image_size, batch_names))
+            return self._of_pixels(self.sidecar.preparation.decode([images[row] for row in rows], batch_names))
 
         return self._in_batches(np.arange(len(images)), batch_size, title, "image", features)
 
@@ -198,19 +229,27 @@ class Encoder:
         with self.mixed():
             return self.pixel_features(pixels)
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the towers; texts and pictures are moved there, features come back."""
+        device: torch.device = self.model.logit_scale.device
+        return device
+
     def mixed(self) -> torch.autocast:
         """A context in which the towers compute in the encoder's precision."""
-        device = self.model.logit_scale.device.type
-        return torch.autocast(device, self.autocast, enabled=self.autocast is not None)
+        return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
 
     @torch.inference_mode()
     def pixel_features(self, pixels: Tensor) -> Vectors:
-        """Raw features `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8, on the model's device."""
+        """Raw features `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8 or already normalised."""
         features: Vectors = self._of_pixels(pixels).cpu().numpy()
         return features
 
     def _of_pixels(self, pixels: Tensor) -> Tensor:
-        raw: Tensor = self.model.encode_image(pixels if pixels.is_floating_point() else normalise(pixels))
+        pixels = pixels.to(self.device)
+        if not pixels.is_floating_point():
+            pixels = self.sidecar.preparation.normalise(pixels)
+        raw: Tensor = self.model.encode_image(pixels)
         return raw.float()
 
     def _in_batches(
@@ -224,11 +263,25 @@ class Encoder:
         self.model.eval()
         result = np.empty((len(order), self.sidecar.embed_dim), dtype=np.float32)
         progress = bar(title, len(order), unit) if title else None
+        start = 0
         # One block around all batches: autocast keeps rounded weights until its end.
         with self.mixed():
-            for start in range(0, len(order), batch_size):
+            while start < len(order):
                 rows = order[start : start + batch_size]
-                result[rows] = features(rows).cpu().numpy()
+                try:
+                    result[rows] = features(rows).cpu().numpy()
+                except torch.OutOfMemoryError:
+                    if len(rows) == 1:
+                        raise InputError(
+                            f"{self.device} has too little free memory for one {unit}: set device to cpu"
+                        ) from None
+                    batch_size = len(rows) // 2
+                    _log.warning(
+                        "%s has too little free memory: batches of %d %ss from here on", self.device, batch_size, unit
+                    )
+                    torch.cuda.empty_cache()
+                    continue
+                start += len(rows)
                 if progress is not None:
                     progress.update(len(rows))
         if progress is not None:
@@ -248,6 +301,42 @@ def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:
     """Rows `[rows, dim]` scaled to length one, and the lengths they had, `[rows]`."""
     norms = np.linalg.norm(features, axis=1)
     return features / np.maximum(norms, 1e-12)[:, np.newaxis], norms
+
+
+def preparation_of(config: dict[str, Any], preprocess: Mapping[str, Any], model: str) -> Preparation:
+    """The preparation of a configuration's pictures; `preprocess` has values that are not CLIP's.
+
+    Raises:
+        InputError: the pictures are not square, or a value is wrong.
+    """
+    size = config["vision_cfg"].get("image_size", 224)
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) > 1:
+        raise InputError(f"model '{model}' takes pictures of {size} pixels, which are not square: choose another model")
+    try:
+        return Preparation(size=sides.pop(), **preprocess)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"])
+        raise InputError(f"model '{model}': preprocess_cfg.{key}: {fault['msg']}") from None
+
+
+def pooling_of(text: dict[str, Any]) -> str:
+    """The token or tokens that the feature of a text tower with this configuration comes from."""
+    if text.get("embed_cls"):
+        return "class token"
+    named = text.get("hf_pooler_type", "pooler") if text.get("hf_model_name") else text.get("pool_type", "argmax")
+    return "mean" if "language_model" in text else str(named)
+
+
+def _check_vocabulary(model: Any, tokenizer: Tokenizer, name: str) -> None:
+    """Refuse a tokenizer of another vocabulary, whose ids the text tower has no embedding for."""
+    text = getattr(model, "text", model)
+    if (rows := getattr(text, "vocab_size", 0)) and (highest := int(tokenizer(_SAMPLE).max())) >= rows:
+        raise InputError(
+            f"the tokenizer of '{name}' has ids up to {highest} or more, its text tower has {rows}: correct the "
+            "tokenizer or vocab_size"
+        )
 
 
 def _without_folders(config: dict[str, Any]) -> dict[str, Any]:

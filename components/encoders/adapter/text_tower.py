@@ -40,7 +40,7 @@ def text_features(model: Any, tokens: Tensor) -> Tensor:
         features = _by_length(tower, tokens)
     else:
         # open_clip's tower around a Hugging Face model has no embeddings of its own.
-        features = _causal(tower, tokens) if hasattr(tower, "token_embedding") else tower(tokens)
+        features = _open_clip(tower, tokens) if hasattr(tower, "token_embedding") else _first(tower(tokens))
     return features.float()
 
 
@@ -60,13 +60,24 @@ def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
     return features[order.argsort()]
 
 
-def _causal(tower: Any, tokens: Tensor) -> Tensor:
-    """open_clip's text tower; the same computation as its `encode_text`, which needs the full context."""
+def _first(features: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """The pooled features of a tower that also returns those of its tokens."""
+    return features[0] if isinstance(features, tuple) else features
+
+
+def _open_clip(tower: Any, tokens: Tensor) -> Tensor:
+    """open_clip's text tower; the same computation as its `encode_text`, which needs the full context.
+
+    A tower that is causal and pools at the end token skips padding; every other one gets the full context.
+    """
     # An open_clip.CLIP holds its text tower's settings under other names than a TextTransformer does.
     pool, end = (
         (tower.pool_type, tower.eos_id) if hasattr(tower, "pool_type") else (tower.text_pool_type, tower.text_eos_id)
     )
-    if pool in _ENDS and can_pack(tower, tokens):
+    causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
+    if not (causal and pool in _ENDS):
+        return _first(tower.encode_text(tokens) if hasattr(tower, "encode_text") else tower(tokens))
+    if can_pack(tower, tokens):
         pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end)))
     else:
         from open_clip.transformer import text_global_pool
@@ -123,15 +134,14 @@ class Packing:
 
 
 def can_pack(tower: Any, tokens: Tensor) -> bool:
-    """Whether the tower has open_clip's plain causal blocks, and packing pays.
+    """Whether a causal tower has open_clip's plain blocks, and packing pays.
 
     It does not on a GPU: packing must wait for the lengths, and a compiler needs fixed shapes.
     """
     from open_clip.transformer import ResidualAttentionBlock
 
     plain = all(type(block) is ResidualAttentionBlock for block in tower.transformer.resblocks)
-    causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
-    return plain and causal and tokens.device.type == "cpu" and not torch.compiler.is_compiling()
+    return plain and tokens.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:

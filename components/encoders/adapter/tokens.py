@@ -28,12 +28,17 @@ class Tokenizer(Protocol):
     identity: str
     """Its name, with a hash of its files if it has any: for the sidecar and for caches of token ids."""
     context_length: int
+    trims: bool
+    """Whether the text tower computes the same without the padding after a text's end token."""
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
         """Token ids `[texts, context_length]`; longer texts are cut and keep their end token."""
 
     def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
-        """The number of tokens of each row up to and with its end token, `[texts]`."""
+        """The number of tokens that the tower needs of each row, `[texts]`.
+
+        If the tower `trims`, they end with the text's end token; otherwise they are the whole row.
+        """
 
     def texts(self, tokens: Tokens) -> list[str]:
         """The texts of token ids `[texts, context_length]`, possibly cut and in lower case."""
@@ -45,22 +50,22 @@ class Tokenizer(Protocol):
 class ClipTokenizer:
     """CLIP's byte-pair tokenizer; its end token has the highest id, padding is zero."""
 
-    identity = "clip-bpe"
-
-    def __init__(self, context_length: int) -> None:
-        self.context_length = context_length
+    def __init__(self, context_length: int, trims: bool = True, **options: Any) -> None:
+        self.context_length, self.trims = context_length, trims
+        self._options = tuple(sorted(options.items()))
+        self.identity = f"clip-bpe{list(self._options) if options else ''}"
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
-        encode = _byte_pairs(self.context_length)
+        encode = _byte_pairs(self.context_length, self._options)
         return in_blocks(texts, self.context_length, lambda block: encode(block).numpy())
 
     def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
         ends: npt.NDArray[np.int64] = tokens.argmax(axis=1).astype(np.int64)
-        return ends + 1
+        return ends + 1 if self.trims else np.full(len(tokens), self.context_length)
 
     def texts(self, tokens: Tokens) -> list[str]:
-        decode = _byte_pairs(self.context_length).decode
-        ends = self.lengths(tokens) - 1
+        decode = _byte_pairs(self.context_length, self._options).decode
+        ends = tokens.argmax(axis=1)
         return [decode(row[1:end]).strip() for row, end in zip(tokens.tolist(), ends.tolist(), strict=True)]
 
     def save(self, folder: Path) -> None:
@@ -68,7 +73,7 @@ class ClipTokenizer:
 
     def forget(self, most: int) -> None:
         """Clear open_clip's cache of words if it has more than `most`; it grows without limit."""
-        byte_pairs = _byte_pairs(self.context_length)
+        byte_pairs = _byte_pairs(self.context_length, self._options)
         if len(byte_pairs.cache) > most:
             special = [byte_pairs.decoder[token] for token in byte_pairs.all_special_ids]
             byte_pairs.cache = {word: word for word in special}
@@ -83,8 +88,23 @@ def tokenizer_of(config: dict[str, Any], text_files: Path | None = None) -> Toke
     text = config["text_cfg"]
     length = text.get("context_length", 77)
     named = text.get("hf_tokenizer_name") or text.get("hf_model_name") or text.get("language_model")
-    options = text.get("tokenizer_kwargs", {})
-    return HuggingFaceTokenizer(text_files or named, length, **options) if named else ClipTokenizer(length)
+    options = {"tokenizer_mode": text["tokenizer_mode"]} if text.get("tokenizer_mode") else {}
+    options |= text.get("tokenizer_kwargs", {})
+    trims = not reads_padding(text)
+    if not named:
+        return ClipTokenizer(length, trims, **options)
+    return HuggingFaceTokenizer(text_files or named, length, trims, **options)
+
+
+def reads_padding(text: dict[str, Any]) -> bool:
+    """Whether an open_clip text tower's feature depends on padding, as SigLIP's, CLIPA's, MobileCLIP's and CoCa's do.
+
+    A causal tower that pools at the end token does not, nor does a language model, which masks padding.
+    """
+    if text.get("hf_model_name") or text.get("language_model"):
+        return False
+    pools_end = text.get("pool_type", "argmax") in ("argmax", "eos")
+    return bool(text.get("no_causal_mask") or text.get("embed_cls") or text.get("tokenizer_mode") or not pools_end)
 
 
 class HuggingFaceTokenizer:
@@ -97,12 +117,16 @@ class HuggingFaceTokenizer:
         InputError: there is no tokenizer at `source`, or it has no padding token.
     """
 
-    def __init__(self, source: str | Path, context_length: int, **options: Any) -> None:
+    def __init__(self, source: str | Path, context_length: int, trims: bool = True, **options: Any) -> None:
         from open_clip.tokenizer import HFTokenizer
 
         try:
             self._wrapped = HFTokenizer(str(source), context_length=context_length, trust_remote_code=False, **options)
         except (OSError, ValueError) as error:
+            if "trust_remote_code" in str(error):
+                raise InputError(
+                    f"the tokenizer at '{source}' needs its own code, which is not run: choose one of transformers"
+                ) from None
             raise InputError(
                 f"no tokenizer at '{source}' ({str(error).splitlines()[0]}): give a Hugging Face folder with its "
                 "tokenizer files, or a name that can be fetched"
@@ -116,6 +140,7 @@ class HuggingFaceTokenizer:
         self.pad_id: int = inner.pad_token_id
         self.pad_token: str = inner.pad_token
         self.is_fast: bool = inner.is_fast
+        self.trims = trims
         self.context_length = min(context_length, inner.model_max_length)
         self._wrapped.context_length = self.context_length
         self.identity = f"huggingface-{_content(inner, options)[:16]}"
@@ -125,7 +150,7 @@ class HuggingFaceTokenizer:
 
     def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
         lengths: npt.NDArray[np.int64] = np.count_nonzero(tokens != self.pad_id, axis=1).astype(np.int64)
-        return lengths
+        return lengths if self.trims else np.full(len(tokens), self.context_length)
 
     def texts(self, tokens: Tokens) -> list[str]:
         return self._wrapped.tokenizer.batch_decode(tokens, skip_special_tokens=True)  # type: ignore[no-any-return]
@@ -159,7 +184,7 @@ def token_lengths(texts: Sequence[str]) -> npt.NDArray[np.int64]:
 def trimmed(tokens: Tokens, lengths: npt.NDArray[np.int64]) -> Tensor:
     """Token ids cut after the longest row's last token, as int64 `[batch, longest]`.
 
-    Features do not change: a causal text tower pools at the end token, and a masked one ignores padding.
+    Features do not change: rows of towers that read padding have their full length.
     """
     import torch
 
@@ -174,7 +199,12 @@ def whole_words() -> frozenset[str]:
 
 
 @cache
-def _byte_pairs(context_length: int) -> Any:
+def _byte_pairs(context_length: int, options: tuple[tuple[str, Any], ...] = ()) -> Any:
     from open_clip import SimpleTokenizer
 
-    return SimpleTokenizer(context_length=context_length)
+    try:
+        return SimpleTokenizer(context_length=context_length, **dict(options))
+    except (TypeError, AssertionError) as error:
+        raise InputError(
+            f"open_clip does not know these tokenizer_kwargs ({error}): correct the model's JSON"
+        ) from None

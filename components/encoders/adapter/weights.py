@@ -100,13 +100,18 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
 
 def _fitted(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
     """The weights with the names and shapes of the installed open_clip."""
+    from open_clip.convert import convert_state_dict
     from open_clip.model import CustomTextCLIP, convert_to_custom_text_state_dict
 
+    state = convert_state_dict(model, state)
     if isinstance(model, CustomTextCLIP):
         state = convert_to_custom_text_state_dict(state)
+        # The decoder of a CoCa model writes captions, which no encoder needs.
+        state = {name: value for name, value in state.items() if not name.startswith("text_decoder.")}
     known = model.state_dict()
     # Older versions of transformers saved this buffer, which is not a weight.
     state = {name: value for name, value in state.items() if name in known or not name.endswith("position_ids")}
-    if "logit_scale" in state and "logit_scale" in known:
-        state["logit_scale"] = state["logit_scale"].reshape(known["logit_scale"].shape)
+    for name in ("logit_scale", "logit_bias"):
+        if name in state and name in known:
+            state[name] = state[name].reshape(known[name].shape)
     return state

@@ -20,7 +20,6 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.core.compute.metrics import Features, Indices
 from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import normalise
 from components.experiments.parts.captioned_pairs import EDGE, MAX_WORDS, PicturePair, Vocabulary
 from components.test_sets.pictures import LazyPicture
 
@@ -170,7 +169,7 @@ class _Places(ImageEncoder):
         tower = self.encoder.model.visual
         with self.encoder.mixed():
             outputs = tower.forward_intermediates(
-                pixels if pixels.is_floating_point() else normalise(pixels),
+                pixels if pixels.is_floating_point() else self.encoder.sidecar.preparation.normalise(pixels),
                 indices=1,
                 normalize_intermediates=True,
                 output_fmt="NCHW",

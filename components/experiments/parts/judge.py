@@ -174,14 +174,13 @@ def scorer_of(context: PublishedContext) -> EncoderUnderTest:
     if isinstance(chosen, EncoderUnderTest):
         return chosen
     name = str(chosen)
-    model, colon, weights = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise InputError(
             f"--benchmark-option scorer={name} names no weights: give <name>:<tag> of open_clip, such as {SCORER}"
         )
     from components.base.published import encoder_by_name
 
     with prefixed_errors(f"--benchmark-option scorer={name}"):
-        encoder = encoder_by_name(model, weights)
+        encoder = encoder_by_name(name)
     tower = encoder.image_tower_hash()
-    return EncoderUnderTest(name, encoder, tower, tower, encoder.sidecar.image_size)
+    return EncoderUnderTest(name, encoder, tower, tower, encoder.sidecar.preparation)

@@ -28,6 +28,7 @@ from components.data.listed_images import Listing
 from components.data.source import Sample, Unusable, UnusableError
 from components.data.sources.folder import FILES
 from components.data.sources.webdataset import read_shard, shards_in
+from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import require_finite
 from components.index.rows import further_names
 from components.index.sources.source import ImageBlock, ImageSource, Opened, dim_of, tower_of
@@ -158,16 +159,14 @@ class _Tower:
     encoder: ImageEncoder
     device: str
     name: str
-    size: int
+    preparation: Preparation
 
     def embed(self, samples: list[Sample], rows: Indices) -> Features:
         """Unit vectors `[rows, dim]` of some of the pictures."""
-        from components.encoders.adapter.images import decode
-
         vectors = []
         for batch in chunked([samples[row] for row in rows], _BATCH):
             places = [sample.place for sample in batch]
-            pixels = decode([sample.raw or b"" for sample in batch], self.size, places)
+            pixels = self.preparation.decode([sample.raw or b"" for sample in batch], places)
             features = self.encoder.embed_pixels(pixels.to(self.device))
             require_finite(features, self.name, "picture", places)
             vectors.append(features)
@@ -179,10 +178,10 @@ def _on_accelerator(encoder: EncoderUnderTest) -> _Tower:
     from components.core.compute.hardware import pick_device
     from components.encoders.adapter.encoder import Encoder
 
-    if not isinstance(encoder.encoder, ImageEncoder):
+    if encoder.preparation is None or not isinstance(encoder.encoder, ImageEncoder):
         raise InputError(f"--encoder '{encoder.name}' has no image tower: give one that embeds images")
     device = "cpu"
     if isinstance(encoder.encoder, Encoder):
         device = pick_device("auto")
         encoder.encoder.model.visual.to(device)
-    return _Tower(encoder.encoder, device, encoder.name, encoder.image_size)
+    return _Tower(encoder.encoder, device, encoder.name, encoder.preparation)

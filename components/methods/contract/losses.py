@@ -52,19 +52,27 @@ class Feature:
 
 
 @dataclass(frozen=True)
+class Sigmoid:
+    """Scale and bias of logits, scalars; `contrast` with them is SigLIP's loss (arXiv 2303.15343, section 3.2)."""
+
+    scale: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
 class Features:
     """A batch as losses see it; `features["caption"]` has unit rows.
 
     Attributes:
         columns: raw features by column, as the towers compute them.
-        scale: the logit scale, exponentiated; a scalar.
+        scale: for `contrast`: the logit scale, exponentiated, a scalar; or scale and bias of the sigmoid loss.
         extra: the method's own tensors, an empty module for most.
         tokens: token ids of this rank's rows by text column, `[batch, context]`.
         labels: class numbers of this rank's rows by name, `[batch, ...]`.
     """
 
     columns: Mapping[str, Feature]
-    scale: Tensor
+    scale: Tensor | Sigmoid
     extra: nn.Module
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     labels: Mapping[str, Tensor] = field(default_factory=dict)
@@ -88,16 +96,19 @@ def unit(rows: Tensor) -> Tensor:
 
 
 def contrast(
-    anchor: Feature, positive: Feature, *negatives: Feature, scale: Tensor, foil: Feature | None = None
+    anchor: Feature, positive: Feature, *negatives: Feature, scale: Tensor | Sigmoid, foil: Feature | None = None
 ) -> Tensor:
-    """Cross-entropy of finding each anchor's own positive among all ranks' positives and negatives.
+    """Loss of finding each anchor's own positive among all ranks' positives and negatives.
+
+    With a plain scale it is the cross-entropy over all of them; with a `Sigmoid` the sum of the binary cross-entropies
+    of each of them.
 
     Args:
         anchor: unit rows; only this rank's are scored, so that no rank holds all logits.
         positive: unit rows, row i belongs to row i of `anchor`; the other rows are negatives, except those that both
             columns mark as `alike`.
         negatives: further unit rows that are negatives of every anchor, such as hard negatives.
-        scale: the logit scale, exponentiated; a scalar.
+        scale: the logit scale, exponentiated, a scalar; or a scale and bias.
         foil: unit rows; each is a negative only of the anchor in its row.
 
     Returns:
@@ -107,20 +118,31 @@ def contrast(
     import torch.nn.functional as F
 
     candidates = torch.cat([positive.all, *(negative.all for negative in negatives)]) if negatives else positive.all
-    logits = scale * anchor.own @ candidates.T
+    factor = scale.scale if isinstance(scale, Sigmoid) else scale
+    logits = factor * anchor.own @ candidates.T
     if foil is not None:
-        logits = torch.cat([logits, scale * (anchor.own * foil.own).sum(dim=1, keepdim=True)], dim=1)
+        logits = torch.cat([logits, factor * (anchor.own * foil.own).sum(dim=1, keepdim=True)], dim=1)
+    if isinstance(scale, Sigmoid):
+        logits = logits + scale.bias
     if anchor.alike is not None and positive.alike is not None:
         hidden = F.pad(anchor.alike, (0, logits.shape[1] - anchor.alike.shape[1]))
         logits = logits.masked_fill(hidden, -torch.inf)
     targets = torch.arange(anchor.first, anchor.first + anchor.count, device=logits.device)
-    if anchor.weights is None:
+    if isinstance(scale, Sigmoid):
+        matches = F.one_hot(targets, logits.shape[1]).to(logits)
+        rows = F.softplus(logits * (1 - 2 * matches)).sum(dim=1)
+    elif anchor.weights is None:
         return F.cross_entropy(logits, targets)
-    return (anchor.weights.to(logits) * F.cross_entropy(logits, targets, reduction="none")).mean()
+    else:
+        rows = F.cross_entropy(logits, targets, reduction="none")
+    return (rows if anchor.weights is None else anchor.weights.to(rows) * rows).mean()
 
 
-def info_nce(first: Feature, second: Feature, scale: Tensor) -> Tensor:
-    """Symmetric InfoNCE of matching unit rows, as CLIP defines it: the mean of both directions' cross-entropies."""
+def info_nce(first: Feature, second: Feature, scale: Tensor | Sigmoid) -> Tensor:
+    """Symmetric InfoNCE of matching unit rows, as CLIP defines it: the mean of both directions' cross-entropies.
+
+    With a `Sigmoid` both directions are the same sum, which is SigLIP's loss.
+    """
     return (contrast(first, second, scale=scale) + contrast(second, first, scale=scale)) / 2
 
 
@@ -129,8 +151,13 @@ def clip_loss(column: str = "caption") -> Callable[[Features, Any], Losses]:
     return lambda features, _hyper: {"infonce": info_nce(features["image"], features[column], features.scale)}
 
 
-def scale_at(features: Features, temperature: float | None) -> Tensor:
-    """The logit scale `1 / temperature`, or the encoder's own if the temperature is None; a scalar."""
+def scale_at(features: Features, temperature: float | None) -> Tensor | Sigmoid:
+    """`features.scale`, with the logit scale `1 / temperature` unless the temperature is None."""
     import torch
 
-    return features.scale if temperature is None else torch.full_like(features.scale, 1 / temperature)
+    scale = features.scale
+    if temperature is None:
+        return scale
+    if isinstance(scale, Sigmoid):
+        return replace(scale, scale=torch.full_like(scale.scale, 1 / temperature))
+    return torch.full_like(scale, 1 / temperature)

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from components.encoders.adapter.tokens import Tokens
 
 TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
-"""Parameters of the text side of any encoder, its projection included; no loss here reads a logit bias."""
+"""Parameters of the text side of any encoder, its projection included."""
 
 TEXT_BLOCKS = r"^(text\.)?transformer\."
 """Parameters of only the text tower's transformer blocks."""
 
-_IMAGE_TOWER, _LOGIT_SCALE = r"^visual\.", r"^logit_scale$"
+_IMAGE_TOWER, _LOGIT_SCALE, _LOGIT_BIAS = r"^visual\.", r"^logit_scale$", r"^logit_bias$"
 
 Visits = Literal["images", "pairs", "rows"]
 """Units that an epoch visits once: every image, by one of its captions; every pair, by one of its texts; or every row.
@@ -50,6 +50,7 @@ Betas = tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, 
 """Decay rates of AdamW's two moving averages."""
 ImageTower = Literal["frozen", "trained", "random"]
 Schedule = Literal["cosine", "constant", "exponential"]
+ContrastiveLoss = Literal["auto", "softmax", "sigmoid"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,9 @@ class Optimisation:
         ema: decay per step of an exponential moving average of the weights, which is then exported.
         weight_ensemble: share of the fine-tuned weights in the exported ones, the rest is the base's
             (WiSE-FT; PC-CLIP appendix A averages with 0.5).
+        learn_logit_scale: also for the logit bias of the sigmoid loss.
+        contrastive_loss: of every contrast of this method: `softmax` is CLIP's, `sigmoid` SigLIP's for an encoder with
+            a logit bias, `auto` the sigmoid loss if the encoder has a logit bias.
         lora_rank: rank of the trained differences of the text side's weight matrices (LoRA), all other parameters of
             the text side being frozen; 0 does not use LoRA. Differences need larger learning rates than weights.
         lora_alpha: scale of these differences, times `lora_rank`.
@@ -90,10 +94,25 @@ class Optimisation:
     image_tower: ImageTower = "frozen"
     least_crop: Factor = 1.0
     learn_logit_scale: bool = True
+    contrastive_loss: ContrastiveLoss = "auto"
     ema: Annotated[float, Field(ge=0, lt=1)] | None = None
     weight_ensemble: Annotated[float, Field(ge=0, le=1)] = 1.0
     lora_rank: NonNegativeInt = 0
     lora_alpha: Positive = 16.0
+
+
+def has_sigmoid_loss(model: Any, hyper: Optimisation) -> bool:
+    """Whether contrasts of this model use the sigmoid loss.
+
+    Raises:
+        InputError: `contrastive_loss` is sigmoid and the model has no logit bias.
+    """
+    has_bias = getattr(model, "logit_bias", None) is not None
+    if hyper.contrastive_loss == "sigmoid" and not has_bias:
+        raise InputError(
+            "contrastive_loss 'sigmoid' needs an encoder with a logit bias, such as SigLIP: set it to auto"
+        )
+    return has_bias and hyper.contrastive_loss != "softmax"
 
 
 @dataclass(frozen=True)
@@ -240,7 +259,7 @@ class Method:
         if hyper.image_tower != "frozen":
             patterns.append(_IMAGE_TOWER)
         if hyper.learn_logit_scale:
-            patterns.append(_LOGIT_SCALE)
+            patterns += [_LOGIT_SCALE, *([_LOGIT_BIAS] if has_sigmoid_loss(model, hyper) else [])]
         matched: set[str] = set()
         trained = {}
         for name, parameter in model.named_parameters():

@@ -58,6 +58,8 @@ def refuse(encoder: Encoder) -> None:
             f"{where}: its text tower is an adapted language model with a projection of its own: serve it with "
             "`cliptune serve`, or export an encoder with CLIP's own text tower"
         )
+    if encoder.sidecar.preparation.resize_mode == "longest":
+        raise InputError(f"{where}: it fills the sides of pictures, which that class does not support: {fix}")
     if not isinstance(encoder.tokenizer, ClipTokenizer):
         raise InputError(f"{where}: its tokenizer is not CLIP's: {fix}")
     for tower, (settings, free) in _SAME.items():
@@ -78,12 +80,16 @@ def _write(encoder: Encoder, folder: Path) -> None:
     model.load_state_dict(_weights(encoder), strict=True)
     model.save_pretrained(folder)
     clip_tokenizer(byte_pairs, encoder.sidecar.context_length).save_pretrained(folder)
-    size = encoder.sidecar.image_size
+    preparation = encoder.sidecar.preparation
+    square = {"height": preparation.size, "width": preparation.size}
+    squash = preparation.resize_mode == "squash"
     CLIPImageProcessor(
-        size={"shortest_edge": size},
-        crop_size={"height": size, "width": size},
-        image_mean=list(open_clip.OPENAI_DATASET_MEAN),
-        image_std=list(open_clip.OPENAI_DATASET_STD),
+        size=square if squash else {"shortest_edge": preparation.size},
+        do_center_crop=not squash,
+        crop_size=square,
+        resample=Image.Resampling.BILINEAR if preparation.interpolation == "bilinear" else Image.Resampling.BICUBIC,
+        image_mean=list(preparation.mean),
+        image_std=list(preparation.std),
     ).save_pretrained(folder)
 
 

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
-from components.encoders.adapter.architecture import pixel_statistics
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import CONFIG
 from components.registry.formats.format import ExportedVectors, Format
 
 
@@ -27,13 +27,8 @@ def _refuse(encoder: Encoder) -> None:
 
 
 def _write(encoder: Encoder, folder: Path) -> None:
-    architecture = encoder.sidecar.architecture
-    mean, std = map(list, pixel_statistics(architecture))
-    preparation = {"mean": mean, "std": std, "interpolation": "bicubic", "resize_mode": "shortest"}
-    write_json(
-        folder / "open_clip_config.json",
-        {"model_cfg": _with_own_weights(architecture), "preprocess_cfg": preparation},
-    )
+    model, preparation = _with_own_weights(encoder.sidecar.architecture), encoder.sidecar.preparation.model_dump()
+    write_json(folder / CONFIG, {"model_cfg": model, "preprocess_cfg": preparation})
     tensors = {name: tensor.contiguous() for name, tensor in encoder.model.state_dict().items()}
     save_file(tensors, folder / "open_clip_model.safetensors")
     encoder.save_text_files(folder)
@@ -41,10 +36,9 @@ def _write(encoder: Encoder, folder: Path) -> None:
 
 def _with_own_weights(architecture: dict[str, Any]) -> dict[str, Any]:
     """The configuration in open_clip's keys, without downloads: all weights are in the folder."""
-    vision = {key: value for key, value in architecture["vision_cfg"].items() if key not in ("mean", "std")}
-    changed = architecture | {"vision_cfg": vision}
-    if "timm_model_name" in vision:
-        changed["vision_cfg"] = vision | {"timm_model_pretrained": False}
+    changed = dict(architecture)
+    if "timm_model_name" in architecture["vision_cfg"]:
+        changed["vision_cfg"] = architecture["vision_cfg"] | {"timm_model_pretrained": False}
     if "hf_model_name" in architecture["text_cfg"]:
         changed["text_cfg"] = architecture["text_cfg"] | {"hf_model_pretrained": False}
     return changed

@@ -22,9 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
-from components.encoders.adapter.images import normalise
+from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import text_features
-from components.methods.contract.losses import Feature, Features
+from components.methods.contract.losses import Feature, Features, Sigmoid
 
 if TYPE_CHECKING:
     from components.methods.contract.method import Perturb
@@ -41,13 +41,21 @@ class Towers(nn.Module):
     Args:
         autocast: element type of mixed precision; None for float32.
         compiled: whether torch compiles the towers; it pays on a GPU for runs of more than a few minutes.
+        preparation: of pixels that are not normalised.
     """
 
-    def __init__(self, model: Any, device: str, autocast: torch.dtype | None = None, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        model: Any,
+        device: str,
+        autocast: torch.dtype | None = None,
+        compiled: bool = False,
+        preparation: Preparation = CLIP,
+    ) -> None:
         super().__init__()
         self.model = model
         self._device_type = device.split(":", maxsplit=1)[0]
-        self._autocast = autocast
+        self._autocast, self._preparation = autocast, preparation
         self._text: Callable[[Any, Tensor], Tensor] = text_features
         self._image: Callable[[Tensor], Tensor] = model.encode_image
         if compiled:
@@ -59,7 +67,7 @@ class Towers(nn.Module):
         with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
             of_texts = None if texts is None else self._text(self.model, texts).float()
             if pixels is not None and not pixels.is_floating_point():
-                pixels = normalise(pixels)
+                pixels = self._preparation.normalise(pixels)
             of_images = None if pixels is None else self._image(pixels).float()
         return of_texts, of_images
 
@@ -141,6 +149,7 @@ class Objective:
         model: the encoder's model; the exponential of its `logit_scale` scales similarities.
         losses: named loss terms of a batch; their sum is differentiated.
         micro_batch: number of texts, and of images, per pass through the towers; None for all.
+        sigmoid: whether contrasts use the sigmoid loss, with `model.logit_bias`.
         perturb: changes the texts of a batch before the towers encode them; None for no change.
     """
 
@@ -152,6 +161,7 @@ class Objective:
     world: World
     device: str
     perturb: Perturb | None = None
+    sigmoid: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,7 +206,10 @@ def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
 
 def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature]) -> Features:
     labels = {name: values.to(objective.device) for name, values in batch.labels.items()}
-    return Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens, labels)
+    scale: Tensor | Sigmoid = objective.model.logit_scale.exp()
+    if objective.sigmoid:
+        scale = Sigmoid(objective.model.logit_scale.exp(), objective.model.logit_bias)
+    return Features(columns, scale, objective.extra, batch.tokens, labels)
 
 
 def _perturbed(objective: Objective, batch: Batch) -> Batch:

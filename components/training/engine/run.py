@@ -15,6 +15,7 @@ from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_ten
 from components.core.compute.distributed import World
 from components.core.compute.hardware import pick_autocast
 from components.core.system.errors import InputError
+from components.encoders.adapter.images import CLIP, Preparation
 from components.methods.contract.losses import Features
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
@@ -64,6 +65,7 @@ class Run:
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.
         select: metric and whether larger is better; the best weights by it are saved separately.
+        preparation: of pixels that are not normalised.
         rates: prefixes of parameters' names -> the factor of the learning rate for these parameters.
     """
 
@@ -80,6 +82,7 @@ class Run:
     report: Callable[[Step], None] | None = None
     validate: Callable[[Objective, int], dict[str, float]] | None = None
     select: tuple[str, bool] | None = None
+    preparation: Preparation = CLIP
     rates: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
+from components.methods.contract.method import has_sigmoid_loss
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State
@@ -56,6 +57,10 @@ class Done:
     lr: float
 
 
+_IN_LOSS = ["model.logit_scale", "model.logit_bias"]
+"""Parameters of `Towers` that only losses read."""
+
+
 class Stepper:
     """The moving parts of a run."""
 
@@ -71,12 +76,12 @@ class Stepper:
             run.checkpoints, run.trained, optimiser, self._scaler, average, options.world, plan.batch_size,
             run.source.describe(),
         )  # fmt: skip
-        self._plain = Towers(run.model, options.device, options.autocast)
-        towers = Towers(run.model, options.device, options.autocast, options.compiled)
+        self._plain = Towers(run.model, options.device, options.autocast, preparation=run.preparation)
+        towers = Towers(run.model, options.device, options.autocast, options.compiled, run.preparation)
         # DDP does not see these: they are in the loss and not in the towers.
         self._outside_towers = [
             parameter
-            for parameter in (run.model.logit_scale, *run.extra.parameters())
+            for parameter in (run.model.logit_scale, getattr(run.model, "logit_bias", None), *run.extra.parameters())
             if isinstance(parameter, nn.Parameter) and parameter.requires_grad
         ]
         self._objective = Objective(
@@ -88,6 +93,7 @@ class Stepper:
             micro_batch=options.micro_batch,
             world=options.world,
             device=options.device,
+            sigmoid=has_sigmoid_loss(run.model, plan),
         )
 
     def step(self, batches: list[Batch], meter: Meter) -> Done:
@@ -155,14 +161,14 @@ class Stepper:
 
 
 def _has_trained(towers: Towers) -> bool:
-    return any(parameter.requires_grad for name, parameter in towers.named_parameters() if name != "model.logit_scale")
+    return any(parameter.requires_grad for name, parameter in towers.named_parameters() if name not in _IN_LOSS)
 
 
 def _distribute(towers: Towers, world: World) -> Towers | DistributedDataParallel:
     if world.size == 1:
         return towers
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
-        towers, ["model.logit_scale"]
+        towers, _IN_LOSS
     )
     return DistributedDataParallel(towers, gradient_as_bucket_view=True)
 

@@ -28,7 +28,7 @@ from components.core.system.progress import track
 from components.core.tables.ahead import mapped, prefetched
 from components.core.tables.files import content_hash, file_hash, image_id
 from components.data.leaks.report import TestSetKeys
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import Tokenizer
 from components.training.rows.batches import Batch, BatchPlan
 
@@ -64,7 +64,7 @@ class SampleDecoder:
     Args:
         images: members by image column, of which the first existing one is used: `jpg|jpeg|png|webp`.
         texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
-        size, held_out, published: as in `ShardSource`; samples of test sets are faults.
+        preparation, held_out, published: as in `ShardSource`; samples of test sets are faults.
 
     Raises:
         InputError: a column's member is written differently.
@@ -74,14 +74,14 @@ class SampleDecoder:
         self,
         images: Mapping[str, str],
         texts: Mapping[str, str],
-        size: int,
+        preparation: Preparation,
         held_out: Collection[str] = (),
         published: TestSetKeys | None = None,
     ) -> None:
         self._published = published or TestSetKeys()
         self._images = {column: [ending.lower() for ending in given.split("|")] for column, given in images.items()}
         self._texts = {column: given.partition(":") for column, given in texts.items()}
-        self._size, self._held_out = size, frozenset(held_out)
+        self._preparation, self._held_out = preparation, frozenset(held_out)
         for column, given in {**images, **texts}.items():
             if not all(part.strip() for part in given.replace("|", ":").split(":")):
                 raise InputError(f"column '{column}' cannot come from '{given}': write jpg|png, txt or json:field")
@@ -123,7 +123,7 @@ class SampleDecoder:
         except ValueError:
             raise Fault("not an image") from None
         try:
-            return decode([raw], self._size)
+            return self._preparation.decode([raw])
         except InputError:
             raise Fault("broken image") from None
 
@@ -149,7 +149,7 @@ class ShardSource:
     Args:
         shards: where they are, and the members that text columns come from, see `SampleDecoder`.
         plan: its columns may be images, text columns of `shards` and made-up ones; other members are not read.
-        size: pixels on a side of the image tower's input.
+        preparation: of the image tower's pictures.
         held_out: ids of images that are left out, see `components.core.tables.files.image_id`.
         published: contents of test sets; such samples count as lost.
 
@@ -163,7 +163,7 @@ class ShardSource:
         shards: Shards,
         plan: BatchPlan,
         tokenizer: Tokenizer,
-        size: int,
+        preparation: Preparation,
         held_out: Collection[str] = (),
         published: TestSetKeys | None = None,
     ) -> None:
@@ -185,7 +185,7 @@ class ShardSource:
                 f"no member of the shards gives the text column '{column}': name one, such as json:{column}"
             )
         texts = {column: shards.columns[column] for column in sorted(needed)}
-        self._decoder = SampleDecoder(IMAGES, texts, size, held_out, published)
+        self._decoder = SampleDecoder(IMAGES, texts, preparation, held_out, published)
         usual = max(1, self._samples // len(listed.urls))
         reader = ShardReader(files, self._decoder.members, listed.sizes, usual)
         self._order = ShardOrder(listed.urls, reader.read, plan.seed, _BUFFER, self._world)

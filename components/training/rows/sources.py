@@ -21,7 +21,7 @@ from components.core.tables.files import atomic_file, hash_of_all
 from components.core.tables.records import PAIRS
 from components.core.tables.text_column import TextColumn
 from components.core.tables.training_columns import IMAGES
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.methods.contract.method import Neighbours
 from components.training.rows.batches import (
@@ -47,7 +47,7 @@ class TableImages:
     Attributes:
         ids: the pairs in the order of the table `pairs`, and of the features.
         pairs: table with the encoded images; read only if the image tower trains.
-        size: of the image tower's input, in pixels.
+        preparation: of the image tower's pictures.
         cached: features of a frozen image tower; None if the image tower trains.
         similar: unit image features that define similar images, `[images, dim]`.
         others: images of another table that neighbours come from; None for the rows' own.
@@ -56,7 +56,7 @@ class TableImages:
     ids: Sequence[str]
     image_ids: Sequence[str]
     pairs: Path
-    size: int
+    preparation: Preparation
     cached: CachedFeatures | None = None
     similar: Vectors | None = None
     others: CachedFeatures | None = None
@@ -113,9 +113,10 @@ def _decoded(
         return DecodedImages(torch.empty(0)), {}
     places = {name: _places(rows[IMAGE_IDS[IMAGES[name]]], images.image_ids) for name in columns}
     used = np.unique(np.concatenate(list(places.values())))
-    if len(used) * 3 * images.size**2 > _MOST_PIXELS:
+    size = images.preparation.size
+    if len(used) * 3 * size**2 > _MOST_PIXELS:
         raise InputError(
-            f"{len(used)} images of {images.size} pixels do not fit into memory: write shards "
+            f"{len(used)} images of {size} pixels do not fit into memory: write shards "
             "(`python -m components.cli.write_shards --help`) and name them in train.shards"
         )
     encoded = PAIRS.take(images.pairs, used, ["id", *PICTURE])
@@ -123,7 +124,7 @@ def _decoded(
         ids, raw = encoded["id"].to_pylist(), pictures.of(encoded)
     block = 512
     parts = [
-        decode(raw[start : start + block], images.size, ids[start : start + block])
+        images.preparation.decode(raw[start : start + block], ids[start : start + block])
         for start in track(range(0, len(raw), block), "decode", -(-len(raw) // block), "block")
     ]
     return DecodedImages(torch.cat(parts), plan.crops), {name: np.searchsorted(used, at) for name, at in places.items()}

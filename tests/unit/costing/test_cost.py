@@ -26,7 +26,8 @@ from components.costing.cost import (
     count_questions,
     load_rates,
 )
-from components.encoders.adapter.architecture import build, model_config
+from components.encoders.adapter.architecture import build
+from components.encoders.adapter.model_configs import model_config
 
 STAGES = ["prepare", "base", "embed", "synthesize@paraphrase_1", "validate@paraphrases"]
 STAGES += ["train@paraclip", "evaluate@paraclip"]

@@ -21,7 +21,7 @@ from components.core.tables.records import PAIRS
 from components.core.tables.work_shard import Shard
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import Fit, decode
+from components.encoders.adapter.images import Preparation
 from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
 from tests.support.tracked_runs import find_runs
@@ -119,7 +119,7 @@ def test_squashed_pictures_are_prepared_as_semclips_code_does(stage: Stage, *, s
         stage.change(squash=way, state=stage.folder / "state")
         stage.run(shard=Shard())
     stage.run()
-    size = stage.encoder.sidecar.image_size
+    size = stage.encoder.sidecar.preparation.size
     mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     theirs = transforms.Compose(
         [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
@@ -193,16 +193,17 @@ def test_a_tower_that_computes_on_all_cores_takes_turns_with_decoding(
     stage.change(batch_size=2, device="cpu")
     decoded, ahead = list[str](), list[int]()
 
-    def watched(raw: Sequence[bytes], size: int, names: Sequence[str], _fit: Fit | None) -> Tensor:
+    def watched(preparation: Preparation, raw: Sequence[bytes], names: Sequence[str]) -> Tensor:
         decoded.extend(names)
-        return decode(raw, size, names)
+        return decode(preparation, raw, names)
 
     def wait(_pixels: Tensor) -> None:
         # Gives threads that decode meanwhile the time to show it.
         time.sleep(0.05)
         ahead.append(len(decoded) - 2 * (len(ahead) + 1))
 
-    monkeypatch.setattr(embed, "decode", watched)
+    decode = Preparation.decode
+    monkeypatch.setattr(Preparation, "decode", watched)
     _watch(monkeypatch, wait)
     contents = []
     for cores, expected in ((1, [0] * 9), (64, [4, 2, 0] * 3)):

@@ -20,7 +20,7 @@ from components.benchmarks.scoring.encoding.published_context import ImageFeatur
 from components.core.compute.metrics import gold_ranks
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import decode, normalise
+from components.encoders.adapter.images import CLIP, Preparation
 from components.experiments.parts import clip4idc_training as training
 from components.experiments.parts.captioned_pairs import (
     EDGE,
@@ -127,7 +127,7 @@ def test_tokens_are_the_feature_and_those_of_the_patches(tiny_encoder: Encoder, 
     tower = tiny_encoder.model.visual
     tower.output_tokens = True
     with torch.inference_mode():
-        _, patches = tower(normalise(decode(images, 16)))
+        _, patches = tower(CLIP.normalise(Preparation(size=16).decode(images)))
     assert found[:, 1:] == pytest.approx((patches @ tower.proj.detach()).numpy(), abs=1e-5)
 
 

@@ -11,6 +11,7 @@ import pytest
 from components.core.settings import Settings
 from components.core.tables.files import write_json
 from components.data.leaks.report import COUNTS, LeakCounts
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry import decision as records
 from components.registry.card import CardSubject, model_card
@@ -26,7 +27,8 @@ def _subject(**tags: str) -> CardSubject:
     table = "data/validated/paraclip/paraphrases.parquet"
     sidecar = Sidecar(
         name="paraclip", model="tiny", architecture={}, quick_gelu=False, embed_dim=16, context_length=24,
-        image_size=16, method="paraclip", data_hashes={"data/pairs/train.parquet": "aaa", table: "bbb"},
+        preparation=Preparation(size=16), method="paraclip",
+        data_hashes={"data/pairs/train.parquet": "aaa", table: "bbb"},
     )  # fmt: skip
     candidate, base = results("paraclip", "s" * 64, 0.5, recall=0.4), results("base", "b" * 64, 0.4, recall=0.5)
     groups = {GROUP: candidate.metrics[PRIMARY].model_copy(update={"value": 0.1})}

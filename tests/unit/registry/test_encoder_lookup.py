@@ -66,7 +66,7 @@ def test_a_weights_file_of_an_open_clip_model(tmp_path: Path) -> None:
     model = open_clip.create_model("ViT-S-32-alt")
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     found = find_encoder(f"ViT-S-32-alt:{tmp_path / 'weights.pt'}")
-    assert (found.name, found.image_size) == ("ViT-S-32-alt-weights", 224)
+    assert (found.name, found.preparation.size) == ("ViT-S-32-alt-weights", 224)
     tokens = open_clip.get_tokenizer("ViT-S-32-alt")(["a dog on a couch"])
     with torch.inference_mode():
         wanted = model.eval().encode_text(tokens, normalize=True).numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.benchmarks.published import find_published, published_benchmarks
-from components.benchmarks.scoring.encoding.published_context import CLIP, Preparation, PublishedContext
+from components.benchmarks.scoring.encoding.published_context import NO_CHANGES, PublishedContext
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.data.leaks.keys import text_key
@@ -49,9 +49,9 @@ class _Watched(PublishedContext):
         self.shown += texts
         return super().texts(texts)
 
-    def images(self, pictures: Sequence[LazyPicture], preparation: Preparation = CLIP) -> Features:
+    def images(self, pictures: Sequence[LazyPicture], changes: Mapping[str, Any] = NO_CHANGES) -> Features:
         self.pictures += [picture.name.partition("[")[0] for picture in pictures]
-        return super().images(pictures, preparation)
+        return super().images(pictures, changes)
 
 
 def _parquet(**columns: list[str]) -> bytes:

@@ -19,7 +19,7 @@ from components.core.compute.distributed import World as Ranks
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS, PARAPHRASES, SEMCLIP_ROWS
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Preparation
 from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
 from components.methods.registry import find_entry
@@ -64,7 +64,10 @@ def _shown(world: World, loaded: Loaded) -> set[str]:
     raw = (train.features * train.norms[:, None]).astype(np.float32)
     images = PAIRS.read(world.files.pairs / "train.parquet", ["image"])["image"].to_pylist()
     known = {row.tobytes(): pair for pair, row in zip(train.ids, raw, strict=True)}
-    known |= {row.numpy().tobytes(): pair for pair, row in zip(train.ids, decode(images, 16).contiguous(), strict=True)}
+    known |= {
+        row.numpy().tobytes(): pair
+        for pair, row in zip(train.ids, Preparation(size=16).decode(images).contiguous(), strict=True)
+    }
     shown: set[str] = set()
     for epoch in range(2):
         for batch in loaded.data.source.epoch(epoch):

@@ -19,6 +19,7 @@ from components.core.tables.files import write_json
 from components.core.tables.folders import SUMMARY
 from components.core.tables.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
 from components.data.world.description.scenes import Scene, Thing
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
 from components.validation.reporting.report import TableReport
@@ -116,8 +117,8 @@ def write_world(root: Path, pairs: Sequence[int], caption: str = CAPTION) -> Val
         files.evaluation / "paraphrase_queries.parquet", {name: [text] for name, text in query.items()}
     )
     sidecar = Sidecar(
-        name="base", model="toy", architecture={}, quick_gelu=False, embed_dim=8, context_length=32, image_size=64,
-        method="base",
+        name="base", model="toy", architecture={}, quick_gelu=False, embed_dim=8, context_length=32,
+        preparation=Preparation(size=64), method="base",
     )  # fmt: skip
     write_json(files.encoder / SIDECAR, sidecar.model_dump())
     return files

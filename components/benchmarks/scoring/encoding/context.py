@@ -19,6 +19,8 @@ from components.encoders.embeddings import non_finite_row
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from components.encoders.adapter.images import Preparation
+
 QUERIES_FILE = "paraphrase_queries.parquet"
 
 
@@ -72,7 +74,7 @@ class EncoderUnderTest:
         name: the user's name for it, safe as a file name.
         sha256: hash of everything that determines its results.
         image_tower_sha256: hash of everything that determines its image features; None for a text encoder.
-        image_size: side length of its image tower's input in pixels; 0 for a text encoder.
+        preparation: of its pictures; None for a text encoder.
         folder: the folder that it was loaded from, if it is an encoder of this project.
         precision: `fp32` or `bf16`; both hashes change with it.
     """
@@ -81,7 +83,7 @@ class EncoderUnderTest:
     encoder: TextEncoder
     sha256: str
     image_tower_sha256: str | None = None
-    image_size: int = 0
+    preparation: Preparation | None = None
     folder: Path | None = None
     precision: str = "fp32"
 

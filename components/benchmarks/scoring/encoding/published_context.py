@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from more_itertools import chunked
-from PIL import Image
 
 from components.benchmarks.scoring.encoding.context import Context, EncoderUnderTest, ImageEncoder, RawEncoder
 from components.core.compute.metrics import Features
@@ -26,12 +26,10 @@ from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.ahead import mapped
 from components.core.tables.files import content_hash
+from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import require_finite
 from components.test_sets.files import TestSetFiles
 from components.test_sets.pictures import LazyPicture, picture_file
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FOLDER = Path("state/image_features")
 _WAIT_S = 60.0
@@ -45,35 +43,8 @@ _AHEAD = 4
 """Batches decoded while one is embedded."""
 
 Vector = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """How a picture becomes the image tower's input.
-
-    `name` separates its features from those of others in the cache. `squash` resizes both sides, whatever their ratio,
-    with ImageNet's mean and deviation, instead of CLIP's crop of the middle, mean and deviation.
-    """
-
-    name: str
-    squash: bool
-
-    def fitted(self, image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-        """RGB pixels `[size, size, 3]`; raises as `components.encoders.adapter.images.fitted`."""
-        from components.encoders.adapter import images
-
-        return images.squashed(image, size) if self.squash else images.fitted(image, size)
-
-    def normalised(self, pixels: Tensor) -> Tensor:
-        """The tower's input of uint8 pixels `[images, 3, size, size]`; the tower normalises uint8 as CLIP does."""
-        from components.encoders.adapter.images import as_imagenet
-
-        return as_imagenet(pixels) if self.squash else pixels
-
-
-CLIP = Preparation("", squash=False)
-SQUASHED = Preparation("squashed, ImageNet's mean", squash=True)
-"""As in SemCLIP's src/dataset.py."""
+NO_CHANGES: Mapping[str, Any] = MappingProxyType({})
+"""Pictures are prepared as the image tower learned."""
 
 
 @dataclass(frozen=True)
@@ -92,22 +63,27 @@ class ImageFeatures:
         under_test: EncoderUnderTest,
         pictures: Sequence[LazyPicture],
         title: str = "embed images",
-        preparation: Preparation = CLIP,
+        changes: Mapping[str, Any] = NO_CHANGES,
         *,
         raw: bool = False,
     ) -> Features:
         """Features `[pictures, dim]`, of unit length unless `raw`.
+
+        Args:
+            changes: values of the preparation that replace those of the image tower.
 
         Raises:
             InputError: the encoder has no image tower, a picture cannot be decoded, its feature is not finite, or the
                 cache's file is damaged.
         """
         encoder = under_test.encoder
-        if under_test.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
+        own = under_test.preparation
+        if own is None or under_test.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
             raise InputError(f"encoder '{under_test.name}' has no image tower: choose a text-only benchmark for it")
         embed = raw_encoder(under_test).raw_pixels if raw else encoder.embed_pixels
-        kind = [*([preparation.name] if preparation.name else []), *(["raw"] if raw else [])]
-        # The tower's hash covers the image size.
+        preparation = own.changed(changes)
+        kind = [*map(repr, sorted(changes.items())), *(["raw"] if raw else [])]
+        # The tower's hash covers its own preparation.
         path = self.folder / f"{content_hash(under_test.image_tower_sha256, *kind)}.db"
         sources = [_key(f"{picture.name}\0{picture.stamp}".encode()) for picture in pictures]
         with _opened(path) as connection:
@@ -115,17 +91,17 @@ class ImageFeatures:
             new = {source: one for source, one in zip(sources, pictures, strict=True) if source not in known}
             if new:
                 with bar(title, len(new), "image") as progress:
-                    for batch in chunked(self._decoded(new, under_test.image_size, preparation), self.batch_size):
+                    for batch in chunked(self._decoded(new, preparation), self.batch_size):
                         known |= _embedded(connection, embed, under_test.name, batch, preparation)
                         progress.update(len(batch))
         return np.stack([known[source] for source in sources])
 
     def _decoded(
-        self, pictures: dict[bytes, LazyPicture], size: int, preparation: Preparation
+        self, pictures: dict[bytes, LazyPicture], preparation: Preparation
     ) -> Iterator[tuple[bytes, str, npt.NDArray[np.uint8]]]:
         """Source key, name and pixels `[size, size, 3]` of each picture, decoded a few batches ahead."""
         ahead = -(-_AHEAD * self.batch_size // self.threads)
-        decoded = mapped(lambda item: _pixels(item[1], size, preparation), pictures.items(), self.threads, ahead)
+        decoded = mapped(lambda item: _pixels(item[1], preparation), pictures.items(), self.threads, ahead)
         return ((source, picture.name, pixels) for (source, picture), pixels in decoded)
 
 
@@ -140,10 +116,10 @@ def raw_encoder(under_test: EncoderUnderTest) -> RawEncoder:
     return under_test.encoder
 
 
-def _pixels(picture: LazyPicture, size: int, preparation: Preparation) -> npt.NDArray[np.uint8]:
+def _pixels(picture: LazyPicture, preparation: Preparation) -> npt.NDArray[np.uint8]:
     try:
         with picture.open() as image:
-            return preparation.fitted(image, size)
+            return preparation.fitted(image)
     except ValueError as error:
         raise InputError(f"image {picture.name} cannot be decoded ({error}): fetch it again") from None
 
@@ -163,7 +139,7 @@ def _embedded(
     new = {keys[source]: (name, pixels) for source, name, pixels in batch if keys[source] not in features}
     if new:
         tensor = torch.from_numpy(np.stack([pixels for _, pixels in new.values()])).permute(0, 3, 1, 2)
-        vectors = embed(preparation.normalised(tensor))
+        vectors = embed(preparation.normalise(tensor))
         require_finite(vectors, encoder, "picture", [name for name, _ in new.values()])
         features |= dict(zip(new, vectors, strict=True))
     with connection:
@@ -227,18 +203,18 @@ class PublishedContext(TestSetFiles, Context):
     lists: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
     def images(
-        self, pictures: Sequence[LazyPicture], preparation: Preparation = CLIP, *, raw: bool = False
+        self, pictures: Sequence[LazyPicture], changes: Mapping[str, Any] = NO_CHANGES, *, raw: bool = False
     ) -> Features:
         """Features `[pictures, dim]`, of unit length unless `raw`, from the cache if this image tower has seen them."""
-        return self.image_features.of(self.under_test, pictures, preparation=preparation, raw=raw)
+        return self.image_features.of(self.under_test, pictures, changes=changes, raw=raw)
 
     def raw_texts(self, texts: Sequence[str]) -> Features:
         """Features `[texts, dim]` as the text tower returns them."""
         return raw_encoder(self.under_test).raw_texts(texts)
 
-    def image_files(self, folder: str, names: Iterable[str], preparation: Preparation = CLIP) -> Features:
+    def image_files(self, folder: str, names: Iterable[str], changes: Mapping[str, Any] = NO_CHANGES) -> Features:
         """`images` of the files `names` below the benchmark's `folder`; an `InputError` if one is missing."""
-        return self.images([picture_file(self.folder / folder / name) for name in names], preparation)
+        return self.images([picture_file(self.folder / folder / name) for name in names], changes)
 
     def columns(self, rows: Sequence[Mapping[str, str]], *names: str) -> Iterator[Features]:
         """Unit features `[rows, dim]` of the texts in each of the columns `names`."""

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
+from components.encoders.adapter.images import Preparation
 from tests.conftest import TINY
 
 
@@ -26,6 +27,18 @@ def test_saving_keeps_features_sidecar_and_the_order_of_texts(tiny_encoder: Enco
     np.testing.assert_array_equal(loaded.embed_images(images), tiny_encoder.embed_images(images))
     each = np.concatenate([loaded.embed_texts([text]) for text in texts])
     np.testing.assert_allclose(loaded.embed_texts(texts, batch_size=2), each, atol=1e-6)
+
+
+def test_a_sidecar_of_format_1_is_read(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    sidecar = tiny_encoder.save(tmp_path / "encoder")
+    content = json.loads((tmp_path / "encoder" / "encoder.json").read_text())
+    old = {key: content[key] for key in ("name", "model", "architecture", "quick_gelu", "embed_dim", "method")}
+    old |= {"format": 1, "context_length": 24, "image_size": 16, "weights_sha256": sidecar.weights_sha256}
+    old["architecture"]["vision_cfg"] |= {"mean": [0.5] * 3, "std": [0.25] * 3}
+    (tmp_path / "encoder" / "encoder.json").write_text(json.dumps(old))
+    loaded = Encoder.load(tmp_path / "encoder").sidecar
+    assert loaded.preparation == Preparation(size=16, mean=(0.5,) * 3, std=(0.25,) * 3)
+    assert loaded.architecture == sidecar.architecture
 
 
 TEXTS = ["a dog", "a much longer text about two dogs"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from components.core.system.errors import InputError
-from components.encoders.adapter.images import decode, normalise
+from components.encoders.adapter.images import Preparation
 
 
 def _encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
@@ -30,11 +30,27 @@ def _noise(width: int, height: int) -> Image.Image:
     return Image.fromarray(pixels.astype(np.uint8))
 
 
-@given(width=st.integers(5, 90), height=st.integers(5, 90), size=st.sampled_from([16, 17, 24]))
-def test_pixels_equal_open_clips_transform(width: int, height: int, size: int) -> None:
-    image = _noise(width, height)
-    wanted = open_clip.image_transform(size, is_train=False)(image)
-    torch.testing.assert_close(normalise(decode([_encoded(image)], size))[0], wanted, atol=1e-6, rtol=0)
+def _input(pictures: list[bytes], preparation: Preparation) -> torch.Tensor:
+    return preparation.normalise(preparation.decode(pictures))[0]
+
+
+@given(
+    width=st.integers(5, 90),
+    height=st.integers(5, 90),
+    size=st.sampled_from([16, 17, 24]),
+    mode=st.sampled_from(["RGB", "L", "RGBA", "P", "LA"]),
+    resize_mode=st.sampled_from(["shortest", "longest", "squash"]),
+    interpolation=st.sampled_from(["bicubic", "bilinear"]),
+)
+def test_pixels_equal_open_clips_transform(
+    width: int, height: int, size: int, mode: str, resize_mode: Any, interpolation: Any
+) -> None:
+    image = _noise(width, height).convert(mode)
+    values = {"mean": (0.5, 0.4, 0.3), "std": (0.3, 0.2, 0.1), "fill_color": 7}
+    ways = {"resize_mode": resize_mode, "interpolation": interpolation}
+    wanted = open_clip.image_transform(size, is_train=False, **values, **ways)(image)
+    found = _input([_encoded(image)], Preparation(size=size, **values, **ways))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
 def _tiff_of_12_bits(grey: npt.NDArray[np.uint16]) -> bytes:
@@ -50,11 +66,11 @@ def _tiff_of_12_bits(grey: npt.NDArray[np.uint16]) -> bytes:
 
 def test_bombs_and_pixels_without_a_known_range_are_refused() -> None:
     with pytest.raises(InputError, match="too long and narrow"):
-        decode([_encoded(Image.new("1", (20_000, 2)))], 224)
+        Preparation(size=224).decode([_encoded(Image.new("1", (20_000, 2)))])
     for kind in (np.float32, np.int32):
         picture = _encoded(Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)), "TIFF")
         with pytest.raises(InputError, match=r"image x\.tif cannot be decoded \(.* save it with 8 or 16 bits\)"):
-            decode([picture], 16, ["x.tif"])
+            Preparation(size=16).decode([picture], ["x.tif"])
 
 
 def test_the_orientation_in_exif_data_is_ignored() -> None:
@@ -65,14 +81,14 @@ def test_the_orientation_in_exif_data_is_ignored() -> None:
     opened = Image.open(io.BytesIO(picture))
     assert opened.getexif()[0x0112] == 6
     wanted = open_clip.image_transform(16, is_train=False)(opened)
-    torch.testing.assert_close(normalise(decode([picture], 16))[0], wanted, atol=1e-6, rtol=0)
+    torch.testing.assert_close(_input([picture], Preparation(size=16)), wanted, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("cut", [0, 30, 200])
 def test_a_damaged_picture_is_named(cut: int) -> None:
     whole = _encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3)).astype(np.uint8)), "PNG")
     with pytest.raises(InputError, match=r"image row 1 cannot be decoded \("):
-        decode([whole, whole[:cut]], 16)
+        Preparation(size=16).decode([whole, whole[:cut]])
 
 
 def test_16_and_12_bits_of_grey_become_8() -> None:
@@ -80,7 +96,10 @@ def test_16_and_12_bits_of_grey_become_8() -> None:
     grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
     between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
     for kind in ("PNG", "TIFF"):
-        assert (decode([_encoded(Image.fromarray(grey * 257), kind)], 16)[0].numpy() == grey).all()
-        assert decode([_encoded(between, kind)], 16).unique().tolist() == [100]
+        assert (Preparation(size=16).decode([_encoded(Image.fromarray(grey * 257), kind)])[0].numpy() == grey).all()
+        assert Preparation(size=16).decode([_encoded(between, kind)]).unique().tolist() == [100]
     grey = np.array([[0, 1000], [2048, 4095]], dtype=np.uint16).repeat(8, axis=0).repeat(8, axis=1)
-    assert decode([_tiff_of_12_bits(grey)], 16)[0].numpy()[0][::8, ::8].tolist() == [[0, 62], [128, 255]]
+    assert Preparation(size=16).decode([_tiff_of_12_bits(grey)])[0].numpy()[0][::8, ::8].tolist() == [
+        [0, 62],
+        [128, 255],
+    ]

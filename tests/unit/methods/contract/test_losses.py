@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from open_clip.loss import SigLipLoss
 from torch import nn
 
-from components.methods.contract.losses import Feature, Features, contrast
+from components.core.system.errors import InputError
+from components.methods.contract.losses import Feature, Features, Sigmoid, contrast, info_nce, scale_at
+from components.methods.contract.method import Optimisation, has_sigmoid_loss
 
 
 def _features(first: int, count: int) -> Features:
@@ -72,3 +77,51 @@ def test_rows_are_alike_only_where_both_columns_have_the_matrix() -> None:
     assert contrast(both, both, scale=torch.tensor(2.0)) < expected
     assert second.with_(torch.sub, second).alike is None
     assert first.with_(lambda rows: 2 * rows).alike is first.alike
+
+
+SIGMOID = Sigmoid(torch.tensor(9.0), torch.tensor(-8.0))
+
+
+def test_the_sigmoid_loss_is_siglips_and_ranks_average_to_it() -> None:
+    rows = F.normalize(torch.randn(6, 5, generator=torch.Generator().manual_seed(0)), dim=1)
+    others = F.normalize(rows + 0.3, dim=1)
+    wanted = SigLipLoss()(rows, others, SIGMOID.scale, SIGMOID.bias)
+    torch.testing.assert_close(info_nce(Feature(rows, 0, 6), Feature(others, 0, 6), SIGMOID), wanted)
+    parts = [info_nce(Feature(rows, first, 3), Feature(others, first, 3), SIGMOID) for first in (0, 3)]
+    torch.testing.assert_close(torch.stack(parts).mean(), wanted)
+
+
+def test_hard_negatives_foils_and_weights_of_the_sigmoid_loss_by_hand() -> None:
+    first, second = _columns([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    hard, foil = Feature(torch.tensor([[1.0, 0.0, 0.0]]), 0, 1), Feature(torch.eye(3).roll(1, 0), 0, 3)
+    weighted = replace(first, weights=torch.tensor([2.0, 0.5, 0.5]))
+
+    def row(place: int, negatives: list[float]) -> float:
+        positive = math.log1p(math.exp(-(9 * SIMILAR[place, place] - 8)))
+        return positive + sum(math.log1p(math.exp(9 * value - 8)) for value in negatives)
+
+    rows = [row(0, [0.3, 0.9, 0.3]), row(1, [0.8, 0.2, 0.2]), row(2, [0.4, 0.6, 0.4, 0.6])]
+    expected = (2 * rows[0] + 0.5 * rows[1] + 0.5 * rows[2]) / 3
+    assert contrast(weighted, second, hard, scale=SIGMOID, foil=foil).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_temperature_keeps_the_bias() -> None:
+    features = replace(_features(0, 4), scale=SIGMOID)
+    scale = scale_at(features, 0.1)
+    assert isinstance(scale, Sigmoid)
+    assert (scale.scale.item(), scale.bias.item()) == (pytest.approx(10.0), -8.0)
+    assert scale_at(features, None) is SIGMOID
+
+
+def test_the_loss_follows_the_logit_bias_unless_it_is_set() -> None:
+    plain, biased = nn.Module(), nn.Module()
+    biased.logit_bias = nn.Parameter(torch.tensor(-8.0))
+
+    def sigmoid(model: nn.Module, loss: Any) -> bool:
+        return has_sigmoid_loss(model, Optimisation(lr=1.0, batch_size=2, epochs=1, contrastive_loss=loss))
+
+    assert [sigmoid(model, "auto") for model in (plain, biased)] == [False, True]
+    assert not sigmoid(biased, "softmax")
+    assert sigmoid(biased, "sigmoid")
+    with pytest.raises(InputError, match="needs an encoder with a logit bias"):
+        sigmoid(plain, "sigmoid")

@@ -14,6 +14,7 @@ from components.benchmarks.published import published_benchmarks
 from components.benchmarks.scoring.benchmark import Scores
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import PublishedReport, Result, write_results
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
@@ -166,8 +167,8 @@ def models(tmp_path: Path) -> Path:
     for name, number in (("one", 1), ("one_raw", 1), ("two", 2)):
         settings = {"n": number, "learnable": False}
         sidecar = Sidecar(
-            name=name, model="m", architecture={}, quick_gelu=False, embed_dim=1, context_length=1, image_size=1,
-            method="semclip", settings=settings,
+            name=name, model="m", architecture={}, quick_gelu=False, embed_dim=1, context_length=1,
+            preparation=Preparation(size=1), method="semclip", settings=settings,
         )  # fmt: skip
         write_json(tmp_path / name / "encoder.json", sidecar.model_dump())
     return tmp_path

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from components.encoders.adapter.images import normalise
+from components.encoders.adapter.images import CLIP
 from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import Passed, Towers, backward, cut, evaluate
 from components.training.rows.batches import Batch
@@ -127,7 +127,9 @@ def _logged(rows: int) -> Batch:
 def _plain(model: Any, batch: Batch) -> Tensor:
     """The loss as autograd would differentiate it without micro-batches, through `encode_text` on the full context."""
     rows = {name: model.encode_text(torch.from_numpy(ids).long()) for name, ids in batch.tokens.items()}
-    rows["image"] = model.encode_image(normalise(batch.pixels["image"])) if batch.pixels else batch.features["image"]
+    rows["image"] = (
+        model.encode_image(CLIP.normalise(batch.pixels["image"])) if batch.pixels else batch.features["image"]
+    )
     unit = {name: nn.functional.normalize(features, dim=-1) for name, features in rows.items()}
     places, weights = torch.arange(len(batch.ids)), torch.ones(len(batch.ids))
     if batch.weights is not None:

@@ -14,11 +14,11 @@ from components.core.pictures.shards.reader import Fault, RawSample
 from components.core.system.errors import InputError
 from components.data.leaks.keys import picture_key, text_key
 from components.data.leaks.report import TestSetKeys
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Preparation
 from components.training.rows.shards import DecodedSample, SampleDecoder
 from tests.support.shard_making import picture
 
-DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)
+DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, Preparation(size=8))
 GOOD: dict[str, bytes | Fault] = {"png": picture(7), "txt": b" a text\n", "json": b'{"other": "another", "n": 1}'}
 
 
@@ -40,7 +40,7 @@ def test_a_sound_sample_has_its_texts_and_the_same_pixels_as_everywhere(kind: st
     assert isinstance(result, DecodedSample)
     assert result.name == "0.tar/a"
     assert result.texts == {"caption": "a text", "other": "another"}
-    assert torch.equal(result.pixels["image"], decode([image], 8))
+    assert torch.equal(result.pixels["image"], Preparation(size=8).decode([image]))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_unusable_member_loses_the_sample(member: str, content: bytes | Fault
 def test_of_several_images_the_first_ending_is_taken() -> None:
     result = DECODER(RawSample("0.tar", "a", {**GOOD, "jpg": picture(200, "JPEG")}))
     assert isinstance(result, DecodedSample)
-    assert torch.equal(result.pixels["image"], decode([picture(200, "JPEG")], 8))
+    assert torch.equal(result.pixels["image"], Preparation(size=8).decode([picture(200, "JPEG")]))
 
 
 def test_animations_give_their_first_frame() -> None:
@@ -94,14 +94,14 @@ def test_animations_give_their_first_frame() -> None:
 @pytest.mark.parametrize("given", ["", "json:", "jpg||png", ":x"])
 def test_an_ill_formed_member_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="column 'caption' cannot come from"):
-        SampleDecoder({}, {"caption": given}, 8)
+        SampleDecoder({}, {"caption": given}, Preparation(size=8))
 
 
 @pytest.mark.parametrize("way", ["picture", "text"])
 def test_samples_of_a_published_test_set_are_lost(way: str) -> None:
     known = {text_key("A text!") or b"": "coco_retrieval"} if way == "text" else {picture_key(picture(7)): "flickr30k"}
     published = TestSetKeys(texts=known) if way == "text" else TestSetKeys(pictures=known)
-    decoder = SampleDecoder({"image": "png"}, {"caption": "txt"}, 8, published=published)
+    decoder = SampleDecoder({"image": "png"}, {"caption": "txt"}, Preparation(size=8), published=published)
     found = [decoder(RawSample("0.tar", "a", GOOD | other)) for other in ({}, {"png": picture(8), "txt": b"another"})]
     assert str(found[0]) == f"in the test set {next(iter(known.values()))}"
     assert isinstance(found[1], DecodedSample)

@@ -23,7 +23,7 @@ from components.core.pictures.shards.listing import ShardFiles
 from components.core.pictures.shards.reader import Fault, RawSample
 from components.core.settings import Shards
 from components.core.system.errors import InputError
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows import shards as streaming
 from components.training.rows.batches import Batch, BatchPlan
@@ -47,7 +47,7 @@ def _source(urls: str, batch_size: int = 4, **options: Any) -> ShardSource:
     plan = BatchPlan(
         frozenset({"image"} | set(options.pop("wanted", {"caption"}))), batch_size, 5, **taken("draws", "world")
     )
-    return ShardSource(shards, plan, TOKENIZER, 8, **options)
+    return ShardSource(shards, plan, TOKENIZER, Preparation(size=8), **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +84,7 @@ def test_a_batch_holds_matching_ids_texts_and_pixels(tmp_path: Path) -> None:
     expected = TOKENIZER([f"caption {number}" for number in numbers])
     assert np.array_equal(batch.tokens["caption"], expected)
     assert np.array_equal(batch.lengths["caption"], TOKENIZER.lengths(expected))
-    assert torch.equal(batch.pixels["image"], decode([picture(number) for number in numbers], 8))
+    assert torch.equal(batch.pixels["image"], Preparation(size=8).decode([picture(number) for number in numbers]))
     assert batch.pixels["image"].shape == (4, 3, 8, 8)
     assert batch.features == {}
 

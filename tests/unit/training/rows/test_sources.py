@@ -18,7 +18,7 @@ from components.core.compute.distributed import World
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS
 from components.core.tables.table import Table
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
 from components.methods.contract.method import Neighbours
 from components.training.rows import sources
@@ -45,7 +45,7 @@ def images(tmp_path: Path) -> TableImages:
     PAIRS.write(tmp_path / "train.parquet", columns)
     features = rng.normal(size=(COUNT, 5)).astype(np.float32)
     cached = CachedFeatures(features, np.ones(COUNT, np.float32))
-    return TableImages(IDS, IMAGE_IDS, tmp_path / "train.parquet", SIZE, cached, features)
+    return TableImages(IDS, IMAGE_IDS, tmp_path / "train.parquet", Preparation(size=SIZE), cached, features)
 
 
 # Two rows about the first pair, in another order than the images'.
@@ -102,9 +102,13 @@ def test_a_trained_image_tower_gets_pixels_without_reading_the_whole_column_of_i
     monkeypatch.setattr(Table, "read", read)
     source = _source(replace(images, cached=None), {"image", "other_image"}, tmp_path, 4)
     for batch in source.epoch(0):
-        assert torch.equal(batch.pixels["image"], decode([raw[IDS.index(pair)] for pair in batch.ids], SIZE))
+        assert torch.equal(
+            batch.pixels["image"], Preparation(size=SIZE).decode([raw[IDS.index(pair)] for pair in batch.ids])
+        )
         others = [ROWS["other_id"][ROWS["id"] == pair].iloc[0] for pair in batch.ids]
-        assert torch.equal(batch.pixels["other_image"], decode([raw[IDS.index(pair)] for pair in others], SIZE))
+        assert torch.equal(
+            batch.pixels["other_image"], Preparation(size=SIZE).decode([raw[IDS.index(pair)] for pair in others])
+        )
     # Images of pairs in no column stay encoded.
     assert isinstance(source.shown, DecodedImages)
     assert len(source.shown.pixels) == 8 < COUNT

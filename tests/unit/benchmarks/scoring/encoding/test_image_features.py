@@ -16,9 +16,10 @@ from torch import Tensor
 from torchvision import transforms
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.published_context import SQUASHED, ImageFeatures
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import SQUASHED
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from components.test_sets.pictures import picture_bytes, picture_file
 from tests.support.toy_context import ToyEncoder, colour_image
@@ -137,7 +138,7 @@ def test_squashed_pictures_are_those_of_torchvisions_transforms(
     noise.save(tmp_path / "a.png")
     normal = transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
     theirs = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor(), normal])
-    squashed = cache.of(under_test, [picture_file(tmp_path / "a.png")], preparation=SQUASHED)
+    squashed = cache.of(under_test, [picture_file(tmp_path / "a.png")], changes=SQUASHED)
     np.testing.assert_allclose(encoder.batches[0][0].numpy(), theirs(noise).numpy(), atol=1e-6)
     assert not np.allclose(cache.of(under_test, [picture_file(tmp_path / "a.png")]), squashed), "cached separately"
 

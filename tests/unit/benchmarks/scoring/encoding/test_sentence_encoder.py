@@ -39,7 +39,7 @@ def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(under_test: Enc
     np.testing.assert_allclose(found[1], found[4], atol=1e-6)
     np.testing.assert_allclose(found[:2], embed(TEXTS[:2]), atol=1e-5)
     assert not isinstance(under_test.encoder, ImageEncoder)
-    assert (under_test.name, under_test.image_tower_sha256, under_test.image_size) == ("model", None, 0)
+    assert (under_test.name, under_test.image_tower_sha256, under_test.preparation) == ("model", None, None)
 
 
 def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:

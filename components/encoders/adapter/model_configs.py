@@ -1,0 +1,131 @@
+"""open_clip's configurations of models by name, and the preparation of their pictures.
+
+A name is one of open_clip, one of the files in `models/`, a JSON file, `local-dir:<folder>` or `hf-hub:<org>/<name>`.
+The last two hold an `open_clip_config.json`, as open_clip and `cliptune export --format open_clip` write it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core.system.errors import InputError
+
+CONFIG = "open_clip_config.json"
+LOCAL, HUB = "local-dir:", "hf-hub:"
+_OWN_MODELS = Path(__file__).parent / "models"
+
+
+def model_config(name: str) -> dict[str, Any]:
+    """The configuration called `name`, of a dual encoder.
+
+    Raises:
+        InputError: there is none, or its file is damaged or cannot be fetched.
+    """
+    return _as_dual_encoder(_described(name)[0])
+
+
+def preprocess_config(name: str) -> dict[str, Any]:
+    """The values of a configuration's `preprocess_cfg` that belong to a `Preparation`; empty if it has none.
+
+    Raises:
+        InputError: as `model_config`.
+    """
+    return preparation_values(_described(name)[1])
+
+
+def preparation_values(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a `Preparation` among open_clip's facts about weights, without the size."""
+    return {key: facts[key] for key in ("mean", "std", "interpolation", "resize_mode", "fill_color") if key in facts}
+
+
+def plain_name(name: str) -> str:
+    """The name of a configuration without the folders of its file."""
+    if name.startswith(LOCAL) or name.endswith(".json"):
+        path = Path(name.removeprefix(LOCAL))
+        return path.parent.name if path.name == CONFIG else path.stem if path.suffix == ".json" else path.name
+    return name
+
+
+def own_image_tower(name: str, config: dict[str, Any]) -> str:
+    """The image tower of a configuration as JSON if it differs from the known one of that name, else empty."""
+    known: dict[str, Any] = {}
+    if not name.startswith(HUB):
+        try:
+            known = model_config(name)
+        except InputError:
+            known = {}
+    ours, theirs = (
+        one.get("vision_cfg", {}) | {"quick_gelu": bool(one.get("quick_gelu", False))} for one in (config, known)
+    )
+    return "" if ours == theirs else json.dumps(ours, sort_keys=True)
+
+
+def _described(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `model_cfg` and `preprocess_cfg` of a name."""
+    if name.startswith(HUB):
+        return _read(_fetched(name.removeprefix(HUB)))
+    if name.startswith(LOCAL):
+        return _read(Path(name.removeprefix(LOCAL)) / CONFIG)
+    own = Path(name) if name.endswith(".json") else _OWN_MODELS / f"{name}.json"
+    if own.is_file() or name.endswith(".json"):
+        return _read(own)
+    import open_clip
+
+    known = open_clip.get_model_config(name)
+    if known is None:
+        raise InputError(
+            f"model '{name}' is unknown: name an open_clip model, a JSON file, {LOCAL}<folder>, {HUB}<org>/<name>, or "
+            f"add components/encoders/adapter/models/{name}.json"
+        )
+    return dict(known), {}
+
+
+def _fetched(repository: str) -> Path:
+    from open_clip.pretrained import download_pretrained_from_hf
+
+    try:
+        return Path(download_pretrained_from_hf(repository, filename=CONFIG))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"'{HUB}{repository}' cannot be fetched ({reason}): check name and network, or download it and name "
+            f"{LOCAL}<folder>"
+        ) from None
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        config = content.get("model_cfg", content)
+        text, _ = config["text_cfg"], (config["vision_cfg"], config["embed_dim"])
+        preprocess = dict(content.get("preprocess_cfg", {}))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: name a folder or file with a configuration of open_clip") from None
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not an open_clip configuration ({error}): correct it") from None
+    _name_folders(text, path)
+    return config, preprocess
+
+
+def _name_folders(text: dict[str, Any], path: Path) -> None:
+    """Replace Hugging Face names by the folders beside the configuration that hold their files."""
+    files = {"hf_tokenizer_name": "tokenizer_config.json", "hf_model_name": "config.json"}
+    for key, file in files.items():
+        if key not in text:
+            continue
+        if (path.parent / text[key]).is_dir():
+            text[key] = str(path.parent / text[key])
+        elif path.name == CONFIG and (path.parent / file).is_file():
+            text[key] = str(path.parent)
+
+
+def _as_dual_encoder(config: dict[str, Any]) -> dict[str, Any]:
+    """A CoCa model without its decoder, which writes captions; other configurations as they are."""
+    if "multimodal_cfg" not in config:
+        return config
+    dual = {key: value for key, value in config.items() if key != "multimodal_cfg"}
+    towers = {key: {**dual[key], "output_tokens": False} for key in ("vision_cfg", "text_cfg")}
+    return {**dual, **towers, "custom_text": True}
