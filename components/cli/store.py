@@ -105,6 +105,7 @@ def prune(
     from components.captions.generating.store.upkeep import Choice
 
     choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
+    choice.check()
     with closing(_open(url)) as opened:
         pruned = opened.prune(choice, dry_run=dry_run)
     unit = "failures" if failed else "answers"
