@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
@@ -49,7 +49,6 @@ def run_supervised(
     folder: Path,
     hours: float | None = None,
     environment: Mapping[str, str] | None = None,
-    on_line: Callable[[str], None] | None = None,
 ) -> str:
     """Run `command` for a task of a flow run, and log its lines; none of its processes outlives the flow run.
 
@@ -83,8 +82,6 @@ def run_supervised(
             for text in filter(None, map(str.rstrip, lines)):
                 tail.append(text)
                 logger.info("%s", text)
-                if on_line is not None:
-                    on_line(text)
             status = process.wait()
     finally:
         end(process, 2 * GRACE_S)
