@@ -24,7 +24,7 @@ from components.core.tables.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_RO
 from components.core.tables.table import Table
 from components.core.tables.training_columns import PREPARED
 from components.core.tables.work_shard import Shard
-from components.data.checked_pictures import check_now, get_ready
+from components.data.checked_pictures import check_now
 from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
@@ -178,9 +178,6 @@ def main(
     Examples: python -m components.data.prepare; ... --shard 0/4
     """
     settings = load_settings()
-    # The check of all settings leaves a core idle.
-    if find_source(settings.prepare.source).parts is not None:
-        get_ready(settings.prepare.processes)
     check_settings(settings)
     if shard is None:
         run_tracked(settings)
