@@ -48,9 +48,7 @@ class ToyEncoder:
 
 def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> PublishedContext:
     """A context of a `ToyEncoder` on the files in `folder`; images are cached there."""
-    under_test = EncoderUnderTest(
-        "toy", ToyEncoder(table), "toy", "toy tower", Preparation(size=8, mean=(0, 0, 0), std=(1, 1, 1))
-    )
+    under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", Preparation(size=8))
     return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
 
 
