@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
@@ -28,12 +27,14 @@ class _Sentence(BaseModel):
 
 
 class _KarpathyImage(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     filename: str
     filepath: str = ""
     split: str
     sentences: list[_Sentence]
+
+
+class _KarpathyFile(BaseModel):
+    images: list[_KarpathyImage]
 
 
 class _Image(BaseModel):
@@ -44,6 +45,14 @@ class _Image(BaseModel):
 class _Caption(BaseModel):
     image_id: int
     caption: str
+
+
+class _CaptionsFile(BaseModel):
+    images: list[_Image]
+    annotations: list[_Caption]
+
+
+_File = TypeVar("_File", bound=BaseModel)
 
 
 def read_listing(settings: Prepare) -> Listing:
@@ -71,14 +80,8 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
         InputError: the file is damaged or has another layout, an unknown split, or an empty caption.
     """
     lines = []
-    for number, raw in enumerate(_json_list(file, _json_object(file), "images")):
+    for number, image in enumerate(_parsed(file, _KarpathyFile).images):
         place = f"images[{number}]"
-        try:
-            image = _KarpathyImage.model_validate(raw)
-        except ValidationError as error:
-            raise InputError(
-                f"{file}: {place} is not as published ({_first_fault(error)}): download it again"
-            ) from None
         split = split_of_word(f"{file}: {place}", image.split)
         name = (Path(image.filepath) / image.filename).as_posix()
         for sentence in image.sentences:
@@ -90,20 +93,25 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
 def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[CaptionLine]:
     if not file.is_file():
         raise InputError(f"{file} is missing: {_HOW}")
-    content = _json_object(file)
-    try:
-        names = {image.id: image.file_name for image in map(_Image.model_validate, _json_list(file, content, "images"))}
-        captions = [_Caption.model_validate(raw) for raw in _json_list(file, content, "annotations")]
-    except ValidationError as error:
-        raise InputError(f"{file} is not as published ({_first_fault(error)}): download it again") from None
+    content = _parsed(file, _CaptionsFile)
+    names = {image.id: image.file_name for image in content.images}
     lines = []
-    for number, caption in enumerate(captions):
+    for number, caption in enumerate(content.annotations):
         place = f"annotations[{number}]"
         if caption.image_id not in names:
             raise InputError(f"{file}: {place} has an unknown image_id {caption.image_id}: download it again")
         line = CaptionLine(place, f"{images}/{names[caption.image_id]}", caption.caption, split=split)
         lines.append(checked_line(file, line, settings))
     return lines
+
+
+def _parsed(file: Path, model: type[_File]) -> _File:
+    try:
+        return model.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise InputError(f"{file} is not as published ({where}: {first['msg']}): download it again") from None
 
 
 def _annotations(folder: Path, part: str, year: str) -> Path:
@@ -114,28 +122,6 @@ def find(folder: Path) -> str | None:
     """See `Source`."""
     files = [folder / _KARPATHY, *(_annotations(folder, "train", year) for year in _YEARS)]
     return next((str(file.relative_to(folder)) for file in files if file.is_file()), None)
-
-
-def _json_object(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{file} is damaged ({error}): download it again") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{file} is not a JSON object: download it again")
-    return content
-
-
-def _json_list(file: Path, content: dict[str, Any], key: str) -> list[Any]:
-    values = content.get(key)
-    if not isinstance(values, list):
-        raise InputError(f"{file} has no list '{key}': download it again")
-    return values
-
-
-def _first_fault(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 SOURCE = listed_source(read_listing, find, _KARPATHY, _HOW, people=True)
