@@ -8,18 +8,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
+from components.core.tables.record_files import read_record
 from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.source import split_of_word
 
 _KARPATHY = "dataset_coco.json"
 _YEARS = ("2017", "2014")
 _HOW = "put Karpathy's split file there, or COCO's annotations/captions_train2017.json and captions_val2017.json"
+_AGAIN = "download it again"
 
 
 class _Sentence(BaseModel):
@@ -52,9 +53,6 @@ class _CaptionsFile(BaseModel):
     annotations: list[_Caption]
 
 
-_File = TypeVar("_File", bound=BaseModel)
-
-
 def read_listing(settings: Prepare) -> Listing:
     """Captions with published splits.
 
@@ -80,7 +78,7 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
         InputError: the file is damaged or has another layout, an unknown split, or an empty caption.
     """
     lines = []
-    for number, image in enumerate(_parsed(file, _KarpathyFile).images):
+    for number, image in enumerate(read_record(_KarpathyFile, file, _AGAIN).images):
         place = f"images[{number}]"
         split = split_of_word(f"{file}: {place}", image.split)
         name = (Path(image.filepath) / image.filename).as_posix()
@@ -91,9 +89,7 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
 
 
 def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[CaptionLine]:
-    if not file.is_file():
-        raise InputError(f"{file} is missing: {_HOW}")
-    content = _parsed(file, _CaptionsFile)
+    content = read_record(_CaptionsFile, file, _HOW, _AGAIN)
     names = {image.id: image.file_name for image in content.images}
     lines = []
     for number, caption in enumerate(content.annotations):
@@ -103,15 +99,6 @@ def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[Capti
         line = CaptionLine(place, f"{images}/{names[caption.image_id]}", caption.caption, split=split)
         lines.append(checked_line(file, line, settings))
     return lines
-
-
-def _parsed(file: Path, model: type[_File]) -> _File:
-    try:
-        return model.model_validate_json(file.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise InputError(f"{file} is not as published ({where}: {first['msg']}): download it again") from None
 
 
 def _annotations(folder: Path, part: str, year: str) -> Path:
