@@ -1,9 +1,8 @@
 """Tasks of MIEB and MTEB under the name `mieb:<task>`; the package mteb fetches their data and scores them.
 
-MIEB (Xiao et al. 2025, arXiv 2504.10471) has 130 tasks with images; MTEB's texts are accepted as well. Rules, metrics
-and chance levels are a task's own (github.com/embeddings-benchmark/mteb); built against mteb 2.26. As in mteb's own
-wrapper of open_clip, features are not normalised, and a row with a text and an image has the sum of both features.
-There are no intervals, because mteb reports means. Its correlations of score and confidence, `nauc_*`, are left out.
+MIEB (Xiao et al. 2025, arXiv 2504.10471) has 130 tasks with images. Rules, metrics and chance levels are a task's own.
+As in mteb's wrapper of open_clip, features are not normalised, and a row with text and image has the sum of both. There
+are no intervals, because mteb reports means; its correlations of score and confidence, `nauc_*`, are left out.
 """
 
 from __future__ import annotations
@@ -79,19 +78,18 @@ def _score(context: PublishedContext, task: Any) -> Scores:
 
     name = f"{PREFIX}{task.metadata.name}"
     try:
-        # No cache: mteb's is in the home folder, and results are kept with those of all benchmarks.
+        # mteb's cache is in the home folder; results are kept with those of all benchmarks.
         (found,) = mteb.evaluate(HandedOver(context.under_test), task, cache=None).task_results
-    except InputError:
-        raise
     except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), "")
-        raise InputError(f"{name}: mteb fails with {type(error).__name__}: {reason}") from error
-    scalars = {f"{name}/{task.metadata.main_score}": float(found.get_score())}
+        raise InputError(f"{name}: mteb fails with {type(error).__name__}: {' '.join(str(error).split())}") from error
+    if not math.isfinite(main := float(found.get_score())):
+        raise InputError(f"{name}: {task.metadata.main_score} is not a number: the encoder gives equal features")
+    scalars = {f"{name}/{task.metadata.main_score}": main}
     for split, subset in ((split, subset) for split, subsets in found.scores.items() for subset in subsets):
         group = split if subset["hf_subset"] == "default" else f"{split}-{subset['hf_subset']}"
-        numbers = {key: value for key, value in subset.items() if isinstance(value, int | float)}
-        for metric in (key for key in numbers if key != "main_score" and not key.startswith("nauc_")):
-            scalars |= {f"{name}/{group}/{metric}": float(numbers[metric])} if math.isfinite(numbers[metric]) else {}
+        for metric, value in subset.items():
+            if isinstance(value, float) and math.isfinite(value) and not metric.startswith(("main_score", "nauc_")):
+                scalars[f"{name}/{group}/{metric}"] = value
     return Scores({}, scalars=scalars)
 
 
@@ -102,11 +100,11 @@ class HandedOver:
         from mteb.models import ModelMeta
         from mteb.similarity_functions import cos_sim, pairwise_cos_sim
 
-        self._under_test = under_test
+        self._under_test, encoder = under_test, under_test.encoder
+        self._texts = encoder.raw_texts if isinstance(encoder, RawEncoder) else encoder.embed_texts
         # mteb requires the form <organisation>/<name>.
         facts = {"name": f"cliptune/{under_test.name}", "revision": under_test.sha256}
-        modalities = ["text"] if under_test.preparation is None else ["image", "text"]
-        self.mteb_model_meta = ModelMeta.create_empty({**facts, "modalities": modalities})
+        self.mteb_model_meta = ModelMeta.create_empty({**facts, "modalities": ["image", "text"]})
         self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
 
     def encode(self, inputs: Any, **_: Any) -> Features:
@@ -123,10 +121,6 @@ class HandedOver:
         features: Features = np.sum([np.concatenate(batches) for batches in parts.values()], axis=0)
         require_finite(features, self._under_test.name, "row", [str(row) for row in range(len(features))])
         return features
-
-    def _texts(self, texts: list[str]) -> Features:
-        encoder = self._under_test.encoder
-        return encoder.raw_texts(texts) if isinstance(encoder, RawEncoder) else encoder.embed_texts(texts)
 
     def _pictures(self, images: list[Any]) -> Features:
         import torch

@@ -1,14 +1,14 @@
 """SimpleNeg: does a picture that a query with "no" finds lack the excluded, by a judge? (arXiv 2603.20554)
 
-Sammani et al. 2026, "When negation is a geometry problem in vision-language models"; rules are those of the released
-code (github.com/fawazsammani/negation-steering, steer.py). Each query finds pictures among 25,000. A judge, Qwen3-VL
-there, first answers whether a picture shows the rest of the query, and if so whether it shows the excluded; "yes" and
-then "no" is right, any other answer is wrong. For the option `judge` see parts/judge.py.
+Rules are those of the released code (github.com/fawazsammani/negation-steering, steer.py). Each row of `simpleneg.json`
+is [query, question about the excluded, question about the rest]; the first 25,000 images of COCO val2014 by name are
+searched. A judge, Qwen3-VL there, answers whether a picture shows the rest of the query, and if so whether it shows the
+excluded; "yes" and then "no" is right, other answers are wrong. For the option `judge` see parts/judge.py.
 
 `accuracy_at_k` is the share of right pictures among the first k, `context_at_k` the share that show the rest. The code
-keeps five answers for each query; how the paper averages them could not be found, so the mean is this project's choice,
-and only depth 1 is sure to be comparable. There is no chance level: a random picture rarely shows the rest of a query.
-N-COCO, the paper's second set, is not among its published files.
+keeps five answers for each query; the paper's average of them could not be found, so only depth 1 is comparable. There
+is no chance level: a random picture rarely shows the rest of a query. Nobody states the number of rows, so it is not
+checked. N-COCO's files are not published with it.
 """
 
 from __future__ import annotations
@@ -22,41 +22,51 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.captions.prompting.request import PICTURE, PromptPicture
 from components.captions.prompting.task import question_alone
 from components.core.compute.metrics import Reals, top_k
-from components.core.system.errors import InputError
 from components.experiments.parts.judge import OPTION, JudgeQuestion, judged
-from components.test_sets.readers import simple_neg as reader
+from components.test_sets.files import RequiredFile
+from components.test_sets.readers.captions import COCO
+from components.test_sets.readers.coco_p import image_files
 
-DEPTHS = (1, 5)
+NAME, FILE, IMAGES = "simple_neg", "simpleneg.json", "val2014"
+PUBLISHED, GALLERY, DEPTHS = 40_504, 25_000, (1, 5)
+_COLUMNS = ("query", "excluded", "rest")
 _PROMPT = f"{PICTURE}{{}}\nAnswer the question with a yes or no."
 """The released one."""
 
 
 def score(context: PublishedContext) -> Scores:
     """Share of the first pictures that show the rest of the query, and of those that also lack the excluded."""
-    rows, names = reader.read_queries(context), reader.gallery_names(context)
-    if len(names) < max(DEPTHS):
-        raise InputError(f"{context.folder / reader.IMAGES} has fewer than {max(DEPTHS)} images: fetch COCO's val2014")
-    images = context.image_files(reader.IMAGES, names)
+    rows = _queries(context)
+    names = [path.name for path in image_files(context.folder / IMAGES)]
+    context.expect(f"{IMAGES}: images", len(names), PUBLISHED)
+    images = context.image_files(IMAGES, names[:GALLERY])
     found = top_k(context.texts([row["query"] for row in rows]), images, max(DEPTHS))
     pairs = [(row, names[item]) for row, items in zip(rows, found, strict=True) for item in items]
     fits = _answered(context, [(row["rest"], name) for row, name in pairs], "yes")
     shown, right = np.flatnonzero(fits), np.zeros(len(pairs))
     right[shown] = _answered(context, [(pairs[n][0]["excluded"], pairs[n][1]) for n in shown], "no")
     columns = {"accuracy": right.reshape(found.shape), "context": fits.reshape(found.shape)}
-    return Scores(
-        {f"{reader.NAME}/{kind}_at_{k}": columns[kind][:, :k].mean(axis=1) for kind in columns for k in DEPTHS}
-    )
+    kinds = ((kind, column, k) for kind, column in columns.items() for k in DEPTHS)
+    return Scores({f"{NAME}/{kind}_at_{k}": column[:, :k].mean(axis=1) for kind, column, k in kinds})
+
+
+def _queries(context: PublishedContext) -> list[dict[str, str]]:
+    content = context.read_json(FILE)
+    listed = content if isinstance(content, list) else [content]
+    three = (row if isinstance(row, list) and len(row) == len(_COLUMNS) else [None] * len(_COLUMNS) for row in listed)
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in three]
+    return context.complete_rows(FILE, rows, dict.fromkeys(_COLUMNS, str))
 
 
 def _answered(context: PublishedContext, asked: Sequence[tuple[str, str]], wanted: str) -> Reals:
     """1 where the judge answers the question about the picture of that name with the wanted word, `[questions]`."""
     answers = np.zeros(len(asked))
     if asked:
-        folder = context.folder / reader.IMAGES
+        folder = context.folder / IMAGES
         pictures = {name: PromptPicture((folder / name).read_bytes(), "image/jpeg") for _, name in asked}
         questions = [JudgeQuestion(question_alone(_PROMPT.format(text)), (pictures[name],)) for text, name in asked]
         values, kept = judged(
-            context, reader.NAME, questions, lambda answer: float(answer.lower().replace(".", "").strip() == wanted)
+            context, NAME, questions, lambda answer: float(answer.lower().replace(".", "").strip() == wanted)
         )
         answers[kept] = values
     return answers
@@ -64,12 +74,15 @@ def _answered(context: PublishedContext, asked: Sequence[tuple[str, str]], wante
 
 BENCHMARKS = (
     Benchmark(
-        name=reader.NAME,
+        name=NAME,
         version=1,
         protocol="released code: a judge's yes to the rest of the query and no to the excluded, 25,000 pictures",
         citation="When negation is a geometry problem in vision-language models (arXiv 2603.20554)",
-        folder=reader.NAME,
-        needs=reader.FILES,
+        folder=COCO.folder,
+        needs=(
+            RequiredFile(FILE, "queries", "110 kB", "not stated", "github.com/fawazsammani/negation-steering, data/"),
+            RequiredFile(IMAGES, f"{PUBLISHED:,} images", "6 GB", "Flickr terms", "cocodataset.org, val2014.zip"),
+        ),
         metrics=metrics("the earlier picture by name first", "accuracy_at_k", "context_at_k"),
         score=score,
         options=OPTION,

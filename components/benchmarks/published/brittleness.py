@@ -1,17 +1,13 @@
 """Does a query find the same pictures with another case or other punctuation at its end? (arXiv 2511.04247)
 
-Tran and Rossetto, MMM 2026, "On the brittleness of CLIP text encoders", find that such edits change rankings more than
-their size suggests. Their definitions of instability and brittleness and their list of edits could not be found, and
-TRECVID's queries and the pictures of V3C1 are not free. So edits and metrics here are this project's, values are not
-the paper's, and higher is steadier. Each edited query is compared with the query as it is:
-
-- `cosine` of the two features; it has no chance level, because unrelated texts are not at 0.
-- `ao_at_k`, average overlap (ParaCLIP, appendix B, equation 1), and `overlap_at_k`, the shared part of two lists: by
-  chance k of the gallery's size for the latter. `rank_correlation`: Spearman's over the gallery, 0 by chance.
+The definitions of instability and brittleness by Tran and Rossetto (MMM 2026) and their list of edits could not be
+found, and their queries (TRECVID) and pictures (V3C1) are not free. So edits and metrics are this project's, values are
+not the paper's, and higher is steadier. Each edited query is compared with the query as it is: `cosine` of the features
+(no chance level); `ao_at_k`, average overlap (ParaCLIP, appendix B, equation 1); `overlap_at_k`, the shared part of two
+lists, by chance k of the gallery's size; `rank_correlation`, Spearman's over the gallery, by chance 0.
 
 An edit that leaves a query as it is does not count. Intervals resample queries. Where the tokenizer lower-cases, as
-CLIP's does, edits of case score 1. `brittleness` takes your own queries and pictures, `brittleness_coco` the first
-caption of each image of COCO val2017.
+CLIP's does, edits of case score 1. `brittleness_coco` has the first caption of each image of COCO val2017.
 """
 
 from __future__ import annotations
@@ -48,10 +44,9 @@ def score_own(context: PublishedContext) -> Scores:
     """The lines of `queries.txt` before all pictures in `images/`."""
     path, folder = context.folder / QUERIES, context.folder / IMAGES
     try:
-        lines = (line.strip() for line in path.read_text("utf-8-sig").splitlines())
+        queries = list(dict.fromkeys(filter(None, map(str.strip, path.read_text("utf-8-sig").splitlines()))))
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is damaged ({error}): save it as UTF-8") from None
-    queries = list(dict.fromkeys(filter(None, lines)))
     names = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.suffix.lower() in _SUFFIXES)
     if not queries or not names:
         raise InputError(f"{context.folder} needs a query in {QUERIES} and a picture in {IMAGES}/: add them")

@@ -1,15 +1,13 @@
 """NegBench: pictures by captions with "no", and a choice of four captions (Alhamoud et al. 2025, arXiv 2501.09425).
 
-Rules are those of the released code (github.com/m1k2zoo/negbench) after its fix of March 2025, which its README's
-changelog describes: features are normalised before the product in multiple-choice questions. Figure 4 of the preprint
-is older; corrected values are in the repository's results/mcq/, where OpenAI's ViT-B/32 has 39.3 on COCO and 38.7 on
-VOC2007. The released default is mixed precision; here it is the encoder's.
+Rules are those of the released code (github.com/m1k2zoo/negbench) after its fix of March 2025 (README, changelog):
+features are normalised before the product in multiple-choice questions. Figure 4 of the preprint is older; corrected
+values are in its results/mcq/: OpenAI's CLIP has 39.3 on COCO and 38.7 on VOC2007. Its default is mixed precision.
 
-Questions: `argmax` over the cosines of a picture with four captions; chance is 25. `kind_positive`, `kind_negative` and
-`kind_hybrid` are questions whose right caption affirms, negates, or does both. It is first in the published tables, so
-a tie is right. Retrieval: recall@k of each caption's picture among 5,000; `negated` captions have a negation added, so
-`negated/recall_at_5` is the paper's R-Neg@5; chance is k / 5,000. Not here: MSR-VTT's videos, CheXpert, and the
-synthetic set, of which only texts are published.
+Questions: `argmax` over the cosines of a picture with four captions; chance is 25. The group `kind_...` is whether the
+right caption affirms, negates, or does both. Retrieval: recall@k of each caption's picture among 5,000, chance is
+k / 5,000; `negated` captions have a negation added, so `negated/recall_at_5` is the paper's R-Neg@5. Not here: MSR-VTT,
+CheXpert, and the synthetic set, of which only texts are published.
 """
 
 from __future__ import annotations
@@ -23,9 +21,6 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.benchmarks.scoring.protocols.choices import group_numbers, row_cosine
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.test_sets.readers import negbench as reader
-
-REPORTED = (1, 5)
-"""Depths of the released code."""
 
 
 def score_questions(name: str, context: PublishedContext) -> Scores:
@@ -46,7 +41,8 @@ def score_retrieval(context: PublishedContext) -> Scores:
         names, captions, owners = reader.read_captions(context, kind)
         images = context.image_files(reader.PICTURES[reader.RETRIEVAL], names)
         ranks = gold_ranks(context.texts(captions), images, owners)
-        found = {f"recall_at_{k}": hit_at_k(ranks, k) for k in sorted({*context.ks, *REPORTED})}
+        # The released code has depths 1 and 5.
+        found = {f"recall_at_{k}": hit_at_k(ranks, k) for k in sorted({*context.ks, 1, 5})}
         scores.update(grouped(f"{reader.RETRIEVAL}/{kind}", found, owners))
     return scores
 

@@ -29,17 +29,14 @@ CAPTIONS = {
 """Group of metrics -> the table of its captions."""
 IMAGES, OPTIONS = 5_000, tuple(f"caption_{number}" for number in range(4))
 PICTURES = {COCO_MCQ: "val2017", VOC_MCQ: "VOC2007/JPEGImages", RETRIEVAL: "val2017"}
-_ARCHIVES = {"val2017": ("1 GB", "val2017.zip of COCO"), PICTURES[VOC_MCQ]: ("450 MB", "VOCtest_06-Nov-2007.tar")}
-_TABLES = {name: [table] for name, (table, _) in QUESTIONS.items()} | {RETRIEVAL: list(CAPTIONS.values())}
-_SOURCE = "the link in datasets.md of github.com/m1k2zoo/negbench"
+_TEXTS = ("texts", "4 MB", "not stated", "the link in datasets.md of github.com/m1k2zoo/negbench")
+_COCO = RequiredFile("val2017", "5,000 images", "1 GB", "Flickr terms", "cocodataset.org, val2017.zip")
+_VOC = RequiredFile(PICTURES[VOC_MCQ], "4,952 images", "450 MB", "Flickr terms", "PASCAL, VOCtest_06-Nov-2007.tar")
 FILES = {
-    name: (
-        *(RequiredFile(table, "texts", "4 MB", "not stated", _SOURCE) for table in tables),
-        RequiredFile(PICTURES[name], "its images", _ARCHIVES[PICTURES[name]][0], "Flickr terms",
-                     _ARCHIVES[PICTURES[name]][1]),
-    )
-    for name, tables in _TABLES.items()
-}  # fmt: skip
+    COCO_MCQ: (RequiredFile(QUESTIONS[COCO_MCQ][0], *_TEXTS), _COCO),
+    VOC_MCQ: (RequiredFile(QUESTIONS[VOC_MCQ][0], *_TEXTS), _VOC),
+    RETRIEVAL: (*(RequiredFile(table, *_TEXTS) for table in CAPTIONS.values()), _COCO),
+}
 
 
 def read_questions(files: TestSetFiles, name: str) -> list[dict[str, Any]]:
@@ -48,9 +45,8 @@ def read_questions(files: TestSetFiles, name: str) -> list[dict[str, Any]]:
     columns = ("image_path", *OPTIONS, "correct_answer", "correct_answer_template")
     rows = files.read_csv(table, dict.fromkeys(columns, str))
     for row in rows:
-        right = row["correct_answer"]
         row |= {"image": PurePosixPath(row["image_path"]).name, "kind": row["correct_answer_template"]}
-        row["answer"] = int(right) if right in ("0", "1", "2", "3") else None
+        row["answer"] = {"0": 0, "1": 1, "2": 2, "3": 3}.get(row["correct_answer"])
     good = files.complete_rows(table, rows, {"answer": int})
     files.expect(table, len(good), count)
     return good

@@ -59,7 +59,6 @@ def test_three_of_four_pictures_are_named_right(tmp_path: Path) -> None:
     benchmark = mieb_benchmark("Colours")
     found = benchmark.score(toy_context(tmp_path, TABLE)).scalars
     assert found["mieb:Colours/accuracy"] == found["mieb:Colours/test/accuracy"] == 0.75
-    assert benchmark.protocol.endswith("ZeroShotClassification, accuracy")
     assert [benchmark.metric(f"mieb:x/{name}").higher_is_better for name in ("ndcg_at_10", "rmse")] == [True, False]
 
 
@@ -94,15 +93,13 @@ def test_a_row_with_text_and_picture_has_the_sum_of_both_features(tmp_path: Path
     green = handed.encode([{"image": [image]}])
     both = handed.encode([{"text": ["red"], "image": [image]}, {"text": ["blue"], "image": [image]}])
     assert both == pytest.approx(np.array([TABLE["red"], TABLE["blue"]]) + green)
-    assert handed.similarity(green, 2 * green).item() == pytest.approx(1)
-    assert handed.similarity_pairwise(green, np.array([TABLE["red"]], dtype=np.float32)).item() == 0
+    assert handed.similarity(green, 2 * green).item() == handed.similarity_pairwise(green, green).item() == 1
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("CIFAR10Zeroshot", r"mteb has no such task: did you mean CIFAR10ZeroShot or "),
-        ("~", r"mteb has no such task: mteb.get_tasks\(\) in Python lists them"),
         ("JamAltArtistA2ARetrieval", r"has audio: choose a task of images or texts"),
     ],
 )

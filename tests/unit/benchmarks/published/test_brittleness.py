@@ -28,7 +28,6 @@ def test_an_upper_case_query_ranks_two_of_three_pictures_the_other_way(tmp_path:
         assert found[metric] == pytest.approx([moved, 1, 1, 1, 1], abs=1e-6), metric
         assert [found[f"edit_{kind}/{metric}"][0] for kind in kinds] == pytest.approx(found[metric])
     assert not any(name.endswith("at_5") for name in found)
-    assert {name.split("/")[0] for name in found if "/" in name} == {f"edit_{kind}" for kind in kinds}
     # All edits of one query are one group of the intervals.
     assert scores.pictures["brittleness/cosine"].tolist() == [0] * 5
     assert all(benchmark.metric(name).higher_is_better for name in scores.values)
@@ -43,18 +42,18 @@ def test_coco_has_the_first_caption_of_each_image(tmp_path: Path) -> None:
         "val2017/1.png": (255, 0, 0), "val2017/2.png": (0, 255, 0),
     })  # fmt: skip
     context = toy_context(tmp_path, {}, allow_partial=True, ks=(1,))
-    found = find_published("brittleness_coco").score(context).values
-    assert len(found["brittleness_coco/cosine"]) == 10
-    assert {"first dog", "A CAT", "a cat?"} <= set(context.under_test.encoder.asked)  # type: ignore[attr-defined]
-    assert "second dog" not in context.under_test.encoder.asked  # type: ignore[attr-defined]
+    assert len(find_published("brittleness_coco").score(context).values["brittleness_coco/cosine"]) == 10
+    asked = set(context.under_test.encoder.asked)  # type: ignore[attr-defined]
+    assert asked >= {"first dog", "A CAT", "a cat?"}
+    assert "second dog" not in asked
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
         ({"queries.txt": b"\xff\xfe", "images/a.png": (1, 2, 3)}, r"queries.txt is damaged .*: save it as UTF-8"),
-        ({"queries.txt": "\n", "images/a.png": (1, 2, 3)}, "needs a query in queries.txt and a picture in images/"),
-        ({"queries.txt": "dog", "images/a.txt": ""}, "needs a query in queries.txt and a picture in images/"),
+        ({"queries.txt": "\n", "images/a.png": (1, 2, 3)}, "needs a query in queries.txt and a picture"),
+        ({"queries.txt": "dog", "images/a.txt": ""}, "needs a query in queries.txt and a picture"),
     ],
 )
 def test_empty_and_damaged_files_are_refused(tmp_path: Path, files: dict[str, object], message: str) -> None:
