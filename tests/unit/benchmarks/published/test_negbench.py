@@ -14,13 +14,13 @@ from components.test_sets.readers.negbench import CAPTIONS, OPTIONS, PICTURES, Q
 from tests.support.toy_context import toy_context
 from tests.unit.test_sets.writing import write_files
 
-TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "moss": (0, 1, 0), "more": (9, 0, 0), "match": (0.64, -0.58, -0.49)}
+TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "moss": (0, 1, 0), "more": (9, 8, 0), "match": (0.5, 0, 0)}
 MCQ = ("image_path", *OPTIONS, "correct_answer", "correct_answer_template")
 QUESTION_ROWS = [
     ("/data/coco/red.png", "red", "leaf", "moss", "moss", "0", "positive"),
     ("elsewhere/leaf.png", "red", "leaf", "more", "more", "0", "negative"),
     ("leaf.png", "leaf", "moss", "red", "more", "0", "hybrid"),
-    # Without normalisation the long vector would win: 5.8 to 1.
+    # Without normalisation the long vector would win: 9 to 0.5.
     ("red.png", "more", "match", "leaf", "moss", "1", "negative"),
 ]
 COLOURS = {"red.png": (255, 0, 0), "leaf.png": (0, 255, 0)}
