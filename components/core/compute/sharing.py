@@ -22,10 +22,7 @@ from components.core.tables.arrays import mapped_array
 T = TypeVar("T")
 
 _PATIENCE = timedelta(days=1)
-"""Of ranks that wait for another one to read tables; torchrun ends them if that one dies."""
-_ALIGNED = 64
-_Made = tuple[Path, bytes, list[slice]]
-"""The file of the arrays, the pickled rest of an object, and the place of each array in the file."""
+"""Of ranks that wait while another one reads tables; torchrun ends them if that one dies."""
 
 
 def once_per_machine(world: World, make: Callable[[], T], folder: Path) -> T:
@@ -40,21 +37,19 @@ def once_per_machine(world: World, make: Callable[[], T], folder: Path) -> T:
     if world.size == 1:
         return make()
     waiting: Any = dist.new_group(backend="gloo", timeout=_PATIENCE)
-    path = folder / f".shared-{token_hex(8)}"
-    # None reports a failure to the other ranks, which would else wait.
-    own: _Made | bool | None = bool(world.local_rank) or None
-    failure: BaseException = SystemExit(1)
+    path, makes, failure = folder / f".shared-{token_hex(8)}", world.local_rank == 0, SystemExit(1)
+    # None reports a failure to the ranks that would else wait.
+    everyones: list[Any] = [None] * world.size
     try:
-        if world.local_rank == 0:
-            try:
-                own = _write(make(), path)
-            except Exception as error:
-                failure = error
-        made: list[Any] = [None] * world.size
-        dist.all_gather_object(made, own, group=waiting)
-        if None in made:
+        own: Any = None if makes else "waits"
+        try:
+            own = (path, *_write(make(), path)) if makes else own
+        except Exception as error:
+            failure = error  # type: ignore[assignment]
+        dist.all_gather_object(everyones, own, group=waiting)
+        if None in everyones:
             raise failure
-        result: T = _map(*made[world.rank - world.local_rank])
+        result: T = _map(*everyones[world.rank - world.local_rank])
         dist.barrier(waiting)
     finally:
         path.unlink(missing_ok=True)
@@ -72,19 +67,20 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _write(value: Any, path: Path) -> _Made:
+def _write(value: Any, path: Path) -> tuple[bytes, list[slice]]:
+    """The pickled value without its arrays, and the place of each array in the file."""
     rest, places = BytesIO(), []
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
 
         def write(array: pickle.PickleBuffer) -> None:
-            file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
+            file.seek(-(-file.tell() // 64) * 64)  # aligned
             places.append(slice(file.tell(), file.tell() + file.write(array.raw())))
 
         _Pickler(rest, protocol=5, buffer_callback=write).dump(value)
         # An empty file cannot be mapped.
         file.truncate(file.tell() + 1)
-    return path, rest.getvalue(), places
+    return rest.getvalue(), places
 
 
 def _map(path: Path, rest: bytes, places: list[slice]) -> Any:

@@ -10,16 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from components.core.tables.records import NEGATED_TERMS, PAIRS
-from components.encoders.embed import run as embed
+from components.core.tables.records import NEGATED_TERMS
 from tests.support.params import REPO, every_method
 from tests.support.stage_project import make_trainable, write_params
-from tests.support.toy_world import world_settings
 
 pytestmark = pytest.mark.slow
 TRAIN = ("-m", "components.training.train", "--method", "tried")
@@ -31,14 +28,8 @@ Project = Callable[[str], Path]
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A query log's pairs, with weights."""
     folder = tmp_path_factory.mktemp("original")
     make_trainable(folder)
-    pairs, base = folder / "data" / "pairs", folder / "models" / "base"
-    rows = PAIRS.read(pairs / "train.parquet").to_pylist()
-    weighted = [row | {"weight": 1.0 + place, "caption": rows[place // 2]["caption"]} for place, row in enumerate(rows)]
-    PAIRS.write(pairs / "train.parquet", pa.Table.from_pylist(weighted, PAIRS.schema))
-    embed(world_settings(folder / "state" / "embed"), folder / "data" / "embeddings", pairs, base)
     train = {"checkpoint_dir": "state/train", "validation_images": 12, "validate_every": 5, "checkpoint_every": 4}
     raw = every_method() | {"methods": {"tried": ENTRY | {"warmup_steps": 1}}, "compare_encoders": ["base"]}
     write_params(folder, raw | {"train": train | {"precision": "fp32", "processes": 2}})
