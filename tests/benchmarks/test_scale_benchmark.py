@@ -66,8 +66,8 @@ def test_a_command_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_memory_of_each_rank_is_seen_after_some_steps(tmp_path: Path) -> None:
-    found = ranks.measure(tmp_path, rows=3000, ranks=2)
-    assert (found["rows"], found["ranks"]) == (3000, 2)
+    found = ranks.measure(tmp_path, rows=20_000, ranks=2)
+    assert (found["rows"], found["ranks"]) == (20_000, 2)
     assert len(found["rank_gb"]) == len(found["rank_own_gb"]) == 2
     assert all(0.1 < own <= whole < 3 for own, whole in zip(found["rank_own_gb"], found["rank_gb"], strict=True))
     assert sum(found["rank_own_gb"]) * 0.8 < found["peak_own_gb"] <= found["peak_gb"]
