@@ -141,11 +141,12 @@ def _memory(process: int) -> tuple[int, int]:
         found = [top, *top.children(recursive=True)]
     except psutil.NoSuchProcess:
         return 0, 0
-    looked = [_of_one(one.pid) for one in found]
+    looked = [memory_of(one.pid) for one in found]
     return sum(whole for whole, _ in looked), sum(own for _, own in looked)
 
 
-def _of_one(process: int) -> tuple[int, int]:
+def memory_of(process: int) -> tuple[int, int]:
+    """Bytes of one process, as `_memory` counts them."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from components.core.compute.distributed import World
+from components.core.compute.sharing import once_per_machine
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings, Train
 from components.core.system.errors import InputError, prefixed_errors
@@ -23,10 +25,11 @@ from components.core.tables.training_columns import table_file
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import ImageEmbeddings
 from components.methods.contract.method import Method, Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
-from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatures
+from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatures, TableSource
 from components.training.rows.shards import ShardSource, shards_hash
 from components.training.rows.sources import TableImages, table_source
 from components.training.rows.tables import IMAGE_IDS, has_weights, input_files, join_rows, with_image_ids
@@ -58,6 +61,26 @@ _FEWEST = 10
 """Held-out queries; with fewer there are no early metrics."""
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """The contents of a method's tables, without their texts, except those of held-out queries.
+
+    Attributes:
+        held: ids of held-out images.
+        queries: one row per held-out query; None with too few, or without captions.
+        gallery: image features, or pixels if the image tower trains, of the queries and of the validation pairs.
+        source: batches of the rows; None if they come from shards.
+        held_rows: as in `Data`.
+    """
+
+    inputs: dict[str, Path]
+    held: frozenset[str]
+    queries: pd.DataFrame | None
+    gallery: Tensor
+    source: TableSource | None
+    held_rows: TableSource | None
+
+
 def load_data(
     settings: Settings,
     method: Method,
@@ -67,20 +90,12 @@ def load_data(
     world: World,
     device: str,
 ) -> Data:
-    """Join, split and tokenise a method's rows.
+    """Join, split and tokenise a method's rows, once per machine.
 
     Raises:
         InputError: tables are missing or do not fit each other, or image embeddings are another tower's.
     """
-    train, tokenizer = settings.train, encoder.tokenizer
-    embeddings = ImageEmbeddings.open(files.embeddings, "train", files.train)
-    images = _images(method, hyper, encoder, files, embeddings)
-    inputs, held, queries, rows = _rows(method, hyper, files, embeddings, train)
-    own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
-    # The other image of a row may be a held-out one, too.
-    shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
-    # Column by column: a copy of all texts of five million rows takes a gigabyte.
-    free = pd.DataFrame({name: rows.pop(name)[~shows_held] for name in rows.columns.tolist()})
+    train = settings.train
     plan = BatchPlan(
         columns=method.columns(hyper),
         batch_size=hyper.batch_size,
@@ -92,21 +107,60 @@ def load_data(
         least_crop=hyper.least_crop,
         world=world,
     )
+    tables = once_per_machine(
+        world, lambda: _read_tables(train, method, hyper, encoder, files, plan), train.checkpoint_dir
+    )
+    # Arrow keeps the memory of the tables, half a kilobyte a row, for tables to come.
+    pa.default_memory_pool().release_unused()
     source: BatchSource
     streamed: dict[str, str] = {}
-    if train.shards is not None and images.cached is None:
+    if tables.source is not None:
+        source = replace(tables.source, world=world)
+    else:
+        assert train.shards is not None
         if has_weights(files.train) and world.leads:
             print(f"train.shards: shards have neither the weights of {files.train} nor the images of each query")
         published = TestSetKeys.read(files.leaks)
-        source = ShardSource(train.shards, plan, tokenizer, images.preparation, held, published)
+        source = ShardSource(train.shards, plan, encoder.tokenizer, encoder.sidecar.preparation, tables.held, published)
         streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
-    else:
-        source = table_source(free, images, plan, tokenizer, train.checkpoint_dir / "tokens")
+    held_out = None
+    if tables.queries is not None:
+        captions, paraphrases = (
+            tables.queries[name].tolist() if name in tables.queries else None for name in ("caption", "paraphrase_1")
+        )
+        held_out = HeldOut(captions or [], paraphrases, _gallery(tables.gallery, encoder, hyper, device))
+    return Data(source, tables.inputs, held_out, tables.held_rows, streamed)
+
+
+def _read_tables(
+    train: Train, method: Method, hyper: Optimisation, encoder: Encoder, files: TrainingFiles, plan: BatchPlan
+) -> _Tables:
+    embeddings = ImageEmbeddings.open(files.embeddings, "train", files.train)
+    images = _images(method, hyper, encoder, files, embeddings)
+    inputs, held, queries, rows = _rows(method, hyper, files, embeddings, train)
+    own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
+    # The other image of a row may be a held-out one, too.
+    shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
+    # Column by column: a copy of all texts of five million rows takes a gigabyte.
+    free = pd.DataFrame({name: rows.pop(name)[~shows_held] for name in rows.columns.tolist()})
+    source, cache = None, train.checkpoint_dir / "tokens"
+    if train.shards is None or images.cached is not None:
+        source = table_source(free, images, plan, encoder.tokenizer, cache)
     held_rows = None
     if len(own) >= _FEWEST:
         whole = replace(plan, batch_size=min(len(own), hyper.batch_size), least_crop=1.0, world=World())
-        held_rows = table_source(own, images, whole, tokenizer, train.checkpoint_dir / "tokens")
-    return Data(source, inputs, _held_out(queries, encoder, files, embeddings, hyper, device), held_rows, streamed)
+        held_rows = table_source(own, images, whole, encoder.tokenizer, cache)
+    queries, gallery = queries.drop_duplicates("image_id"), torch.empty(0)
+    if len(queries) < _FEWEST or "caption" not in queries:
+        return _Tables(inputs, held, None, gallery, source, held_rows)
+    ids = queries["id"].tolist()
+    if hyper.image_tower == "frozen":
+        val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
+        features = np.concatenate([embeddings.features[embeddings.ids.places(ids)], val.features])
+        gallery = torch.from_numpy(features)
+    else:
+        gallery = _gallery_pixels(ids, encoder.sidecar.preparation, files)
+    return _Tables(inputs, held, queries, gallery, source, held_rows)
 
 
 def _images(
@@ -183,28 +237,8 @@ def _paraphrases_held_out(watched: Path, pairs: ImageEmbeddings, train: Train) -
     return held, rows.assign(image_id=named["image_id"][chosen].to_numpy())
 
 
-def _held_out(
-    rows: pd.DataFrame,
-    encoder: Encoder,
-    files: TrainingFiles,
-    embeddings: ImageEmbeddings,
-    hyper: Optimisation,
-    device: str,
-) -> HeldOut | None:
-    first = rows.drop_duplicates("image_id")
-    if len(first) < _FEWEST or "caption" not in first:
-        return None
-    ids, captions = first["id"].tolist(), first["caption"].tolist()
-    paraphrases = first["paraphrase_1"].tolist() if "paraphrase_1" in first else None
-    if hyper.image_tower != "frozen":
-        return HeldOut(captions, paraphrases, _embed_gallery(ids, encoder, files, device))
-    val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
-    features = np.concatenate([embeddings.features[embeddings.ids.places(ids)], val.features])
-    return HeldOut(captions, paraphrases, lambda: features)
-
-
-def _embed_gallery(ids: list[str], encoder: Encoder, files: TrainingFiles, device: str) -> Callable[[], Vectors]:
-    """A function that embeds the gallery with the current image tower."""
+def _gallery_pixels(ids: list[str], preparation: Preparation, files: TrainingFiles) -> Tensor:
+    """Pixels of the images of the pairs `ids` and of the validation pairs."""
     place = {pair: row for row, pair in enumerate(PAIRS.read(files.train, ["id"])["id"].to_pylist())}
     chosen = sorted(ids, key=place.__getitem__)
     train = PAIRS.take(files.train, [place[pair] for pair in chosen], ["id", *PICTURE])
@@ -212,17 +246,20 @@ def _embed_gallery(ids: list[str], encoder: Encoder, files: TrainingFiles, devic
     with Pictures() as pictures:
         encoded = dict(zip(chosen, pictures.of(train), strict=True))
         raw = [*(encoded[pair] for pair in ids), *pictures.of(val)]
-    preparation = encoder.sidecar.preparation
-    pixels = preparation.decode(raw, [*ids, *val["id"].to_pylist()])
+    return preparation.decode(raw, [*ids, *val["id"].to_pylist()])
+
+
+def _gallery(images: Tensor, encoder: Encoder, hyper: Optimisation, device: str) -> Callable[[], Vectors]:
+    """A function that returns the gallery's features, with the current image tower if it trains."""
 
     @torch.no_grad()
     def gallery() -> Vectors:
-        model: Any = encoder.model
-        parts: list[Tensor] = [
-            F.normalize(model.encode_image(preparation.normalise(block.to(device))).float(), dim=-1).cpu()
-            for block in torch.split(pixels, 256)
-        ]
-        vectors: Vectors = torch.cat(parts).numpy()
-        return vectors
+        features: Vectors = images.numpy()
+        if hyper.image_tower != "frozen":
+            model: Any = encoder.model
+            normalise = encoder.sidecar.preparation.normalise
+            parts = [model.encode_image(normalise(block.to(device))).float() for block in torch.split(images, 256)]
+            features = torch.cat([F.normalize(part, dim=-1).cpu() for part in parts]).numpy()
+        return features
 
     return gallery

@@ -16,6 +16,7 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
 from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
+from components.core.compute.sharing import once_per_machine
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
@@ -84,9 +85,14 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
         other_files = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
-        hashes = data_hashes(inputs.values()) | other_files | data.streamed
+        hashes = once_per_machine(world, lambda: data_hashes(inputs.values()), settings.train.checkpoint_dir)
+        hashes |= other_files | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
         job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base)
+        if len(set(world.everyones(int(job.fingerprint[:15], 16)))) > 1:
+            raise InputError(
+                "the machines have different params.yaml, tables or base encoders: copy those of one to all"
+            )
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:

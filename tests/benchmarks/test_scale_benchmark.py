@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks import ranks
 from benchmarks.scale import measure
 from benchmarks.scale_inputs import Size
 from benchmarks.scale_process import run, used
@@ -61,3 +62,12 @@ def test_a_command_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
     sleeper = "import os, time; print(os.getpid(), flush=True); open('ready', 'w'); time.sleep(3600)"
     run([sys.executable, "-c", sleeper], tmp_path, {}, tmp_path / "log", until=(tmp_path / "ready").is_file)
     assert not psutil.pid_exists(int((tmp_path / "log").read_text()))
+
+
+@pytest.mark.integration
+def test_memory_of_each_rank_is_seen_after_some_steps(tmp_path: Path) -> None:
+    found = ranks.measure(tmp_path, rows=20_000, ranks=2)
+    assert (found["rows"], found["ranks"]) == (20_000, 2)
+    assert len(found["rank_gb"]) == len(found["rank_own_gb"]) == 2
+    assert all(0.1 < own <= whole < 3 for own, whole in zip(found["rank_own_gb"], found["rank_gb"], strict=True))
+    assert sum(found["rank_own_gb"]) * 0.8 < found["peak_own_gb"] <= found["peak_gb"]

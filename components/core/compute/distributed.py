@@ -20,10 +20,15 @@ from components.core.system.processes import end_with_parent
 
 @dataclass(frozen=True)
 class World:
-    """This process among `size` ranks; with one rank every exchange is the identity."""
+    """This process among `size` ranks; with one rank every exchange is the identity.
+
+    Attributes:
+        local_rank: number among the ranks of this machine.
+    """
 
     rank: int = 0
     size: int = 1
+    local_rank: int = 0
 
     @property
     def leads(self) -> bool:
@@ -131,7 +136,7 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
     end_with_parent(lambda: os.getppid() == torchrun)
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=10))
     try:
-        yield World(dist.get_rank(), dist.get_world_size()), device
+        yield World(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"])), device
     finally:
         dist.destroy_process_group()
 

@@ -179,10 +179,16 @@ class State:
         """Continue from the newest valid checkpoint, if there is one.
 
         Raises:
-            InputError: it has another global batch, or comes from ranks that shared the data differently.
+            InputError: it has another global batch, comes from ranks that shared the data differently, or not every
+                machine has it.
         """
         if self._checkpoints is not None:
             self._checkpoints.resume(self._restore)
+        if len(steps := set(self._world.everyones(self.step))) > 1:
+            raise InputError(
+                f"the ranks resume at different steps ({min(steps)} and {max(steps)}): make train.checkpoint_dir a "
+                "folder that all machines share"
+            )
 
     def _facts(self) -> Facts:
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -22,6 +22,7 @@ from components.methods.contract.method import Neighbours, Visits
 from components.training.rows.tables import QueryLog, Rows
 
 Vectors = npt.NDArray[np.float32]
+Choices = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,11 @@ class Sampler:
     def epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch."""
         rng = np.random.default_rng([self.seed, epoch])
-        shuffled = rng.permutation(len(self.groups))
-        _, first = np.unique(self.groups[shuffled], return_index=True)
-        rows = rng.permutation(shuffled[first])
+        # Every rank holds the whole order; it is that of 64-bit numbers, in half of their memory.
+        rows: Any = np.arange(len(self.groups), dtype=np.int32)
+        rng.shuffle(rows)
+        rows = rows[np.unique(self.groups[rows], return_index=True)[1]]
+        rng.shuffle(rows)
         size = self.batch_size
         return [rows[start * size : (start + 1) * size] for start in range(self.steps_per_epoch)]
 
@@ -283,7 +286,7 @@ class TableSource:
         for number, chosen in enumerate(self.sampler.epoch(epoch)[cursor:], start=cursor + 1):
             yield self._batch(chosen, epoch, choices, neighbour, number)
 
-    def _batch(self, chosen: Rows, epoch: int, choices: Mapping[str, Rows], neighbour: Rows, cursor: int) -> Batch:
+    def _batch(self, chosen: Rows, epoch: int, choices: Mapping[str, Choices], neighbour: Rows, cursor: int) -> Batch:
         share = len(chosen) // self.world.size
         own = slice(self.world.rank * share, (self.world.rank + 1) * share)
         rows = chosen[own]
@@ -315,7 +318,7 @@ class TableSource:
             labels={name: torch.from_numpy(values[rows]) for name, values in self.labels.items()},
         )
 
-    def _drawn(self, name: str, rows: Rows, choice: Rows) -> Texts:
+    def _drawn(self, name: str, rows: Rows, choice: Choices) -> Texts:
         columns = list(self.draws[name])
         picked = zip(np.array(columns)[choice], rows, strict=True)
         tokens = np.stack([self.texts[column].tokens[row] for column, row in picked])
@@ -323,8 +326,8 @@ class TableSource:
         return Texts(tokens, lengths[choice, np.arange(len(rows))])
 
 
-def _choices(uniform: npt.NDArray[np.float64], columns: Mapping[str, float]) -> Rows:
+def _choices(uniform: npt.NDArray[np.float64], columns: Mapping[str, float]) -> Choices:
     """The share that each uniform number falls into."""
     shares = list(columns.values())
     bounds = np.cumsum(np.array(shares) / sum(shares))
-    return np.minimum(np.searchsorted(bounds, uniform, side="right"), len(shares) - 1).astype(np.int64)
+    return np.minimum(np.searchsorted(bounds, uniform, side="right"), len(shares) - 1).astype(np.int8)

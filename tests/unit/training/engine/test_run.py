@@ -105,6 +105,12 @@ def test_another_global_batch_or_share_of_the_data_is_refused(tmp_path: Path) ->
         _state(tmp_path / "share", source=SHARDS | {"ranks": "1"})[0].resume()
 
 
+def test_ranks_that_resume_at_different_steps_are_refused(tmp_path: Path) -> None:
+    _state(tmp_path)[0].save()
+    with pytest.raises(InputError, match=r"different steps \(0 and 50\): make train.checkpoint_dir a folder that all"):
+        _state(tmp_path, world=Ranks(0, 2, apart=50))[0].resume()
+
+
 def test_each_rank_goes_on_from_its_own_cursor(tmp_path: Path) -> None:
     state, _, _ = _state(tmp_path, source=SHARDS, world=Ranks(0, 2, apart=100))
     state.advance(7)
