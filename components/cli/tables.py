@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The option of every command that prints a table."""
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda, or cuda:1 for the second GPU; auto is the GPU if there is one.")
+]
+"""The option of every command that embeds texts or pictures."""
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:

@@ -82,6 +82,8 @@ class ImageFeatures:
             raise InputError(f"encoder '{under_test.name}' has no image tower: choose a text-only benchmark for it")
         embed = raw_encoder(under_test).raw_pixels if raw else encoder.embed_pixels
         preparation = own.changed(changes)
+        # Unchanged, the encoder prepares pixels itself, on its device.
+        of_pixels = (lambda pixels: embed(preparation.normalise(pixels))) if changes else embed
         kind = [*map(repr, sorted(changes.items())), *(["raw"] if raw else [])]
         # The tower's hash covers its own preparation.
         path = self.folder / f"{content_hash(under_test.image_tower_sha256, *kind)}.db"
@@ -92,7 +94,7 @@ class ImageFeatures:
             if new:
                 with bar(title, len(new), "image") as progress:
                     for batch in chunked(self._decoded(new, preparation), self.batch_size):
-                        known |= _embedded(connection, embed, under_test.name, batch, preparation)
+                        known |= _embedded(connection, of_pixels, under_test.name, batch)
                         progress.update(len(batch))
         return np.stack([known[source] for source in sources])
 
@@ -129,7 +131,6 @@ def _embedded(
     embed: Callable[[Any], Features],
     encoder: str,
     batch: Sequence[tuple[bytes, str, npt.NDArray[np.uint8]]],
-    preparation: Preparation,
 ) -> dict[bytes, Vector]:
     """Source key -> feature; features of new pixels are computed by `embed` and kept."""
     import torch
@@ -139,7 +140,7 @@ def _embedded(
     new = {keys[source]: (name, pixels) for source, name, pixels in batch if keys[source] not in features}
     if new:
         tensor = torch.from_numpy(np.stack([pixels for _, pixels in new.values()])).permute(0, 3, 1, 2)
-        vectors = embed(preparation.normalise(tensor))
+        vectors = embed(tensor)
         require_finite(vectors, encoder, "picture", [name for name, _ in new.values()])
         features |= dict(zip(new, vectors, strict=True))
     with connection:

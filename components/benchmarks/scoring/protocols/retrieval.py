@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
+from components.core.compute.devices import Gallery, placed
 from components.core.compute.metrics import (
     BLOCK,
     Features,
@@ -23,9 +25,13 @@ from components.core.compute.metrics import (
     finite,
     gold_ranks,
     hit_at_k,
+    in_blocks,
     jaccard_similarity,
     top_k,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TIES = "the earlier gallery row first, images sorted by name"
 SUMMED = (1, 5, 10)
@@ -41,17 +47,19 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
     `owners` `[items]` is the query whose gold item each gallery row is; every query has at least one.
     """
     finite(queries, gallery)
-    ranks = np.empty(len(queries), dtype=np.int64)
-    positions, transposed = np.arange(len(gallery)), np.ascontiguousarray(gallery.T)
-    for start in range(0, len(queries), BLOCK):
-        numbers = np.arange(start, min(start + BLOCK, len(queries)))
-        similarity = queries[numbers] @ transposed
-        own = np.where(owners == numbers[:, None], similarity, -np.inf)
-        best = own.argmax(axis=1)[:, None]
-        reference = np.take_along_axis(similarity, best, axis=1)
-        ahead = (similarity > reference) | ((similarity == reference) & (positions < best))
-        ranks[numbers] = ahead.sum(axis=1)
-    return ranks
+    against = Gallery(np.ascontiguousarray(gallery.T).T)
+
+    def ranks(rows: slice) -> Tensor:
+        similarity = against.similarities(queries[rows])
+        numbers, owner, positions = (
+            placed(values, against.device)
+            for values in (np.arange(len(queries))[rows, None], owners, np.arange(len(gallery)))
+        )
+        best = similarity.masked_fill(owner != numbers, -np.inf).argmax(dim=1, keepdim=True)
+        reference = similarity.gather(1, best)
+        return ((similarity > reference) | ((similarity == reference) & (positions < best))).sum(dim=1)
+
+    return in_blocks(len(queries), against, ranks, BLOCK)
 
 
 def caption_recalls(images: Features, captions: Features, owners: Indices, ks: Sequence[int]) -> dict[str, Reals]:
