@@ -63,7 +63,7 @@ class Place:
 def place(
     tmp_path: Path,
     tiny_encoder: Encoder,
-    folders: Folders,
+    folders: Folders,  # noqa: F811
     make_settings: Callable[..., Settings],  # noqa: F811
 ) -> Place:
     folder = tmp_path / "place"
