@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from typer.testing import CliRunner
 
+from components.base import base, fitted, published
 from components.base.fitted import trunk_features
 from components.benchmarks.scoring.benchmark import Benchmark, Metric, Scores
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.benchmarks.scoring.protocols import geometry, retrieval, zero_shot
+from components.cli import app
+from components.cli.explore import _explored
 from components.core.compute.metrics import rank_correlation
-from components.core.settings import Settings
+from components.core.settings import Fit, Settings
 from components.core.tables.files import image_id
 from components.core.tables.records import PAIRS
 from components.encoders import embed, parity
@@ -29,9 +35,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.published import Plan, run_one
 from components.evaluation.results import Folders
-from components.explorer.comparing import Explorer
 from components.index.building import build
-from components.index.image_index import ImageIndex
 from components.index.sources import find_source
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import write_checked
@@ -39,7 +43,7 @@ from components.registry.formats.format import ExportedVectors, Format
 from components.serving import served
 from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
 from tests.support.fake_gpu import GPU, fake_gpus
-from tests.support.index_making import drawn, write_vectors
+from tests.support.index_making import drawn, make_index, write_vectors
 from tests.support.toy_context import colour_image
 
 
@@ -116,11 +120,10 @@ def _serve(place: Place) -> None:
     served.load(str(place.base), device=GPU).embed_new(["a dog", "two cats on a long sofa"])
 
 
-def _index(place: Place) -> ImageIndex:
+def _index(place: Place) -> None:
     encoder = place.encoder()
     source = find_source("folder").open(str(place.folder / "pictures"), encoder)
     build(place.folder / "index", source, "exact", encoder)
-    return ImageIndex.open(place.folder / "index")
 
 
 def _tuned_index(place: Place) -> None:
@@ -131,8 +134,8 @@ def _tuned_index(place: Place) -> None:
 
 
 def _explore(place: Place) -> None:
-    index, encoder = _index(place), place.encoder()
-    explorer = Explorer(index.to(encoder.device), [encoder])
+    _index(place)
+    explorer = _explored([str(place.base)], str(place.folder / "index"), GPU).explorer
     explorer.compare("a dog", "a puppy", 2, np.array([True, False, True, True]))
     explorer.wordings(["a dog", "a puppy"], 2)
     explorer.similar(0, 2)
@@ -171,3 +174,56 @@ def test_it_computes_on_the_gpu_that_was_chosen(
     with fake_gpus(monkeypatch) as fetched_from:
         entry(place)
     assert set(fetched_from) == {torch.device(GPU)}
+
+
+def test_base_computes_on_the_device_of_the_settings(
+    place: Place, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its towers are built and fitted, so they cannot be fake."""
+    devices = list[str]()
+    visual = nn.Module()
+    visual.head, visual.trunk = nn.Linear(2, 2), SimpleNamespace(num_features=2)  # type: ignore[assignment]
+    tiny_encoder.model.visual = visual
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(Encoder, "to", lambda _, device: devices.append(device))
+    for name in ("timm_encoder", "with_language_tower"):
+        monkeypatch.setattr(fitted, name, lambda *_: tiny_encoder)
+
+    def stop(*_: Any) -> Any:
+        raise InterruptedError
+
+    monkeypatch.setattr(fitted, "trunk_features", stop)
+    fit = Fit(epochs=1, batch_size=1, lr=1, projection_lr=1, warmup_steps=0, weight_decay=0)
+    chosen = place.settings.base.model_copy(update={"source": "timm", "fit": fit})
+    with pytest.raises(InterruptedError):
+        fitted.fit_towers(place.settings.model_copy(update={"base": chosen}), place.folder, Any)  # type: ignore[arg-type]
+    assert devices == [GPU]
+
+    def compared(*given: Any) -> Any:
+        devices.append(given[2])
+        raise InterruptedError
+
+    monkeypatch.setattr(published, "measured_parity", compared)
+    monkeypatch.setattr(published, "load_weights", lambda *_: None)
+    files = {"source": "file", "model": "ViT-S-32-alt", "file": place.folder / "weights.pt", "fit": None}
+    chosen = place.settings.base.model_copy(update=files)
+    with pytest.raises(InterruptedError):
+        base.run(place.settings.model_copy(update={"base": chosen}), place.folder / "written", place.folder / "pairs")
+    assert devices == [GPU, GPU]
+
+
+COMMANDS = (
+    "evaluate --benchmark coco_p", "serve --port 0", "explore", "index build {new}", "index append {index}",
+    "index check {index}", "export --format open_clip --output {new}",
+)  # fmt: skip
+
+
+def test_every_command_refuses_a_gpu_that_is_absent_in_one_line(place: Place) -> None:
+    make_index(place.folder)
+    for command in COMMANDS:
+        given = command.format(new=place.folder / "new", index=place.folder / "index").split()
+        done = CliRunner().invoke(app, [*given, "--encoder", str(place.base), "--device", "cuda:7"])
+        assert done.exit_code == 1, command
+        assert done.stderr.splitlines()[-1].startswith("error: device is 'cuda:7', and torch finds"), command
+        assert not (place.folder / "new").exists()
