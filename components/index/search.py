@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import faiss
 import numpy as np
 
-from components.core.compute.devices import Gallery, fetched
+from components.core.compute.devices import Gallery, Values, fetched, library, taken
 from components.core.compute.metrics import Features, Indices, top_columns
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.index.facts import BUILD_AGAIN
 from components.index.vectors import Vectors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _CELLS = 1 << 24
 """Similarities that are held in memory at once: 64 MB."""
@@ -93,21 +90,21 @@ def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -
     return best
 
 
-def _compared(vectors: Vectors, queries: Features, rows: Indices) -> Tensor:
+def _compared(vectors: Vectors, queries: Features, rows: Indices) -> Values:
     if vectors.gallery is not None:
         return vectors.gallery.similarities(queries, rows)
     return Gallery(vectors.take(rows), "cpu").similarities(queries)
 
 
-def _better(best: Found, similarity: Tensor, numbers: Indices, k: int) -> Found:
+def _better(best: Found, similarity: Values, numbers: Indices, k: int) -> Found:
     """The best of `best` and of a block's similarities `[queries, block]`, whose rows are `numbers`."""
-    damaged = fetched(similarity.isnan().any(dim=0))
+    damaged = fetched(library(similarity).isnan(similarity).any(axis=0))
     if damaged.any():
         raise InputError(
             f"the vector of row {numbers[damaged][0]} is not finite: `cliptune index check` names its file"
         )
     on_device = top_columns(similarity, min(k, similarity.shape[1]))
-    columns, scores = fetched(on_device), fetched(similarity.gather(1, on_device))
+    columns, scores = fetched(on_device), fetched(taken(similarity, on_device))
     return merged(np.hstack([best.scores, scores]), np.hstack([best.rows, numbers[columns]]), k)
 
 

@@ -31,8 +31,8 @@ def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.device]]:
     fetched_from: list[torch.device] = []
 
     def fetched(tensor: Tensor) -> Any:
-        fetched_from.append(tensor.device)
-        assert tensor.device == torch.device(GPU), f"computed on {tensor.device}"
+        fetched_from.append(torch.device(tensor.device))
+        assert fetched_from[-1] == torch.device(GPU), f"computed on {tensor.device}"
         if not tensor.is_floating_point():
             # Numbers of columns, such as a search returns; nothing is damaged.
             return np.zeros(tensor.shape, np.bool_) if tensor.dtype == torch.bool else np.indices(tensor.shape)[-1]

@@ -9,17 +9,16 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from components.core.system.errors import InputError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 T = TypeVar("T")
+Values = Any
+"""An array on the CPU, a tensor on a GPU; comparisons, indexing and sums are written alike for both."""
 _DEVICE: ContextVar[str] = ContextVar("device", default="cpu")
 _SHARE = 0.5
 """Of a GPU's free memory that a gallery or a batch may take."""
@@ -38,10 +37,24 @@ def computing_on(device: str) -> Iterator[None]:
         _DEVICE.reset(token)
 
 
-def fetched(tensor: Tensor) -> npt.NDArray[Any]:
+def fetched(values: Values) -> npt.NDArray[Any]:
     """The array of a tensor; results leave a device only here."""
-    array: npt.NDArray[Any] = tensor.cpu().numpy()
+    array: npt.NDArray[Any] = values if isinstance(values, np.ndarray) else values.cpu().numpy()
     return array
+
+
+def library(values: Values) -> Any:
+    """NumPy or torch: the module whose functions take these values."""
+    if isinstance(values, np.ndarray):
+        return np
+    import torch
+
+    return torch
+
+
+def taken(values: Values, columns: Values) -> Values:
+    """Values `[rows, any]` at other columns `[rows, n]` of each row."""
+    return np.take_along_axis(values, columns, axis=1) if isinstance(values, np.ndarray) else values.gather(1, columns)
 
 
 class Gallery:
@@ -55,18 +68,13 @@ class Gallery:
         self.device = _DEVICE.get() if device is None else device
         if not fits(features.nbytes, self.device):
             self.device = "cpu"
-        self._features = features
-        self._placed = None if self.device == "cpu" else placed(features, self.device)
+        self._placed = placed(features, self.device)
 
     def __len__(self) -> int:
-        return len(self._features)
+        return len(self._placed)
 
-    def similarities(self, queries: npt.NDArray[Any], items: Any = slice(None)) -> Tensor:
+    def similarities(self, queries: npt.NDArray[Any], items: Any = slice(None)) -> Values:
         """Products `[queries, items]` of queries `[queries, dim]` with the items, or with some by number or slice."""
-        if self._placed is None:
-            import torch
-
-            return torch.from_numpy(queries @ self._features[items].T)
         chosen = self._placed[items if isinstance(items, slice) else placed(items, self.device)]
         return placed(queries, self.device) @ chosen.T
 
@@ -82,8 +90,10 @@ def fits(size: int, device: str) -> bool:
     return False
 
 
-def placed(array: npt.NDArray[Any], device: str) -> Tensor:
-    """A copy of an array on a device."""
+def placed(array: npt.NDArray[Any], device: str) -> Values:
+    """An array, or its copy on a GPU."""
+    if device == "cpu":
+        return array
     import torch
 
     return torch.from_numpy(np.array(array)).to(device)

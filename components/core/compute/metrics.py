@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.devices import Gallery, fetched, in_batches, placed
+from components.core.compute.devices import Gallery, Values, fetched, in_batches, placed, taken
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,18 +95,24 @@ def rank_correlation(queries: Features, others: Features, gallery: Features) -> 
     Raises:
         ValueError: a number is NaN or infinite.
     """
+    # scipy.stats takes a second to import, which not every stage needs.
+    from scipy.stats import rankdata
+
     finite(queries, others, gallery)
     against = Gallery(gallery)
 
-    def correlations(rows: slice) -> Tensor:
-        return _rank_correlations(*(_mean_ranks(against.similarities(side[rows])) for side in (queries, others)))
+    def correlations(rows: slice) -> Values:
+        sides = (against.similarities(side[rows]) for side in (queries, others))
+        if against.device != "cpu":
+            return _rank_correlations(*map(_mean_ranks, sides))
+        return row_correlations(*(rankdata(side, axis=1) for side in sides))
 
     # Rounding may exceed one slightly.
     return np.asarray(np.clip(in_blocks(len(queries), against, correlations), -1.0, 1.0))
 
 
 def _mean_ranks(similarity: Tensor) -> Tensor:
-    """Rank of each column in its row from 1 on `[rows, items]`; equal ones share the mean of theirs."""
+    """As scipy's `rankdata` on a GPU: rank of each column `[rows, items]`; equal ones share the mean of theirs."""
     import torch
 
     ascending = similarity.sort(dim=1).values
@@ -115,7 +121,7 @@ def _mean_ranks(similarity: Tensor) -> Tensor:
 
 
 def _rank_correlations(first: Tensor, second: Tensor) -> Tensor:
-    """Pearson's correlation of each row of ranks `[rows, items]` with the same of `second`; 0 where all are equal."""
+    """As `row_correlations` on a GPU, of ranks."""
     first, second = (ranks - (ranks.shape[1] + 1) / 2 for ranks in (first, second))
     spread = (first.square().sum(dim=1) * second.square().sum(dim=1)).sqrt()
     return (first * second).sum(dim=1) / spread.masked_fill(spread == 0, 1)
@@ -181,17 +187,13 @@ def top_k(queries: Features, gallery: Features, k: int) -> Indices:
     return in_blocks(len(queries), against, lambda rows: top_columns(against.similarities(queries[rows]), k))
 
 
-def top_columns(similarity: Tensor, k: int) -> Tensor:
+def top_columns(similarity: Values, k: int) -> Values:
     """As `top_k`, of similarities `[queries, items]` on any device, of which there are at least k."""
-    import torch
-
-    if similarity.device.type == "cpu":
-        return torch.from_numpy(best_columns(similarity.numpy(), k))
-    return tensor_columns(similarity, k)
+    return best_columns(similarity, k) if isinstance(similarity, np.ndarray) else tensor_columns(similarity, k)
 
 
 def tensor_columns(similarity: Tensor, k: int) -> Tensor:
-    """As `top_columns`, without a step that waits for the device."""
+    """As `best_columns` on a GPU, without a step that waits for it."""
     import torch
 
     # torch.topk leaves open which of equal values it returns.
@@ -246,18 +248,18 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
     finite(queries, gallery)
     against = Gallery(gallery)
 
-    def ranks(rows: slice) -> Tensor:
+    def ranks(rows: slice) -> Values:
         similarity = against.similarities(queries[rows])
         target, positions = (placed(numbers, against.device) for numbers in (gold[rows, None], np.arange(len(gallery))))
-        reference = similarity.gather(1, target)
+        reference = taken(similarity, target)
         rivals = positions != target if ties == "pessimistic" else positions < target
-        return ((similarity > reference) | ((similarity == reference) & rivals)).sum(dim=1)
+        return ((similarity > reference) | ((similarity == reference) & rivals)).sum(axis=1)
 
     return in_blocks(len(queries), against, ranks)
 
 
 def in_blocks(
-    queries: int, gallery: Gallery, compute: Callable[[slice], Tensor], size: int | None = None
+    queries: int, gallery: Gallery, compute: Callable[[slice], Values], size: int | None = None
 ) -> npt.NDArray[Any]:
     """`compute(rows)` of consecutive blocks of queries, joined; by default a block has 64 MB of similarities."""
     size = size or max(1, _CELLS // max(1, len(gallery)))

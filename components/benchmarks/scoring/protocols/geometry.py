@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from components.core.compute.devices import Gallery, fetched, placed
+from components.core.compute.devices import Gallery, Values, fetched, library, placed, taken
 from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite, in_blocks
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SEEDS = 5
 """Draws that are averaged (PC-CLIP, table 1)."""
@@ -153,14 +150,14 @@ def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
     finite(vocabulary)
     words = Gallery(vocabulary)
 
-    def of_block(rows: slice) -> Tensor:
+    def of_block(rows: slice) -> Values:
         a, b, c = (vocabulary[questions[rows, column]] for column in range(3))
         near = words.similarities(b - a + c)
         asked, right = (placed(numbers, words.device) for numbers in (questions[rows, :3], questions[rows, 3:]))
-        reference = near.gather(1, right)
-        near = near.scatter(1, asked, -np.inf)
+        reference = taken(near, right)
+        near[placed(np.arange(len(a))[:, None], words.device), asked] = -np.inf
         # A right word that is one of the three can never be the answer.
-        possible = near.gather(1, right).isfinite().squeeze(1)
-        return ((near >= reference).sum(dim=1) - 1).masked_fill(~possible, len(vocabulary))
+        possible = library(near).isfinite(taken(near, right))[:, 0]
+        return library(near).where(possible, (near >= reference).sum(axis=1) - 1, len(vocabulary))
 
     return in_blocks(len(questions), words, of_block, BLOCK)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.core.compute.devices import Gallery, placed
+from components.core.compute.devices import Gallery, Values, library, placed, taken
 from components.core.compute.metrics import (
     BLOCK,
     Features,
@@ -29,9 +28,6 @@ from components.core.compute.metrics import (
     jaccard_similarity,
     top_k,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TIES = "the earlier gallery row first, images sorted by name"
 SUMMED = (1, 5, 10)
@@ -49,15 +45,16 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
     finite(queries, gallery)
     against = Gallery(np.ascontiguousarray(gallery.T).T)
 
-    def ranks(rows: slice) -> Tensor:
+    def ranks(rows: slice) -> Values:
         similarity = against.similarities(queries[rows])
         numbers, owner, positions = (
             placed(values, against.device)
             for values in (np.arange(len(queries))[rows, None], owners, np.arange(len(gallery)))
         )
-        best = similarity.masked_fill(owner != numbers, -np.inf).argmax(dim=1, keepdim=True)
-        reference = similarity.gather(1, best)
-        return ((similarity > reference) | ((similarity == reference) & (positions < best))).sum(dim=1)
+        own = library(similarity).where(owner == numbers, similarity, -np.inf)
+        best = own.argmax(axis=1)[:, None]
+        reference = taken(similarity, best)
+        return ((similarity > reference) | ((similarity == reference) & (positions < best))).sum(axis=1)
 
     return in_blocks(len(queries), against, ranks, BLOCK)
 
