@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The option of every command that prints a table."""
-Device = Annotated[
-    str, typer.Option(help="auto, cpu, cuda, or cuda:1 for the second GPU; auto is the GPU if there is one.")
-]
+Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cpu, cuda, or one of several: cuda:1.")]
 """The option of every command that embeds texts or pictures."""
 
 

@@ -169,8 +169,8 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     depth = min(settings.evaluate.top_k, key=lambda k: abs(k - _DEPTH))
     metric = f"{paraphrased_retrieval.NAME}/ao_at_{depth}"
     ids, images = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
-    sides = (EncoderUnderTest(encoder.sidecar.name, texts, "") for texts in (encoder, _TextEncoder(embed)))
-    with computing_on(str(encoder.device)):
+    sides = [EncoderUnderTest(encoder.sidecar.name, texts, "") for texts in (encoder, _TextEncoder(embed))]
+    with computing_on(sides[0].device):
         exact, rounded = (
             paraphrased_retrieval.score(EmbeddedContext(side, folders.evaluation, (depth,), ids, images))
             for side in sides

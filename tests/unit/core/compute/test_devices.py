@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from components.core.compute import devices
 from components.core.compute.devices import Gallery, fits, in_batches
 from components.core.compute.metrics import best_columns, tensor_columns
 from components.core.system.errors import InputError
@@ -62,12 +61,3 @@ def test_on_a_device_the_best_columns_are_those_of_the_cpu_in_the_same_order() -
         similarity = rng.integers(0, levels, (30, items)).astype(np.float32) - 1
         found = tensor_columns(torch.from_numpy(similarity), k).numpy()
         np.testing.assert_array_equal(found, best_columns(similarity, k), err_msg=f"{items} {k} {levels}")
-
-
-def test_the_block_alone_decides_where_features_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "fits", lambda *_: True)
-    monkeypatch.setattr(devices, "placed", lambda array, device: (device, len(array)))
-    features = np.zeros((3, 2), np.float32)
-    with devices.computing_on("cuda:1"):
-        assert (Gallery(features).device, Gallery(features, "cpu").device) == ("cuda:1", "cpu")
-    assert Gallery(features).device == "cpu"
