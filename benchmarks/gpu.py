@@ -1,10 +1,11 @@
-"""How fast is this engine on a GPU, beside open_clip_train? One command of at most eight minutes.
+"""How fast is this engine on a GPU, beside open_clip_train and beside the processor? At most eight minutes.
 
-It needs torch, open_clip and this working tree, nothing else: where a GPU can be had for minutes, nothing has to be
-installed but open_clip. Both sides train ViT-B/32's text tower from the same random weights on the same batch, which is
+It needs torch, open_clip, pydantic and this working tree, nothing else: a GPU can often be had for minutes only. Both
+sides train ViT-B/32's text tower from the same random weights on the same batch, which is
 on the GPU already, in the same precision; the peer runs the locked image tower in every step, this engine once. Then
-pictures are embedded; then all of it compiled. A part that fails or takes too long is named, the others are printed all
-the same. The last line is one JSON object.
+pictures and texts are embedded, searched and scored, on the GPU and on the processor of the same machine; then training
+and pictures again, compiled. A part that fails or takes too long is named, the others are printed all the same. A table
+follows; the last line is one JSON object.
 
     python -m benchmarks.gpu
 """
@@ -19,12 +20,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import open_clip
 import torch
 
+from benchmarks.gpu_inference import evaluation, on_processor, one_query, search, texts
 from benchmarks.gpu_sides import Setup, embed, train_ours, train_peer
 from components.core.compute.hardware import bf16_is_native
 from components.core.system.errors import InputError, run_command
@@ -40,6 +43,8 @@ TINY: dict[str, Any] = {
 }
 
 Part = Callable[[], dict[str, float | None]]
+INFERENCE = {"texts": texts, "search": search, "evaluation": evaluation, "one_query": one_query}
+"""Parts that are measured on the processor too."""
 
 
 def parts(setup: Setup, compile_too: bool) -> dict[str, tuple[float, Part]]:
@@ -49,6 +54,10 @@ def parts(setup: Setup, compile_too: bool) -> dict[str, tuple[float, Part]]:
         "cliptune": (60, lambda: train_ours(setup, compiled=False)),
         "embed": (45, lambda: embed(setup, compiled=False)),
     }
+    few = on_processor(setup)
+    for name, part in INFERENCE.items():
+        plain |= {name: (30, partial(part, setup)), f"{name}_cpu": (30, partial(part, few))}
+    plain["embed_cpu"] = (30, lambda: embed(few, compiled=False))
     compiled: dict[str, tuple[float, Part]] = {
         "cliptune_compiled": (120, lambda: train_ours(setup, compiled=True)),
         "embed_compiled": (90, lambda: embed(setup, compiled=True)),
@@ -89,8 +98,21 @@ def measure(setup: Setup, compile_too: bool, deadline: float = DEADLINE_S) -> di
         "share_of_peak_flops_compiled": found.get("cliptune_compiled", {}).get("flop_utilisation"),
         "embed_images_per_second": found.get("embed", {}).get("samples_per_second"),
         "embed_images_per_second_compiled": found.get("embed_compiled", {}).get("samples_per_second"),
+        "ratio_to_cpu": {name: ratio(found, name, f"{name}_cpu") for name in ("embed", *INFERENCE)},
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+def table(found: dict[str, Any]) -> str:
+    """Each part's rate on the device and on the processor, and the ratio of the two."""
+    what = f"{found['device']}, {found['model']}"
+    lines = [f"{what:34}{'per second':>14}{'processor':>14}{'ratio':>8}"]
+    rates = {name: f"{part['samples_per_second']:,.0f}" for name, part in found["parts"].items()}
+    for name, rate in rates.items():
+        if not name.endswith("_cpu"):
+            times = found["ratio_to_cpu"].get(name)
+            lines.append(f"{name:34}{rate:>14}{rates.get(f'{name}_cpu', ''):>14}{f'{times:.1f}' if times else '':>8}")
+    return "\n".join([*lines, *(f"{name:34} {reason}" for name, reason in found["failed"].items())])
 
 
 def ratio(found: dict[str, dict[str, float | None]], one: str, other: str) -> float | None:
@@ -154,7 +176,9 @@ def main(given: list[str]) -> None:
     def command() -> None:
         # A trial on a busy processor may take its time.
         deadline = math.inf if arguments.tiny else DEADLINE_S
-        print(json.dumps(measure(make_setup(arguments), not arguments.no_compile, deadline)))
+        found = measure(make_setup(arguments), not arguments.no_compile, deadline)
+        print(table(found))
+        print(json.dumps(found))
 
     run_command(command)
 

@@ -198,6 +198,7 @@ def optimisation(batch: int) -> Any:
         lr=_LR, batch_size=batch, epochs=1, weight_decay=_DECAY, decay_all=False, warmup_steps=0, schedule="constant",
         gamma=0.9, betas=_BETAS, eps=_EPS, clip_gradient=None, accumulate=1, image_tower="frozen",
         learn_logit_scale=True, ema=None, least_crop=1.0, weight_ensemble=1.0, lora_rank=0, lora_alpha=16.0,
+        contrastive_loss="softmax",
     )  # fmt: skip
 
 

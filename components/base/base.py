@@ -58,7 +58,7 @@ def _train(
     inputs = {"pairs": train_pairs}
     with prefixed_errors("params.yaml: base"):
         model_config(settings.base.model)
-    precision = pick_precision(settings.train.precision, pick_device(settings.train.device))
+    precision = pick_precision(settings.train.precision, pick_device(settings.device))
     settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
     params = settings.base.model_dump(mode="json") | {"train": settings.train.model_dump(mode="json")}
     with tracked_run("base", "base", settings, params, inputs) as tracked:
@@ -72,25 +72,25 @@ def _train(
 
 def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
     """An encoder with weights that are shipped, published or in a file."""
-    base = settings.base
+    base, device = settings.base, pick_device(settings.device)
     if base.source == "shipped":
         return shipped_encoder(settings, train_pairs)
     if base.source == "timm":
         return timm_encoder(base.model, base.file, settings.train.seed, base.package)
     if base.source == "open_clip":
         if base.model.startswith((HUB, LOCAL)):
-            return folder_encoder(base.model, check=True)
+            return folder_encoder(base.model, device)
         if base.pretrained is None:
             raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
-        return open_clip_encoder(base.model, base.pretrained, check=True)
+        return open_clip_encoder(base.model, base.pretrained, device)
     if base.file is None:
         raise InputError(
             "source 'file' needs `file`: name an encoder folder, an exported folder or a weights file (.safetensors, "
             ".pt, .bin)"
         )
     if (base.file / CONFIG).is_file():
-        return folder_encoder(f"{LOCAL}{base.file}", check=True)
-    return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file, check=True)
+        return folder_encoder(f"{LOCAL}{base.file}", device)
+    return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file, device)
 
 
 def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:

@@ -95,7 +95,7 @@ def contrast(
         naming: a second loss, whose tensors are trained and not kept.
     """
     base, train = settings.base, settings.train
-    device = pick_device(train.device)
+    device = pick_device(settings.device)
     fingerprint = content_hash(base.model_dump_json(), str(train.seed), train.precision, *depends_on)
     checkpoints = Checkpoints(train.checkpoint_dir / f"base-{fingerprint[:16]}", code=code_hash("base"))
     model.to(device)

@@ -16,6 +16,7 @@ from torch import nn
 from components.base.contrastive import contrast, train_rows
 from components.base.published import timm_encoder
 from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.hardware import pick_device
 from components.core.compute.provenance import code_hash
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings
@@ -45,7 +46,7 @@ def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tu
     Raises:
         InputError: the image tower is not timm's or has no projection, or weights are unavailable or do not fit.
     """
-    base, seed = settings.base, settings.train.seed
+    base, seed, device = settings.base, settings.train.seed, pick_device(settings.device)
     assert base.fit is not None
     with prefixed_errors("params.yaml: base"):
         whole = timm_encoder(base.model, base.file, seed, base.package)
@@ -57,7 +58,9 @@ def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tu
             f"model '{base.model}' has no projection to fit: set timm_proj in its vision_cfg to linear or mlp"
         )
     tower.head = nn.Identity()
+    encoder.to(device)
     features = trunk_features(encoder, tower.trunk.num_features, train_pairs, settings.train.checkpoint_dir / "trunk")
+    encoder.to("cpu")
     tower.head = projection
     own = base.fit.model_dump(exclude={"projection_lr", "language_model"})
     plan = Optimisation(**own, clip_gradient=1.0, image_tower="trained")

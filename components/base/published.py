@@ -120,11 +120,12 @@ def encoder_by_name(name: str) -> Encoder:
     return weights_file_encoder(model, Path(weights)) if Path(weights).is_file() else open_clip_encoder(model, weights)
 
 
-def open_clip_encoder(model: str, tag: str, check: bool = False) -> Encoder:
+def open_clip_encoder(model: str, tag: str, check_on: str | None = None) -> Encoder:
     """An encoder that open_clip publishes under a tag.
 
     Args:
-        check: compare its features with those that open_clip computes.
+        check_on: the device on which its features are compared with those that open_clip computes; by default they
+            are not.
 
     Raises:
         InputError: as `encoder_by_name`; or features differ.
@@ -143,19 +144,19 @@ def open_clip_encoder(model: str, tag: str, check: bool = False) -> Encoder:
         ) from None
     known = encoder.model.state_dict()
     encoder.model.load_state_dict({name: value for name, value in source.state_dict().items() if name in known})
-    return _checked(encoder, Reference(source.eval(), prepare, weights.model)) if check else encoder
+    return _checked(encoder, Reference(source.eval(), prepare, weights.model), check_on) if check_on else encoder
 
 
-def folder_encoder(name: str, check: bool = False) -> Encoder:
+def folder_encoder(name: str, check_on: str | None = None) -> Encoder:
     """The encoder of a folder with `open_clip_config.json`, local or on Hugging Face's hub; see `open_clip_encoder`."""
     config, preprocess = model_config(name), preprocess_config(name)
     file = _fetched_weights(name) if name.startswith(HUB) else _weights_in(Path(name.removeprefix(LOCAL)))
     encoder = Encoder.create("base", plain_name(name), config, f"file:{file.name}", preprocess)
     load_weights(encoder.model, file)
-    return _checked(encoder, Reference.of(encoder, name)) if check else encoder
+    return _checked(encoder, Reference.of(encoder, name), check_on) if check_on else encoder
 
 
-def weights_file_encoder(model: str, file: Path, check: bool = False) -> Encoder:
+def weights_file_encoder(model: str, file: Path, check_on: str | None = None) -> Encoder:
     """An encoder with the weights of a file, of the configuration beside it or of one by name; see `open_clip_encoder`.
 
     Raises:
@@ -169,7 +170,7 @@ def weights_file_encoder(model: str, file: Path, check: bool = False) -> Encoder
     if name == model:
         warn_of_activation(plain_name(model), file)
     reference = f"{LOCAL}{file.parent}" if beside.is_file() else model
-    return _checked(encoder, Reference.of(encoder, reference)) if check else encoder
+    return _checked(encoder, Reference.of(encoder, reference), check_on) if check_on else encoder
 
 
 def warn_of_activation(name: str, file: Path) -> None:
@@ -216,8 +217,8 @@ def _fetched_weights(name: str) -> Path:
         raise InputError(f"the weights of '{name}' cannot be fetched ({str(error).strip().splitlines()[0]})") from None
 
 
-def _checked(encoder: Encoder, reference: Reference) -> Encoder:
-    encoder.sidecar = encoder.sidecar.model_copy(update={"parity": measured_parity(encoder, reference)})
+def _checked(encoder: Encoder, reference: Reference, device: str) -> Encoder:
+    encoder.sidecar = encoder.sidecar.model_copy(update={"parity": measured_parity(encoder, reference, device)})
     return encoder
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.cli.tables import AsJson, encoder_names, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, run_in_project
 
@@ -49,6 +49,7 @@ def evaluate(
         Literal["fp32", "bf16"],
         typer.Option(help="Precision of the towers; results in bf16 are stored as <encoder>-bf16."),
     ] = "fp32",
+    device: Device = "auto",
     list_all: Annotated[bool, typer.Option("--list", help="List benchmarks, families and collections.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +84,7 @@ def evaluate(
         plan = Plan(*places, overwrite, allow_partial, options=options, dry_run=dry_run)
         outcomes: dict[str, list[BenchmarkRun]] = {}
         for name in names:
-            outcomes[name] = run_all(find_encoder(name, precision=precision), chosen, plan)
+            outcomes[name] = run_all(find_encoder(name, precision=precision, device=device), chosen, plan)
         if as_json:
             print_json({name: [_as_json(outcome) for outcome in done] for name, done in outcomes.items()})
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, encoder_names, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -36,6 +36,7 @@ def explore(
         str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = PORT,
+    device: Device = "auto",
     export: Annotated[
         Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
     ] = None,
@@ -63,7 +64,7 @@ def explore(
     page = None if export is None else new_file(export)
     if page is not None and not lines:
         raise InputError("--export needs queries: give --query or --queries")
-    explored = _explored(names, images)
+    explored = _explored(names, images, device)
     if page is None:
         _serve(explored, host, port)
         return
@@ -120,17 +121,17 @@ def votes(
     print_table(view)
 
 
-def _explored(names: list[str], images: str) -> Explored:
+def _explored(names: list[str], images: str, device: str) -> Explored:
     from components.core.settings import load_settings
     from components.explorer.comparing import Explorer
     from components.explorer.explored import Explored
     from components.registry.encoder_lookup import find_encoder
 
     settings = load_settings()
-    encoders = [find_encoder(name) for name in encoder_names(names)]
+    encoders = [find_encoder(name, device=device) for name in encoder_names(names)]
     if len({encoder.name for encoder in encoders}) < len(encoders):
         raise InputError("--encoder names one encoder twice: give two that differ")
-    index = _index(images, encoders[0])
+    index = _index(images, encoders[0]).to(encoders[0].device)
     for encoder in encoders:
         index.accept(encoder)
     return Explored(Explorer(index, encoders), settings, settings.synthesize.store)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, encoder_names, print_json, print_table, shown_size, table_of
+from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, shown_size, table_of
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def build(
     ] = "auto",
     queries: _Queries = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
+    device: Device = "auto",
     dry_run: _DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +92,7 @@ def build(
     place = from_root(folder)
     check_output(place, replace=replace)
     choose_kind(kind, 0)
-    texts, under_test = _texts(queries), _encoder(encoder)
+    texts, under_test = _texts(queries), _encoder(encoder, device)
     opened = _opened(origin, source, under_test)
     if dry_run:
         _print_plan(origin, opened, kind)
@@ -107,6 +108,7 @@ def append(
     source: _SourceName = None,
     encoder: _EncoderName = None,
     queries: _Queries = None,
+    device: Device = "auto",
     dry_run: _DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -122,7 +124,7 @@ def append(
 
     place = from_root(folder)
     facts = read_facts(place)
-    texts, under_test = _texts(queries), _encoder(encoder)
+    texts, under_test = _texts(queries), _encoder(encoder, device)
     opened = _opened(origin, source, under_test)
     check_source(place, facts, opened)
     if dry_run:
@@ -140,6 +142,7 @@ def check(
         typer.Option("--encoder", help="Also measure the recall of this encoder, and store it in the index."),
     ] = None,
     queries: _Queries = None,
+    device: Device = "auto",
     every: Annotated[bool, typer.Option("--all", help="Check every picture instead of 200.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -155,7 +158,7 @@ def check(
     from components.index.checking import check as look
 
     place = from_root(folder)
-    texts, under_test = _texts(queries), _encoder(encoder)
+    texts, under_test = _texts(queries), _encoder(encoder, device)
     if under_test is not None:
         from components.index.facts import read_facts
         from components.index.image_index import accept_tower
@@ -180,13 +183,13 @@ def _texts(queries: Path | None) -> list[str] | None:
     return None if queries is None else read_queries(from_root(queries))
 
 
-def _encoder(name: str | None) -> EncoderUnderTest | None:
+def _encoder(name: str | None, device: str) -> EncoderUnderTest | None:
     if name is None:
         return None
     (place,) = encoder_names([name])
     from components.registry.encoder_lookup import find_encoder
 
-    return find_encoder(place)
+    return find_encoder(place, device=device)
 
 
 def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -> Opened:

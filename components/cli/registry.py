@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, encoder_names, print_json, print_table, table_of
+from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, table_of
 from components.core.system.project import from_root, in_project, require_project, run_in_project
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def export(
         str, typer.Option("--format", help="open_clip, huggingface, sentence_transformers, onnx or onnx_int8.")
     ],
     output: Annotated[str, typer.Option(help="A new folder, or s3://bucket/prefix.")],
+    device: Device = "auto",
 ) -> None:
     """Write an encoder as a folder that another library reads, loaded back with that library and compared first.
 
@@ -136,7 +137,7 @@ def export(
     quiet_mlflow()
     from components.registry.export import export_encoder
 
-    typer.echo(export_encoder(name, format_, place))
+    typer.echo(export_encoder(name, format_, place, device))
 
 
 def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) -> None:
@@ -189,6 +190,7 @@ def serve(
         int, typer.Option(help="Maximum number of waiting texts; further requests get status 429.")
     ] = 1024,
     cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.")] = 4096,
+    device: Device = "auto",
 ) -> None:
     """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
 
@@ -208,6 +210,6 @@ def serve(
             quiet_mlflow()
             from components.serving.server import serve as run
 
-            run(name, place, tokens, limits, any_tower=allow_tower_change, every=poll_seconds)
+            run(name, place, tokens, limits, any_tower=allow_tower_change, every=poll_seconds, device=device)
 
     run_in_project(command)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The option of every command that prints a table."""
+Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cpu, cuda, or one of several: cuda:1.")]
+"""The option of every command that embeds texts or pictures."""
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:

@@ -61,13 +61,13 @@ def _version_fault(wanted: Requirement) -> str:
 
 
 def check_gpu(installation: Installation) -> CheckResult:
-    """GPUs and driver fit torch and `train`."""
-    train = installation.loaded.train if installation.loaded is not None else None
+    """GPUs and driver fit torch, `device` and `train`."""
+    settings = installation.loaded
     try:
         listing = _nvidia_smi("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
     except FileNotFoundError:
-        if train is not None and train.device.startswith("cuda"):
-            return fail("train.device is cuda, but there is no nvidia-smi", "install the driver, or set it to auto")
+        if settings is not None and settings.device.startswith("cuda"):
+            return fail("device is cuda, but there is no nvidia-smi", "install the driver, or set it to auto")
         return not_used("no NVIDIA GPU: everything runs on the processor")
     except (subprocess.SubprocessError, OSError) as error:
         return fail(f"nvidia-smi fails ({error})", "reload the driver (`modprobe nvidia`), or restart the machine")
@@ -80,8 +80,8 @@ def check_gpu(installation: Installation) -> CheckResult:
         fix = "torch is a build for processors: run `make .venv/.ready`"
     elif theirs is not None and theirs[0] < int(ours.split(".")[0]):
         fix = f"the driver supports CUDA {theirs[0]}.{theirs[1]}: install a newer driver"
-    elif train is not None and train.processes > len(gpus):
-        fix = f"train.processes is {train.processes}: lower it to the number of GPUs"
+    elif settings is not None and settings.train.processes > len(gpus):
+        fix = f"train.processes is {settings.train.processes}: lower it to the number of GPUs"
     else:
         return ok(detail)
     return fail(detail, fix)

@@ -85,13 +85,12 @@ def run(
         InputError: an image is missing or cannot be decoded, or its feature is not finite; the message names it. Or
             the user's embeddings have another width than the encoder.
     """
-    with join_world(pick_device(settings.embed.device)) as (world, device), ExitStack() as stack:
+    with join_world(pick_device(settings.device)) as (world, device), ExitStack() as stack:
         tracked, begun = None, time.monotonic()
         if track and world.leads:
             params, inputs = settings.embed.model_dump(mode="json", exclude={"state"}), {"base": base / WEIGHTS}
             tracked = stack.enter_context(tracked_run("embed", "embeddings", settings, params, inputs))
-        encoder = Encoder.load(base)
-        encoder.model.to(device).eval()
+        encoder = Encoder.load(base).to(device)
         tower = encoder.sidecar.image_tower_sha256
         splits = [_split(name, pairs_folder, settings, tower) for name in SPLITS]
         whole = shard or Shard()

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from components.core.compute.devices import fetched
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
@@ -57,8 +58,7 @@ class Reference:
         return torch.from_numpy(encoder.tokenizer(texts)).long()
 
 
-@torch.inference_mode()
-def measured_parity(encoder: Encoder, reference: Reference) -> Parity:
+def measured_parity(encoder: Encoder, reference: Reference, device: str = "cpu") -> Parity:
     """The largest differences of unit features of 100 texts and 20 pictures of several shapes and modes.
 
     Raises:
@@ -67,8 +67,14 @@ def measured_parity(encoder: Encoder, reference: Reference) -> Parity:
     texts, pictures = sample_texts(_TEXTS), sample_pictures()
     tokens = reference.tokenized(texts, encoder)
     pixels = torch.stack([_prepared(reference, raw) for raw in pictures])
-    theirs = [_in_parts(reference.model.encode_text, tokens), _in_parts(reference.model.encode_image, pixels)]
+    encoder.to(device)
+    reference.model.to(device)
+    theirs = [
+        _in_parts(reference.model.encode_text, tokens.to(device)),
+        _in_parts(reference.model.encode_image, pixels.to(device)),
+    ]
     ours = [encoder.embed_texts(texts), encoder.embed_images(pictures)]
+    encoder.to("cpu")
     differences = [float(np.abs(one - other).max()) for one, other in zip(ours, theirs, strict=True)]
     parity = Parity(texts=differences[0], images=differences[1])
     if not max(differences) <= TOLERANCE:
@@ -84,10 +90,10 @@ def _prepared(reference: Reference, raw: bytes) -> torch.Tensor:
         return reference.prepare(image)
 
 
+@torch.inference_mode()
 def _in_parts(encode: Callable[[torch.Tensor], torch.Tensor], rows: torch.Tensor) -> np.ndarray[Any, Any]:
     parts = [F.normalize(encode(part).float(), dim=-1) for part in torch.split(rows, 32)]
-    features: np.ndarray[Any, Any] = torch.cat(parts).numpy()
-    return features
+    return fetched(torch.cat(parts))
 
 
 def sample_texts(count: int) -> list[str]:

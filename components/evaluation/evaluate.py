@@ -17,6 +17,8 @@ from rich.table import Table
 from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
 from components.benchmarks.scoring.benchmark import Scores, tracked_metrics
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.core.compute.devices import computing_on
+from components.core.compute.hardware import pick_device
 from components.core.compute.metrics import Features
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Evaluate, Settings
@@ -43,11 +45,12 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
         )
     benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
     tables = table_files(benchmarks, folders.evaluation)
-    encoder = Encoder.load(folders.models / name)
+    encoder = Encoder.load(folders.models / name).to(pick_device(settings.device))
     under_test = EncoderUnderTest(name, encoder, encoder.sidecar.weights_sha256)
     ids, features = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
     context = EmbeddedContext(under_test, folders.evaluation, settings.evaluate.top_k, ids, features)
-    scores, results = score(benchmarks, context, settings.evaluate)
+    with computing_on(under_test.device):
+        scores, results = score(benchmarks, context, settings.evaluate)
     report = Report(
         encoder=name,
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
+from components.core.compute.devices import computing_on
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash, file_hash
 from components.evaluation.results import (
@@ -94,7 +95,8 @@ def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: P
     )
     started = time.perf_counter()
     try:
-        scores = benchmark.score(context)
+        with computing_on(under_test.device):
+            scores = benchmark.score(context)
     finally:
         # A benchmark may fail because the answers to these rows do not exist yet.
         write_lists(context, benchmark.name, plan.results)

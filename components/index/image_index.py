@@ -61,6 +61,12 @@ class ImageIndex:
                 raise
             return ImageIndex(folder, current)
 
+    def to(self, device: str) -> ImageIndex:
+        """Search exactly on this device; approximate search stays on the CPU. Returns the index."""
+        if self._approximate is None:
+            self.vectors.to(device)
+        return self
+
     def __len__(self) -> int:
         return self.facts.rows
 

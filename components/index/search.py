@@ -14,7 +14,8 @@ from typing import NamedTuple
 import faiss
 import numpy as np
 
-from components.core.compute.metrics import Features, Indices, best_columns
+from components.core.compute.devices import Gallery, Values, fetched, library, taken
+from components.core.compute.metrics import Features, Indices, top_columns
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.index.facts import BUILD_AGAIN
@@ -74,24 +75,36 @@ def merged(scores: Features, rows: Indices, k: int) -> Found:
 
 def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -> Found:
     best, most = nothing(len(queries), k), _CELLS // len(queries)
-    if rows is None:
-        blocks = ((np.arange(start, start + len(block)), block) for start, block in vectors.blocks(most))
-    else:
+    if rows is not None:
         most = min(most, _CELLS // vectors.dim)
         parts = (rows[at : at + most] for at in range(0, len(rows), most))
-        blocks = ((part, vectors.take(part)) for part in parts)
-    for numbers, block in blocks:
-        best = _better(best, queries @ block.T, numbers, k)
+        blocks = ((part, _compared(vectors, queries, part)) for part in parts)
+    elif vectors.gallery is not None:
+        numbered = np.split(np.arange(len(vectors)), range(most, len(vectors), most))
+        blocks = ((part, vectors.gallery.similarities(queries, slice(part[0], part[-1] + 1))) for part in numbered)
+    else:
+        read = vectors.blocks(most)
+        blocks = ((np.arange(at, at + len(block)), Gallery(block, "cpu").similarities(queries)) for at, block in read)
+    for numbers, similarity in blocks:
+        best = _better(best, similarity, numbers, k)
     return best
 
 
-def _better(best: Found, similarity: Features, numbers: Indices, k: int) -> Found:
+def _compared(vectors: Vectors, queries: Features, rows: Indices) -> Values:
+    if vectors.gallery is not None:
+        return vectors.gallery.similarities(queries, rows)
+    return Gallery(vectors.take(rows), "cpu").similarities(queries)
+
+
+def _better(best: Found, similarity: Values, numbers: Indices, k: int) -> Found:
     """The best of `best` and of a block's similarities `[queries, block]`, whose rows are `numbers`."""
-    if np.isnan(similarity).any():
-        row = int(numbers[np.isnan(similarity).any(axis=0)][0])
-        raise InputError(f"the vector of row {row} is not finite: `cliptune index check` names its file")
-    columns = best_columns(similarity, min(k, similarity.shape[1]))
-    scores = np.take_along_axis(similarity, columns, axis=1)
+    damaged = fetched(library(similarity).isnan(similarity).any(axis=0))
+    if damaged.any():
+        raise InputError(
+            f"the vector of row {numbers[damaged][0]} is not finite: `cliptune index check` names its file"
+        )
+    on_device = top_columns(similarity, min(k, similarity.shape[1]))
+    columns, scores = fetched(on_device), fetched(taken(similarity, on_device))
     return merged(np.hstack([best.scores, scores]), np.hstack([best.rows, numbers[columns]]), k)
 
 

@@ -57,6 +57,7 @@ def measured(index: ImageIndex, encoder: EncoderUnderTest | None, texts: Sequenc
     if not queries:
         raise InputError(f"kind '{facts.kind}' is tuned on text queries, and no image has a caption: give --queries")
     features = embed_new(encoder.encoder, queries, {})
+    index.vectors.to(encoder.device)
     effort, recall = _effort(index, features, facts.effort)
     new = Recall(
         encoder=encoder.name, encoder_sha256=encoder.sha256, kind=facts.kind, rows=len(index),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from components.core.compute.devices import Gallery, fits
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array, rows_of
@@ -46,6 +47,7 @@ class Vectors:
         self._segments = list(segments)
         self._starts = np.cumsum([0, *map(len, self._segments)])
         self.dim = dim
+        self.gallery: Gallery | None = None
 
     @staticmethod
     def open(folder: Path, facts: Facts) -> Vectors:
@@ -61,6 +63,11 @@ class Vectors:
         for start, segment in zip(self._starts, self._segments, strict=False):
             for inside in range(max(0, first - int(start)), len(segment), most):
                 yield int(start) + inside, segment[inside : inside + most]
+
+    def to(self, device: str) -> None:
+        """Copy all vectors to a GPU, if they fit: exact search compares them there."""
+        if device != "cpu" and len(self) and fits(_TYPE.itemsize * len(self) * self.dim, device):
+            self.gallery = Gallery(np.concatenate(self._segments), device)
 
     def take(self, rows: Indices) -> Features:
         """Vectors `[len(rows), dim]` by valid row numbers."""

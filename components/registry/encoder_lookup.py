@@ -11,6 +11,7 @@ import torch
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
+from components.core.compute.hardware import pick_device
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
@@ -21,15 +22,19 @@ from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of
 from components.tracking import explained, make_client
 
 
-def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp32") -> EncoderUnderTest:
+def find_encoder(
+    name: str, models: Path = DEFAULT.models, precision: str = "fp32", device: str = "auto"
+) -> EncoderUnderTest:
     """Load the encoder `name`; the forms are tried from the most to the least specific.
 
     Args:
         name: see `cliptune evaluate --encoder`.
         precision: number format of its towers, `fp32` or `bf16`.
+        device: `auto`, `cpu`, `cuda` or `cuda:<number>`; `auto` is the GPU if there is one.
 
     Raises:
-        InputError: there is no such encoder, or it cannot be loaded; the message lists the forms of names.
+        InputError: there is no such encoder, or it cannot be loaded; the message lists the forms of names. Or the GPU
+            is not visible.
 
     >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
     (1, 512)
@@ -37,8 +42,11 @@ def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp3
     224
     """
     check_name(name, models)
+    place = pick_device(device)
     loaded = (load(name, models) for load in (_from_folder, _from_run, _from_registry, _from_open_clip))
     under_test = next(encoder for encoder in loaded if encoder is not None)
+    assert isinstance(under_test.encoder, Encoder | SentenceEncoder)
+    under_test.encoder.to(place)
     return in_bf16(under_test) if precision == "bf16" else under_test
 
 

@@ -15,6 +15,8 @@ from safetensors.torch import save_file
 from components.benchmarks.embedded import paraphrased_retrieval
 from components.benchmarks.scoring.bootstrap import paired_difference
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.core.compute.devices import computing_on
+from components.core.compute.hardware import pick_device
 from components.core.settings import load_settings
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, write_json
@@ -38,8 +40,11 @@ _DEPTH = 10
 """The depth of AO@k; the nearest depth in `evaluate.top_k` is used."""
 
 
-def export_encoder(name: str, format_name: str, output: str) -> str:
+def export_encoder(name: str, format_name: str, output: str, device: str = "auto") -> str:
     """Export the encoder `name` to the folder or S3 prefix `output`; returns a one-line summary.
+
+    Args:
+        device: of the original encoder, which the exported one is compared with.
 
     Raises:
         InputError: the name or format is unknown, the format does not support this encoder, `output` exists or cannot
@@ -47,23 +52,23 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
     """
     check_export(name, format_name, output)
     target = find_format(format_name)
-    encoder = find_encoder(name).encoder
+    place, encoder = pick_device(device), find_encoder(name, device="cpu").encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' is not an image-text encoder: only those can be exported")
     if not output.startswith(S3_URL):
-        comparison = write_checked(encoder, target, Path(output))
+        comparison = write_checked(encoder, target, Path(output), place)
     else:
         from components.core.pictures.storage import S3, upload_pairs
 
         with TemporaryDirectory() as temporary:
-            comparison = write_checked(encoder, target, Path(temporary) / "exported")
+            comparison = write_checked(encoder, target, Path(temporary) / "exported", place)
             store = S3()
             for path, url in upload_pairs(Path(temporary) / "exported", output):
                 store.put(path, url)
     return f"{output}: {format_name}; {comparison}"
 
 
-def write_checked(encoder: Encoder, target: Format, folder: Path) -> str:
+def write_checked(encoder: Encoder, target: Format, folder: Path, device: str = "cpu") -> str:
     """Write the folder atomically and load it back; returns a phrase with the difference of the vectors.
 
     Raises:
@@ -75,7 +80,7 @@ def write_checked(encoder: Encoder, target: Format, folder: Path) -> str:
         write_json(temporary / SIDECAR, encoder.sidecar.model_dump())
         if encoder.extra:
             save_file({name: part.contiguous() for name, part in encoder.extra.items()}, temporary / METHOD_TENSORS)
-        original, exported = _vectors(encoder, target, temporary)
+        original, exported = _vectors(encoder.to(device), target, temporary)
         compare = _compare_rounded if target.rounded else _compare_exact
         comparison = compare(original, exported, target, folder)
         if target.rounded and (loss := ao_loss(encoder, lambda texts: target.read(temporary, texts, []).texts)):
@@ -164,18 +169,12 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     depth = min(settings.evaluate.top_k, key=lambda k: abs(k - _DEPTH))
     metric = f"{paraphrased_retrieval.NAME}/ao_at_{depth}"
     ids, images = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
-    exact, rounded = (
-        paraphrased_retrieval.score(
-            EmbeddedContext(
-                EncoderUnderTest(encoder.sidecar.name, texts, encoder.sidecar.weights_sha256),
-                folders.evaluation,
-                (depth,),
-                ids,
-                images,
-            )
+    sides = [EncoderUnderTest(encoder.sidecar.name, texts, "") for texts in (encoder, _TextEncoder(embed))]
+    with computing_on(sides[0].device):
+        exact, rounded = (
+            paraphrased_retrieval.score(EmbeddedContext(side, folders.evaluation, (depth,), ids, images))
+            for side in sides
         )
-        for texts in (encoder, _TextEncoder(embed))
-    )
     before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))
     change = paired_difference(
         rounded.values[metric],

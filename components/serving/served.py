@@ -131,7 +131,7 @@ class Alias:
         return None if version is None else str(version.version)
 
 
-def load_first(name: str, cache: int) -> Served:
+def load_first(name: str, cache: int, device: str = "auto") -> Served:
     """The version to serve when the server starts.
 
     Raises:
@@ -142,31 +142,31 @@ def load_first(name: str, cache: int) -> Served:
         version = alias.version()
         if version is None:
             raise InputError(f"{alias.model} has no alias '{alias.alias}': `cliptune history` lists the promotions")
-        return load_version(alias, version, cache)
+        return load_version(alias, version, cache, device)
     registered = ALIAS.match(name)
     if registered is None:
-        return load(name, cache=cache)
+        return load(name, cache=cache, device=device)
     model, version = registered["model"], registered["version"]
-    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache)
+    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache, device)
 
 
-def load_version(alias: Alias, version: str, cache: int) -> Served:
+def load_version(alias: Alias, version: str, cache: int, device: str = "auto") -> Served:
     """A version of a registered model, which also has the names of its alias.
 
     Raises:
         InputError: it cannot be loaded.
     """
     name = f"{alias.model}/{version}"
-    return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache)
+    return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache, device)
 
 
-def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Served:
+def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0, device: str = "auto") -> Served:
     """Load an encoder, which requests may also name by `also`, and embed two texts as a test.
 
     Raises:
         InputError: it cannot be loaded, has no image tower, or does not give unit vectors.
     """
-    under_test = find_encoder(name)
+    under_test = find_encoder(name, device=device)
     encoder = under_test.encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")

@@ -25,7 +25,14 @@ _LOG = logging.getLogger(__name__)
 
 
 def serve(
-    encoder: str, place: socket.socket, tokens: list[str], limits: ServingLimits, *, any_tower: bool, every: float
+    encoder: str,
+    place: socket.socket,
+    tokens: list[str],
+    limits: ServingLimits,
+    *,
+    any_tower: bool,
+    every: float,
+    device: str = "auto",
 ) -> None:
     """Load an encoder and answer until SIGTERM or SIGINT.
 
@@ -39,14 +46,14 @@ def serve(
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
-    served = load_first(encoder, limits.cache)
+    served = load_first(encoder, limits.cache, device)
     metrics.serves(served)
     batcher = Batcher(served, limits, metrics)
     alias = Alias.of(encoder)
     with ExitStack() as stack:
         watch = None
         if alias is not None:
-            load = partial(load_version, alias, cache=limits.cache)
+            load = partial(load_version, alias, cache=limits.cache, device=device)
             watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every)
             watch.start()
             stack.callback(watch.stop)

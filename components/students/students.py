@@ -35,7 +35,7 @@ def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None
     from components.students.job import find_job
     from components.students.train import train
 
-    with join_world(pick_device("auto")) as (world, device):
+    with join_world(pick_device(settings.device)) as (world, device):
         for name in names:
             train(settings, find_job(settings, name, output), world, device)
             if world.leads and output == OUTPUT:

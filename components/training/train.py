@@ -70,7 +70,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
     """
     entry = find_entry(settings.methods, name)
     files = files or TrainingFiles(validated=entry.reads)
-    with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
+    with join_world(pick_device(settings.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")
         # Parameters and fingerprint have the precision, not `auto`.

@@ -38,7 +38,7 @@ CHANGING = re.compile(_TIME + rb"|" + _ID)
 SETTINGS: dict[str, dict[str, Any]] = {
     "dataset": {"name": "killed"},
     "prepare": {"counts": {"train": 60, "val": 8, "test": 24}},
-    "train": {"checkpoint_dir": "state/train", "checkpoint_every": 2, "device": "cpu"},
+    "train": {"checkpoint_dir": "state/train", "checkpoint_every": 2},
     "validate": {"check_scene_facts": False, "min_similarity": -1, "min_accepted_share": 0, "max_echo_share": 1},
     "evaluate": {"benchmarks": ["paraphrased_retrieval", "retrieval"], "top_k": [1, 5, 10], "bootstrap": 20},
     "compare": {"gallery_queries": 2},

@@ -41,7 +41,7 @@ def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[s
     torch.manual_seed(0)
     Encoder.create("tiny", "tiny", TINY, "test").save(tmp_path / "models/base")
     raw_params["prepare"] = {"source": "webdataset", "folder": "pictures", "counts": COUNTS}
-    raw_params["embed"] = {"batch_size": 2, "part": PART, "device": "cpu"}
+    raw_params["embed"] = {"batch_size": 2, "part": PART}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     (tmp_path / "flow_file.py").write_text(FLOW)
     monkeypatch.chdir(tmp_path)

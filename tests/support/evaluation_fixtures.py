@@ -44,6 +44,9 @@ class StubEncoder:
         self.images_asked = 0
         self.sidecar = stub_sidecar(name, image_tower_sha256=tower)
 
+    def to(self, _device: str) -> StubEncoder:
+        return self
+
     def embed_texts(self, texts: Sequence[str], *_: Any, **__: Any) -> npt.NDArray[np.float32]:
         self.asked += texts
         return np.array([self.vectors[text] for text in texts], dtype=np.float32)

@@ -124,10 +124,16 @@ def _torchrun() -> None:
 
 @contextmanager
 def join_world(device: str) -> Iterator[tuple[World, str]]:
-    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise."""
+    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise.
+
+    Raises:
+        InputError: there are several ranks, and the device is one GPU by number.
+    """
     if not launched_by_torchrun() or int(os.environ["WORLD_SIZE"]) == 1:
         yield World(), device
         return
+    if ":" in device:
+        raise InputError(f"device is '{device}', one GPU for all ranks: set it to 'cuda' or 'auto'")
     if device == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)

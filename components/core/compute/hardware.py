@@ -29,15 +29,19 @@ _PEAK_TFLOPS = {
 
 
 def pick_device(wanted: str) -> str:
-    """`cuda` or `cpu`; `auto` uses a GPU if available.
+    """`cpu`, `cuda` or `cuda:<number>`; `auto` uses a GPU if available.
 
     Raises:
-        InputError: `cuda` is wanted but unavailable.
+        InputError: it is none of these, or the GPU is not visible.
     """
+    kind, _, number = wanted.partition(":")
+    if wanted not in ("auto", "cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
+        raise InputError(f"device '{wanted}' is unknown: choose auto, cpu, cuda, or a GPU by number such as cuda:1")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise InputError("params.yaml: train.device is 'cuda' but no GPU is visible: set it to 'auto' or 'cpu'")
+        return "cuda" if gpus else "cpu"
+    if kind == "cuda" and int(number or 0) >= gpus:
+        raise InputError(f"device is '{wanted}', and torch finds {gpus} GPUs: set it to 'auto' or 'cpu'")
     return wanted
 
 

@@ -5,11 +5,16 @@ All refuse NaN and infinite numbers with a `ValueError`: no comparison with NaN 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from components.core.compute.devices import Gallery, Values, fetched, in_batches, placed, taken
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Reals = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -94,11 +99,32 @@ def rank_correlation(queries: Features, others: Features, gallery: Features) -> 
     from scipy.stats import rankdata
 
     finite(queries, others, gallery)
-    correlations = np.empty(len(queries))
-    for (rows, first), (_, second) in zip(_blocks(queries, gallery), _blocks(others, gallery), strict=True):
-        correlations[rows] = row_correlations(rankdata(first, axis=1), rankdata(second, axis=1))
+    against = Gallery(gallery)
+
+    def correlations(rows: slice) -> Values:
+        sides = (against.similarities(side[rows]) for side in (queries, others))
+        if against.device != "cpu":
+            return _rank_correlations(*map(_mean_ranks, sides))
+        return row_correlations(*(rankdata(side, axis=1) for side in sides))
+
     # Rounding may exceed one slightly.
-    return np.clip(correlations, -1.0, 1.0)
+    return np.asarray(np.clip(in_blocks(len(queries), against, correlations), -1.0, 1.0))
+
+
+def _mean_ranks(similarity: Tensor) -> Tensor:
+    """As scipy's `rankdata` on a GPU: rank of each column `[rows, items]`; equal ones share the mean of theirs."""
+    import torch
+
+    ascending = similarity.sort(dim=1).values
+    below, up_to = (torch.searchsorted(ascending, similarity, right=right) for right in (False, True))
+    return (below + up_to + 1).double() / 2
+
+
+def _rank_correlations(first: Tensor, second: Tensor) -> Tensor:
+    """As `row_correlations` on a GPU, of ranks."""
+    first, second = (ranks - (ranks.shape[1] + 1) / 2 for ranks in (first, second))
+    spread = (first.square().sum(dim=1) * second.square().sum(dim=1)).sqrt()
+    return (first * second).sum(dim=1) / spread.masked_fill(spread == 0, 1)
 
 
 def row_correlations(first: Reals, second: Reals) -> Reals:
@@ -157,10 +183,27 @@ def top_k(queries: Features, gallery: Features, k: int) -> Indices:
     if k > len(gallery):
         raise ValueError(f"a gallery of {len(gallery)} items has no top {k}")
     finite(queries, gallery)
-    best = np.empty((len(queries), k), dtype=np.int64)
-    for rows, similarity in _blocks(queries, gallery):
-        best[rows] = best_columns(similarity, k)
-    return best
+    against = Gallery(gallery)
+    return in_blocks(len(queries), against, lambda rows: top_columns(against.similarities(queries[rows]), k))
+
+
+def top_columns(similarity: Values, k: int) -> Values:
+    """As `top_k`, of similarities `[queries, items]` on any device, of which there are at least k."""
+    return best_columns(similarity, k) if isinstance(similarity, np.ndarray) else tensor_columns(similarity, k)
+
+
+def tensor_columns(similarity: Tensor, k: int) -> Tensor:
+    """As `best_columns` on a GPU, without a step that waits for it."""
+    import torch
+
+    # torch.topk leaves open which of equal values it returns.
+    bound = similarity.topk(k, dim=1).values[:, -1:]
+    above, level = similarity > bound, similarity == bound
+    chosen = above | (level & (level.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True)))
+    items = similarity.shape[1]
+    columns = items - (chosen * torch.arange(items, 0, -1, device=similarity.device)).topk(k, dim=1).values
+    order = similarity.gather(1, columns).sort(dim=1, descending=True, stable=True).indices
+    return columns.gather(1, order)
 
 
 def best_columns(similarity: Features, k: int) -> Indices:
@@ -203,19 +246,24 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
     (array([0]), array([1]))
     """
     finite(queries, gallery)
-    ranks = np.empty(len(queries), dtype=np.int64)
-    positions = np.arange(len(gallery))
-    for rows, similarity in _blocks(queries, gallery):
-        target = gold[rows, None]
-        reference = np.take_along_axis(similarity, target, axis=1)
+    against = Gallery(gallery)
+
+    def ranks(rows: slice) -> Values:
+        similarity = against.similarities(queries[rows])
+        target, positions = (placed(numbers, against.device) for numbers in (gold[rows, None], np.arange(len(gallery))))
+        reference = taken(similarity, target)
         rivals = positions != target if ties == "pessimistic" else positions < target
-        ranks[rows] = ((similarity > reference) | ((similarity == reference) & rivals)).sum(axis=1)
-    return ranks
+        return ((similarity > reference) | ((similarity == reference) & rivals)).sum(axis=1)
+
+    return in_blocks(len(queries), against, ranks)
 
 
-def _blocks(queries: Features, gallery: Features) -> Iterator[tuple[slice, Features]]:
-    """Similarities `[block, items]` of consecutive blocks of queries."""
-    size = max(1, _CELLS // max(1, len(gallery)))
-    for start in range(0, len(queries), size):
-        rows = slice(start, min(start + size, len(queries)))
-        yield rows, queries[rows] @ gallery.T
+def in_blocks(
+    queries: int, gallery: Gallery, compute: Callable[[slice], Values], size: int | None = None
+) -> npt.NDArray[Any]:
+    """`compute(rows)` of consecutive blocks of queries, joined; by default a block has 64 MB of similarities."""
+    size = size or max(1, _CELLS // max(1, len(gallery)))
+    if not queries:
+        return fetched(compute(slice(0, 0)))
+    parts = in_batches(queries, size, "query", gallery.device, lambda rows: fetched(compute(rows)))
+    return np.concatenate([part for _, part in parts])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
-from components.core.settings.block import Block, Scale
+from components.core.settings.block import Block, Device, Scale
 from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
 from components.core.settings.renamed import refuse_renamed
@@ -30,6 +30,8 @@ class Settings(Block):
     """All of params.yaml."""
 
     dataset: WorldSettings
+    device: Device = "auto"
+    """Where stages train and embed; ranks of torchrun get a GPU each."""
     depends: Depends = Depends()
     prepare: Prepare
     base: Base

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 """The range that both NumPy and torch accept."""
-Device = Literal["auto", "cpu", "cuda"]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
+"""`auto` is the GPU if there is one; `cuda:1` is the second of several."""
 
 
 class Block(BaseModel):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Device, Scale, Seed
+from components.core.settings.block import Block, Scale, Seed
 
 
 class WorldSettings(Block):
@@ -136,7 +136,6 @@ class Embed(Block):
     the image tower."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
-    device: Device = "auto"
     part: PositiveInt = 4096
     """Pairs that are embedded and saved together, so that a stopped stage resumes after them."""
     state: Path = Path("state/embed")

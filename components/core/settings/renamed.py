@@ -28,6 +28,8 @@ KEYS = {
     "train.keep": "train.keep_checkpoints",
     "train.export": "train.select_checkpoint",
     "train.state": "train.checkpoint_dir",
+    "train.device": "device",
+    "embed.device": "device",
     "methods.*.reads": "methods.*.train_data",
     "mixes.*.first": "mixes.*.a",
     "mixes.*.second": "mixes.*.b",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from components.core.settings.block import Block, Device, Seed
+from components.core.settings.block import Block, Seed
 
 
 class Shards(Block):
@@ -26,7 +26,6 @@ class Train(Block):
     """The training loop, the same for every method; settings of a method are under `methods`."""
 
     seed: Seed = 0
-    device: Device = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of the towers' passes; weights, optimiser and losses are float32. `auto` is bf16 if the GPU, or the
     processor by AVX512-BF16 or AMX, multiplies it in hardware, else fp32."""

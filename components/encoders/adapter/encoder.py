@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -15,19 +17,26 @@ from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from components.core.compute.devices import fetched, in_batches
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
+from components.core.tables.ahead import prefetched
 from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
 from components.encoders.adapter.architecture import build, uses_quick_gelu
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import own_image_tower
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
-from components.encoders.adapter.tokens import Tokenizer, tokenizer_of, trimmed
+from components.encoders.adapter.tokens import Tokenizer, Tokens, tokenizer_of, trimmed
 from components.encoders.adapter.weights import load_weights, read_safetensors
 
 Vectors = npt.NDArray[np.float32]
-_log = logging.getLogger(__name__)
+Rows = npt.NDArray[np.int64]
+_Encode = Callable[[Any, Tensor], Tensor]
+_Part = tuple[int, Rows, Callable[[Rows], Tensor]]
+"""The number of the first row, rows in the order of batches, and a function that returns the features of some."""
+_AHEAD = 65_536
+"""Texts that are tokenized, and sorted by length, together on a GPU."""
 
 _SAMPLE = [
     "a photo of a dog on a couch",
@@ -164,30 +173,44 @@ class Encoder:
         return content_hash(*parts)
 
     @torch.inference_mode()
-    def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
-        """Unit vectors `[texts, dim]` in the given order; batches have texts of similar length."""
+    def embed_texts(self, texts: Sequence[str], batch_size: int | None = None, title: str | None = None) -> Vectors:
+        """Unit vectors `[texts, dim]` in the given order; batches have texts of similar length.
+
+        Args:
+            batch_size: by default 256, and on a GPU as many as fit into its free memory.
+        """
         return self._of_texts(encode_tokens, texts, batch_size, title)
 
     @torch.inference_mode()
-    def raw_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
+    def raw_texts(self, texts: Sequence[str], batch_size: int | None = None, title: str | None = None) -> Vectors:
         """Raw features `[texts, dim]` of the text tower."""
         return self._of_texts(text_features, texts, batch_size, title)
 
-    def _of_texts(
-        self, encode: Callable[[Any, Tensor], Tensor], texts: Sequence[str], batch_size: int, title: str | None
-    ) -> Vectors:
-        tokens = self.tokenizer(texts)
-        lengths = self.tokenizer.lengths(tokens)
+    def _of_texts(self, encode: _Encode, texts: Sequence[str], batch_size: int | None, title: str | None) -> Vectors:
+        # A GPU is faster than a tokenizer, which therefore works ahead; towers on the CPU leave it no core.
+        ahead = self._on_gpu()
+        share = _AHEAD if ahead else len(texts)
+        starts = range(0, len(texts), max(1, share))
 
-        def features(rows: npt.NDArray[np.int64]) -> Tensor:
-            return encode(self.model, trimmed(tokens[rows], lengths[rows]).to(self.device))
+        def parts(_stop: Event) -> Generator[_Part]:
+            for start in starts:
+                tokens = self.tokenizer(texts[start : start + share])
+                lengths = self.tokenizer.lengths(tokens)
+                order = np.argsort(lengths, kind="stable")
+                # The longest texts first: their batch shows how many fit into the memory of a GPU.
+                rows = order[::-1] if ahead else order
+                yield start, rows, partial(self._of_tokens, encode, tokens, lengths)
 
-        return self._in_batches(np.argsort(lengths, kind="stable"), batch_size, title, "text", features)
+        with closing(parts(Event()) if len(starts) < 2 else prefetched(parts, 1)) as made:
+            return self._in_batches(made, len(texts), batch_size, title, "text")
+
+    def _of_tokens(self, encode: _Encode, tokens: Tokens, lengths: Rows, rows: Rows) -> Tensor:
+        return encode(self.model, trimmed(tokens[rows], lengths[rows]).to(self.device))
 
     def embed_images(
         self,
         images: Sequence[bytes],
-        batch_size: int = 256,
+        batch_size: int | None = None,
         title: str | None = None,
         names: Sequence[str] | None = None,
     ) -> Vectors:
@@ -202,7 +225,7 @@ class Encoder:
     def image_features(
         self,
         images: Sequence[bytes],
-        batch_size: int = 256,
+        batch_size: int | None = None,
         title: str | None = None,
         names: Sequence[str] | None = None,
     ) -> Vectors:
@@ -212,11 +235,11 @@ class Encoder:
             InputError: an image cannot be decoded; the message gives its name or row.
         """
 
-        def features(rows: npt.NDArray[np.int64]) -> Tensor:
+        def features(rows: Rows) -> Tensor:
             batch_names = [names[row] if names is not None else f"row {row}" for row in rows]
             return self._of_pixels(self.sidecar.preparation.decode([images[row] for row in rows], batch_names))
 
-        return self._in_batches(np.arange(len(images)), batch_size, title, "image", features)
+        return self._in_batches([(0, np.arange(len(images)), features)], len(images), batch_size, title, "image")
 
     @torch.inference_mode()
     def embed_pixels(self, pixels: Tensor) -> Vectors:
@@ -229,11 +252,21 @@ class Encoder:
         with self.mixed():
             return self.pixel_features(pixels)
 
+    def to(self, device: str) -> Encoder:
+        """Move the towers to a device of `pick_device`; returns the encoder."""
+        self.model.to(device)
+        # By default a GPU rounds the factors of float32 convolutions: its vectors would not fit those of a CPU.
+        torch.backends.cudnn.allow_tf32 = False
+        return self
+
     @property
     def device(self) -> torch.device:
         """The device of the towers; texts and pictures are moved there, features come back."""
         device: torch.device = self.model.logit_scale.device
         return device
+
+    def _on_gpu(self) -> bool:
+        return self.device.type != "cpu"
 
     def mixed(self) -> torch.autocast:
         """A context in which the towers compute in the encoder's precision."""
@@ -242,7 +275,10 @@ class Encoder:
     @torch.inference_mode()
     def pixel_features(self, pixels: Tensor) -> Vectors:
         """Raw features `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8 or already normalised."""
-        features: Vectors = self._of_pixels(pixels).cpu().numpy()
+        parts = in_batches(
+            len(pixels), len(pixels), "image", str(self.device), lambda rows: fetched(self._of_pixels(pixels[rows]))
+        )
+        features: Vectors = np.concatenate([part for _, part in parts])
         return features
 
     def _of_pixels(self, pixels: Tensor) -> Tensor:
@@ -253,39 +289,18 @@ class Encoder:
         return raw.float()
 
     def _in_batches(
-        self,
-        order: npt.NDArray[np.int64],
-        batch_size: int,
-        title: str | None,
-        unit: str,
-        features: Callable[[npt.NDArray[np.int64]], Tensor],
+        self, parts: Iterable[_Part], count: int, batch_size: int | None, title: str | None, unit: str
     ) -> Vectors:
         self.model.eval()
-        result = np.empty((len(order), self.sidecar.embed_dim), dtype=np.float32)
-        progress = bar(title, len(order), unit) if title else None
-        start = 0
+        result = np.empty((count, self.sidecar.embed_dim), dtype=np.float32)
         # One block around all batches: autocast keeps rounded weights until its end.
-        with self.mixed():
-            while start < len(order):
-                rows = order[start : start + batch_size]
-                try:
-                    result[rows] = features(rows).cpu().numpy()
-                except torch.OutOfMemoryError:
-                    if len(rows) == 1:
-                        raise InputError(
-                            f"{self.device} has too little free memory for one {unit}: set device to cpu"
-                        ) from None
-                    batch_size = len(rows) // 2
-                    _log.warning(
-                        "%s has too little free memory: batches of %d %ss from here on", self.device, batch_size, unit
-                    )
-                    torch.cuda.empty_cache()
-                    continue
-                start += len(rows)
-                if progress is not None:
-                    progress.update(len(rows))
-        if progress is not None:
-            progress.close()
+        with self.mixed(), bar(title, count, unit) if title else nullcontext() as progress:
+            for start, order, features in parts:
+                compute = partial(_fetched_rows, features, order)
+                for batch, vectors in in_batches(len(order), batch_size, unit, str(self.device), compute):
+                    result[start + order[batch]] = vectors
+                    if progress is not None:
+                        progress.update(len(vectors))
         return result
 
     def save_text_files(self, folder: Path) -> None:
@@ -295,6 +310,10 @@ class Encoder:
         config = getattr(getattr(text, "language", text), "config", None)
         if config is not None:
             config.save_pretrained(folder)
+
+
+def _fetched_rows(features: Callable[[Rows], Tensor], order: Rows, batch: slice) -> Vectors:
+    return fetched(features(order[batch]))
 
 
 def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:

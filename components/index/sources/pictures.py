@@ -119,7 +119,7 @@ def _blocks(
     where: str, samples: Iterable[Sample | Unusable], encoder: EncoderUnderTest, further: _Further
 ) -> Iterator[ImageBlock]:
     """Blocks of the usable pictures, all with the same columns, and of the reasons why others cannot be used."""
-    tower = _on_accelerator(encoder)
+    tower = _Tower.of(encoder)
     columns = further_names(list(dict.fromkeys(name for texts in further.values() for name in texts)))
     with closing(mapped(_fault, samples, per_thread=32)) as checked:
         for block in chunked(checked, _BLOCK):
@@ -157,9 +157,14 @@ def _rows(samples: list[Sample], texts: Mapping[str, list[str | None]]) -> pa.Ta
 @dataclass(frozen=True)
 class _Tower:
     encoder: ImageEncoder
-    device: str
     name: str
     preparation: Preparation
+
+    @staticmethod
+    def of(encoder: EncoderUnderTest) -> _Tower:
+        if encoder.preparation is None or not isinstance(encoder.encoder, ImageEncoder):
+            raise InputError(f"--encoder '{encoder.name}' has no image tower: give one that embeds images")
+        return _Tower(encoder.encoder, encoder.name, encoder.preparation)
 
     def embed(self, samples: list[Sample], rows: Indices) -> Features:
         """Unit vectors `[rows, dim]` of some of the pictures."""
@@ -167,21 +172,7 @@ class _Tower:
         for batch in chunked([samples[row] for row in rows], _BATCH):
             places = [sample.place for sample in batch]
             pixels = self.preparation.decode([sample.raw or b"" for sample in batch], places)
-            features = self.encoder.embed_pixels(pixels.to(self.device))
+            features = self.encoder.embed_pixels(pixels)
             require_finite(features, self.name, "picture", places)
             vectors.append(features)
         return np.concatenate(vectors)
-
-
-def _on_accelerator(encoder: EncoderUnderTest) -> _Tower:
-    """The encoder with its image tower on the GPU, if there is one; texts stay on the processor."""
-    from components.core.compute.hardware import pick_device
-    from components.encoders.adapter.encoder import Encoder
-
-    if encoder.preparation is None or not isinstance(encoder.encoder, ImageEncoder):
-        raise InputError(f"--encoder '{encoder.name}' has no image tower: give one that embeds images")
-    device = "cpu"
-    if isinstance(encoder.encoder, Encoder):
-        device = pick_device("auto")
-        encoder.encoder.model.visual.to(device)
-    return _Tower(encoder.encoder, device, encoder.name, encoder.preparation)

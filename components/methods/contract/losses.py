@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from components.core.system.errors import InputError
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from components.encoders.adapter.tokens import Tokens
+    from components.methods.contract.method import Optimisation
 
 Losses = dict[str, "Tensor"]
 """Named loss terms of a batch, scalars; training minimises their sum."""
@@ -161,3 +164,17 @@ def scale_at(features: Features, temperature: float | None) -> Tensor | Sigmoid:
     if isinstance(scale, Sigmoid):
         return replace(scale, scale=torch.full_like(scale.scale, 1 / temperature))
     return torch.full_like(scale, 1 / temperature)
+
+
+def has_sigmoid_loss(model: Any, hyper: Optimisation) -> bool:
+    """Whether contrasts of this model use the sigmoid loss.
+
+    Raises:
+        InputError: `contrastive_loss` is sigmoid and the model has no logit bias.
+    """
+    has_bias = getattr(model, "logit_bias", None) is not None
+    if hyper.contrastive_loss == "sigmoid" and not has_bias:
+        raise InputError(
+            "contrastive_loss 'sigmoid' needs an encoder with a logit bias, such as SigLIP: set it to auto"
+        )
+    return has_bias and hyper.contrastive_loss != "softmax"

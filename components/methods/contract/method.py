@@ -17,7 +17,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, Validation
 
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import IMAGES
-from components.methods.contract.losses import Features, Losses
+from components.methods.contract.losses import Features, Losses, has_sigmoid_loss
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,20 +99,6 @@ class Optimisation:
     weight_ensemble: Annotated[float, Field(ge=0, le=1)] = 1.0
     lora_rank: NonNegativeInt = 0
     lora_alpha: Positive = 16.0
-
-
-def has_sigmoid_loss(model: Any, hyper: Optimisation) -> bool:
-    """Whether contrasts of this model use the sigmoid loss.
-
-    Raises:
-        InputError: `contrastive_loss` is sigmoid and the model has no logit bias.
-    """
-    has_bias = getattr(model, "logit_bias", None) is not None
-    if hyper.contrastive_loss == "sigmoid" and not has_bias:
-        raise InputError(
-            "contrastive_loss 'sigmoid' needs an encoder with a logit bias, such as SigLIP: set it to auto"
-        )
-    return has_bias and hyper.contrastive_loss != "softmax"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
-from components.methods.contract.method import has_sigmoid_loss
+from components.methods.contract.losses import has_sigmoid_loss
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State

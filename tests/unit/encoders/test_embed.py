@@ -190,7 +190,7 @@ def test_a_tower_that_computes_on_all_cores_takes_turns_with_decoding(
     stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write([png((200, 20, row)) for row in range(6)])
-    stage.change(batch_size=2, device="cpu")
+    stage.change(batch_size=2)
     decoded, ahead = list[str](), list[int]()
 
     def watched(preparation: Preparation, raw: Sequence[bytes], names: Sequence[str]) -> Tensor:

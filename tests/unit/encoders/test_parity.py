@@ -91,7 +91,7 @@ def test_every_architecture_of_open_clip_has_the_features_that_open_clip_compute
     assert {name for names in groups.values() for name in names} == set(open_clip.list_models())
     for number, (content, names) in enumerate(groups.items()):
         write_folder(tmp_path / str(number), content)
-        parity = folder_encoder(f"local-dir:{tmp_path / str(number)}", check=True).sidecar.parity
+        parity = folder_encoder(f"local-dir:{tmp_path / str(number)}", check_on="cpu").sidecar.parity
         assert parity is not None
         assert max(parity.texts, parity.images) < 1e-5, names
 

@@ -78,7 +78,7 @@ def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, mon
     with pytest.raises(InputError, match="does not give unit vectors"):
         load(str(folder))
     sentences = EncoderUnderTest("minilm", SentenceEncoder(None), "sha")  # type: ignore[arg-type]
-    monkeypatch.setattr(served, "find_encoder", lambda _name: sentences)
+    monkeypatch.setattr(served, "find_encoder", lambda _name, **_: sentences)
     with pytest.raises(InputError, match="'minilm' has no image tower"):
         load("minilm")
 

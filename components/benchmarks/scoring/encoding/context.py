@@ -87,6 +87,11 @@ class EncoderUnderTest:
     folder: Path | None = None
     precision: str = "fp32"
 
+    @property
+    def device(self) -> str:
+        """The device that embeds and compares; the CPU for encoders that have none."""
+        return str(getattr(self.encoder, "device", "cpu"))
+
 
 @dataclass
 class Context:

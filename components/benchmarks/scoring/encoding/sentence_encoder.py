@@ -39,6 +39,15 @@ class SentenceEncoder:
         self.autocast: torch.dtype | None = None
         """Element type of mixed precision; None for float32."""
 
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self._model.device)
+
+    def to(self, device: str) -> SentenceEncoder:
+        """Move the model to a device of `pick_device`; returns the encoder."""
+        self._model.to(device)
+        return self
+
     def embed_texts(self, texts: Sequence[str], batch_size: int = _BATCH, title: str | None = None) -> Features:
         """Unit vectors `[texts, dim]` in the order given; a bar named `title` shows progress."""
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
@@ -70,11 +79,10 @@ def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
     _refuse_pickles(folder)
     from sentence_transformers import SentenceTransformer
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         model = SentenceTransformer(
             str(folder),
-            device=device,
+            device="cpu",
             local_files_only=True,
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True, "dtype": torch.float32},

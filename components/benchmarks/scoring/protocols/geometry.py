@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
+from components.core.compute.devices import Gallery, Values, fetched, library, placed, taken
+from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite, in_blocks
 
 SEEDS = 5
 """Draws that are averaged (PC-CLIP, table 1)."""
@@ -118,10 +119,10 @@ def gaussian_potential(features: Features) -> Reals:
     It is 1 if all features are the same, and 0 for a single item. The logarithm of the mean is l_uniform for t = 2.
     """
     finite(features)
-    means = np.zeros(len(features), dtype=np.float64)
+    means, against = np.zeros(len(features), dtype=np.float64), Gallery(features.astype(np.float64))
     for start in range(0, len(features), BLOCK):
         rows = features[start : start + BLOCK].astype(np.float64)
-        potential = np.exp(4 * (rows @ features.T - 1))
+        potential = np.exp(4 * (fetched(against.similarities(rows)) - 1))
         diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
         means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
     return means
@@ -147,16 +148,16 @@ def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
     `vocabulary` `[words, dim]`.
     """
     finite(vocabulary)
-    ranks = np.empty(len(questions), dtype=np.int64)
-    for start in range(0, len(questions), BLOCK):
-        block = questions[start : start + BLOCK]
-        a, b, c = (vocabulary[block[:, column]] for column in range(3))
-        near = (b - a + c) @ vocabulary.T
-        rows = np.arange(len(block))
-        right = near[rows, block[:, 3]].copy()
-        near[rows[:, None], block[:, :3]] = -np.inf
+    words = Gallery(vocabulary)
+
+    def of_block(rows: slice) -> Values:
+        a, b, c = (vocabulary[questions[rows, column]] for column in range(3))
+        near = words.similarities(b - a + c)
+        asked, right = (placed(numbers, words.device) for numbers in (questions[rows, :3], questions[rows, 3:]))
+        reference = taken(near, right)
+        near[placed(np.arange(len(a))[:, None], words.device), asked] = -np.inf
         # A right word that is one of the three can never be the answer.
-        possible = np.isfinite(near[rows, block[:, 3]])
-        better = (near >= right[:, None]).sum(axis=1) - 1
-        ranks[start : start + BLOCK] = np.where(possible, better, vocabulary.shape[0])
-    return ranks
+        possible = library(near).isfinite(taken(near, right))[:, 0]
+        return library(near).where(possible, (near >= reference).sum(axis=1) - 1, len(vocabulary))
+
+    return in_blocks(len(questions), words, of_block, BLOCK)

@@ -14,6 +14,7 @@ import numpy as np
 
 from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
+from components.core.compute.devices import Gallery, Values, library, placed, taken
 from components.core.compute.metrics import (
     BLOCK,
     Features,
@@ -23,6 +24,7 @@ from components.core.compute.metrics import (
     finite,
     gold_ranks,
     hit_at_k,
+    in_blocks,
     jaccard_similarity,
     top_k,
 )
@@ -41,17 +43,20 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
     `owners` `[items]` is the query whose gold item each gallery row is; every query has at least one.
     """
     finite(queries, gallery)
-    ranks = np.empty(len(queries), dtype=np.int64)
-    positions, transposed = np.arange(len(gallery)), np.ascontiguousarray(gallery.T)
-    for start in range(0, len(queries), BLOCK):
-        numbers = np.arange(start, min(start + BLOCK, len(queries)))
-        similarity = queries[numbers] @ transposed
-        own = np.where(owners == numbers[:, None], similarity, -np.inf)
+    against = Gallery(np.ascontiguousarray(gallery.T).T)
+
+    def ranks(rows: slice) -> Values:
+        similarity = against.similarities(queries[rows])
+        numbers, owner, positions = (
+            placed(values, against.device)
+            for values in (np.arange(len(queries))[rows, None], owners, np.arange(len(gallery)))
+        )
+        own = library(similarity).where(owner == numbers, similarity, -np.inf)
         best = own.argmax(axis=1)[:, None]
-        reference = np.take_along_axis(similarity, best, axis=1)
-        ahead = (similarity > reference) | ((similarity == reference) & (positions < best))
-        ranks[numbers] = ahead.sum(axis=1)
-    return ranks
+        reference = taken(similarity, best)
+        return ((similarity > reference) | ((similarity == reference) & (positions < best))).sum(axis=1)
+
+    return in_blocks(len(queries), against, ranks, BLOCK)
 
 
 def caption_recalls(images: Features, captions: Features, owners: Indices, ks: Sequence[int]) -> dict[str, Reals]:

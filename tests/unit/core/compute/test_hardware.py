@@ -26,10 +26,15 @@ def test_peaks_by_name() -> None:
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert (pick_device("auto"), pick_device("cpu")) == ("cpu", "cpu")
-    with pytest.raises(InputError, match=r"train\.device is 'cuda' but no GPU is visible"):
+    with pytest.raises(InputError, match="device is 'cuda', and torch finds 0 GPUs"):
         pick_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert (pick_device("auto"), pick_device("cpu"), pick_device("cuda")) == ("cuda", "cpu", "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    chosen = {name: pick_device(name) for name in ("auto", "cpu", "cuda", "cuda:1")}
+    assert chosen == {"auto": "cuda", "cpu": "cpu", "cuda": "cuda", "cuda:1": "cuda:1"}
+    for wrong, refusal in (("cuda:2", "torch finds 2 GPUs"), ("gpu", "'gpu' is unknown"), ("cuda:x", "is unknown")):
+        with pytest.raises(InputError, match=refusal):
+            pick_device(wrong)
 
 
 def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:

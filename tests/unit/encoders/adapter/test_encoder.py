@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from safetensors.torch import save_file
 
 from components.core.system.errors import InputError
+from components.encoders.adapter import encoder as encoder_module
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import Preparation
+from components.encoders.adapter.tokens import ClipTokenizer
 from tests.conftest import TINY
 
 
@@ -43,6 +46,26 @@ def test_a_sidecar_of_format_1_is_read(tiny_encoder: Encoder, tmp_path: Path) ->
 
 TEXTS = ["a dog", "a much longer text about two dogs"]
 PIXELS = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_texts_that_are_tokenized_ahead_keep_their_order(
+    tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["a dog" + " and a cat" * (number % 5) for number in range(11)]
+    wanted = tiny_encoder.embed_texts(texts)
+    threads = set[str]()
+    inner = tiny_encoder.tokenizer
+
+    def tokenize(self: object, texts: Any) -> Any:
+        threads.add(current_thread().name)
+        return ClipTokenizer.__call__(inner, texts)  # type: ignore[arg-type]
+
+    tiny_encoder.tokenizer = type("Watched", (ClipTokenizer,), {"__call__": tokenize})(24)
+    monkeypatch.setattr(Encoder, "_on_gpu", lambda _: True)
+    monkeypatch.setattr(encoder_module, "_AHEAD", 4)
+    np.testing.assert_allclose(tiny_encoder.embed_texts(texts), wanted, atol=1e-6)
+    assert {name.partition("_")[0] for name in threads} == {"prefetch"}
+    assert tiny_encoder.embed_texts([]).shape == (0, 16)
 
 
 def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(tiny_encoder: Encoder) -> None:

@@ -13,8 +13,16 @@ from open_clip.loss import SigLipLoss
 from torch import nn
 
 from components.core.system.errors import InputError
-from components.methods.contract.losses import Feature, Features, Sigmoid, contrast, info_nce, scale_at
-from components.methods.contract.method import Optimisation, has_sigmoid_loss
+from components.methods.contract.losses import (
+    Feature,
+    Features,
+    Sigmoid,
+    contrast,
+    has_sigmoid_loss,
+    info_nce,
+    scale_at,
+)
+from components.methods.contract.method import Optimisation
 
 
 def _features(first: int, count: int) -> Features:

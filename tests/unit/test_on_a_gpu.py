@@ -1,0 +1,229 @@
+"""Every entry point that embeds or searches computes on the GPU that it was given.
+
+Tensors are fake: an array that is not moved meets one on the GPU and raises, and a result that was computed on the CPU
+is refused. What torch.cuda itself does is not tested here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from components.base import base, fitted, published
+from components.base.fitted import trunk_features
+from components.benchmarks.scoring.benchmark import Benchmark, Metric, Scores
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
+from components.benchmarks.scoring.protocols import geometry, retrieval, zero_shot
+from components.cli import app
+from components.cli.explore import _explored
+from components.core.compute.metrics import rank_correlation
+from components.core.settings import Fit, Settings
+from components.core.tables.files import image_id
+from components.core.tables.records import PAIRS
+from components.encoders import embed, parity
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation import evaluate
+from components.evaluation.published import Plan, run_one
+from components.evaluation.results import Folders
+from components.index.building import build
+from components.index.sources import find_source
+from components.registry.encoder_lookup import find_encoder
+from components.registry.export import write_checked
+from components.registry.formats.format import ExportedVectors, Format
+from components.serving import served
+from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
+from tests.support.fake_gpu import GPU, fake_gpus
+from tests.support.index_making import drawn, make_index, write_vectors
+from tests.support.toy_context import colour_image
+
+
+@dataclass
+class Place:
+    """A folder with pictures, pairs of them and the encoder `base`, all written before tensors are fake."""
+
+    folder: Path
+    settings: Settings
+    evaluated: Folders
+
+    @property
+    def base(self) -> Path:
+        return self.folder / "models" / "base"
+
+    def encoder(self) -> EncoderUnderTest:
+        return find_encoder(str(self.base), device=GPU)
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path,
+    tiny_encoder: Encoder,
+    folders: Folders,  # noqa: F811
+    make_settings: Callable[..., Settings],  # noqa: F811
+) -> Place:
+    folder = tmp_path / "place"
+    tiny_encoder.save(folders.models / "base")
+    tiny_encoder.save(folder / "models" / "base")
+    for number in range(4):
+        colour_image(folder / "pictures" / f"{number}.png", (60 * number, 10, 10), (16, 16))
+    images = [path.read_bytes() for path in sorted((folder / "pictures").iterdir())]
+    ids = [image_id(image) for image in images]
+    for split in ("train", "val", "test"):
+        PAIRS.write(
+            folder / "pairs" / f"{split}.parquet", {"id": ids, "image_id": ids, "image": images, "caption": ids}
+        )
+    settings = make_settings()
+    changed = settings.embed.model_copy(update={"state": folder / "state"})
+    return Place(folder, settings.model_copy(update={"device": GPU, "embed": changed}), folders)
+
+
+def _evaluate(place: Place) -> None:
+    evaluate.run(place.settings, "base", place.evaluated)
+
+
+def _scored(context: PublishedContext) -> Scores:
+    """A benchmark that uses every search and statistic of the protocols."""
+    texts, images = context.texts(["one", "two", "three", "four"]), context.image_files("pictures", PICTURES)
+    gold = np.arange(4)
+    retrieval.caption_recalls(images, texts, gold, (1, 2))
+    retrieval.paraphrase_agreement(texts, texts, images, gold, (1, 2))
+    rank_correlation(texts, texts, images)
+    zero_shot.confidence_margins(images, texts)
+    zero_shot.predicted(images, texts)
+    geometry.analogy_ranks(texts, gold[None])
+    geometry.uniformity(images)
+    return Scores({"all/raw": context.raw_texts(["one"])[0].astype(np.float64)})
+
+
+PICTURES = [f"{number}.png" for number in range(4)]
+ALL = Benchmark(
+    name="all", version=1, protocol="made up", citation="nobody", folder=".", needs=(),
+    metrics=(Metric("raw", higher_is_better=True, ties="none"),), score=_scored,
+)  # fmt: skip
+
+
+def _published(place: Place) -> None:
+    plan = Plan(place.folder, place.folder / "results", 20, image_features=ImageFeatures(place.folder / "cache"))
+    run_one(place.encoder(), ALL, plan)
+
+
+def _serve(place: Place) -> None:
+    served.load(str(place.base), device=GPU).embed_new(["a dog", "two cats on a long sofa"])
+
+
+def _index(place: Place) -> None:
+    encoder = place.encoder()
+    source = find_source("folder").open(str(place.folder / "pictures"), encoder)
+    build(place.folder / "index", source, "exact", encoder)
+
+
+def _tuned_index(place: Place) -> None:
+    encoder = place.encoder()
+    write_vectors(place.folder / "vectors", 0, drawn(1_200, dim=16))
+    source = find_source("embeddings").open(str(place.folder / "vectors"), encoder)
+    build(place.folder / "approximate", source, "ivf_pq", encoder, ["a dog"])
+
+
+def _explore(place: Place) -> None:
+    _index(place)
+    explorer = _explored([str(place.base)], str(place.folder / "index"), GPU).explorer
+    explorer.compare("a dog", "a puppy", 2, np.array([True, False, True, True]))
+    explorer.wordings(["a dog", "a puppy"], 2)
+    explorer.similar(0, 2)
+
+
+def _export(place: Place) -> None:
+    def read(_folder: Path, texts: Any, images: Any) -> ExportedVectors:
+        return ExportedVectors(*(np.full((len(rows), 16), 0.25, np.float32) for rows in (texts, images)))
+
+    form = Format("made_up", lambda _: None, lambda *_: None, read, "")
+    write_checked(Encoder.load(place.base), form, place.folder / "exported", GPU)
+
+
+def _base(place: Place) -> None:
+    encoder, other = Encoder.load(place.base), Encoder.load(place.base)
+    parity.measured_parity(encoder, parity.Reference.of(other, "tiny"), GPU)
+
+
+def _trunk(place: Place) -> None:
+    trunk_features(
+        Encoder.load(place.base).to(GPU), 16, place.folder / "pairs" / "train.parquet", place.folder / "kept"
+    )
+
+
+def _embed(place: Place) -> None:
+    embed.run(place.settings, place.folder / "embeddings", place.folder / "pairs", place.base)
+
+
+ENTRIES = (_evaluate, _published, _serve, _index, _tuned_index, _explore, _export, _base, _trunk, _embed)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.__name__.strip("_"))
+def test_it_computes_on_the_gpu_that_was_chosen(
+    entry: Callable[[Place], Any], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_gpus(monkeypatch) as fetched_from:
+        entry(place)
+    assert set(fetched_from) == {torch.device(GPU)}
+
+
+def test_base_computes_on_the_device_of_the_settings(
+    place: Place, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its towers are built and fitted, so they cannot be fake."""
+    devices = list[str]()
+    visual = nn.Module()
+    visual.head, visual.trunk = nn.Linear(2, 2), SimpleNamespace(num_features=2)  # type: ignore[assignment]
+    tiny_encoder.model.visual = visual
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(Encoder, "to", lambda _, device: devices.append(device))
+    for name in ("timm_encoder", "with_language_tower"):
+        monkeypatch.setattr(fitted, name, lambda *_: tiny_encoder)
+
+    def stop(*_: Any) -> Any:
+        raise InterruptedError
+
+    monkeypatch.setattr(fitted, "trunk_features", stop)
+    fit = Fit(epochs=1, batch_size=1, lr=1, projection_lr=1, warmup_steps=0, weight_decay=0)
+    chosen = place.settings.base.model_copy(update={"source": "timm", "fit": fit})
+    with pytest.raises(InterruptedError):
+        fitted.fit_towers(place.settings.model_copy(update={"base": chosen}), place.folder, Any)  # type: ignore[arg-type]
+    assert devices == [GPU]
+
+    def compared(*given: Any) -> Any:
+        devices.append(given[2])
+        raise InterruptedError
+
+    monkeypatch.setattr(published, "measured_parity", compared)
+    monkeypatch.setattr(published, "load_weights", lambda *_: None)
+    files = {"source": "file", "model": "ViT-S-32-alt", "file": place.folder / "weights.pt", "fit": None}
+    chosen = place.settings.base.model_copy(update=files)
+    with pytest.raises(InterruptedError):
+        base.run(place.settings.model_copy(update={"base": chosen}), place.folder / "written", place.folder / "pairs")
+    assert devices == [GPU, GPU]
+
+
+COMMANDS = (
+    "evaluate --benchmark coco_p", "serve --port 0", "explore", "index build {new}", "index append {index}",
+    "index check {index}", "export --format open_clip --output {new}",
+)  # fmt: skip
+
+
+def test_every_command_refuses_a_gpu_that_is_absent_in_one_line(place: Place) -> None:
+    make_index(place.folder)
+    for command in COMMANDS:
+        given = command.format(new=place.folder / "new", index=place.folder / "index").split()
+        done = CliRunner().invoke(app, [*given, "--encoder", str(place.base), "--device", "cuda:7"])
+        assert done.exit_code == 1, command
+        assert done.stderr.splitlines()[-1].startswith("error: device is 'cuda:7', and torch finds"), command
+        assert not (place.folder / "new").exists()
