@@ -58,5 +58,4 @@ def product(x: Tensor, module: nn.Module, name: str, bias: Tensor | None, rows: 
 
 
 def _rows(matrix: Tensor, rows: slice | None) -> Tensor:
-    # Even a slice of all rows would copy the gradient.
-    return matrix if rows is None else matrix[rows]
+    return matrix if rows is None else matrix[rows]  # even a slice of all rows copies the gradient

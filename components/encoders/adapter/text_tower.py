@@ -237,22 +237,21 @@ def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) ->
     rows = packing.padded(product(x, attention, "in_proj_weight", attention.in_proj_bias))
     query, key, value = (_heads(part, attention.num_heads) for part in rows.chunk(3, dim=-1))
     found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    return product(
-        packing.packed(found.transpose(1, 2).flatten(2)), attention.out_proj, "weight", attention.out_proj.bias
-    )
+    projected: Tensor = attention.out_proj(packing.packed(found.transpose(1, 2).flatten(2)))
+    return projected
 
 
 def _end_attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
     """Attention of each text's end token, `[texts, width]`, on packed rows `[tokens, width]`."""
-    own, others = slice(0, x.shape[1]), slice(x.shape[1], None)
-    bias = attention.in_proj_bias
-    query = product(x[packing.ends], attention, "in_proj_weight", bias[own], own)[:, None]
-    query = _heads(query, attention.num_heads)
+    own, others, bias = slice(0, x.shape[1]), slice(x.shape[1], None), attention.in_proj_bias
+    query = product(x[packing.ends], attention, "in_proj_weight", bias[own], own)
+    query = _heads(query[:, None], attention.num_heads)
     rows = packing.padded(product(x, attention, "in_proj_weight", bias[others], others))
     key, value = (_heads(part, attention.num_heads) for part in rows.chunk(2, dim=-1))
     seen = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
     found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None])
-    return product(found.transpose(1, 2).flatten(1), attention.out_proj, "weight", attention.out_proj.bias)
+    projected: Tensor = attention.out_proj(found.transpose(1, 2).flatten(1))
+    return projected
 
 
 def _heads(rows: Tensor, heads: int) -> Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils import parametrize
 
 from components.core.system.errors import InputError
@@ -60,7 +61,7 @@ def add_low_rank(
     for name in matrices:
         module, _, attribute = name.rpartition(".")
         difference, layer = LowRank(trained[name], rank, alpha, numbers), model.get_submodule(module)
-        if type(layer) is nn.Linear:
+        if type(layer) in (nn.Linear, NonDynamicallyQuantizableLinear):
             layer.__class__ = LowRankLinear
         parametrize.register_parametrization(layer, attribute, difference)
     return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}

@@ -259,7 +259,7 @@ class Method:
         """Freeze everything except the method's trained parameters; returns these by name.
 
         Raises:
-            InputError: a pattern matches no parameter of this model, or the method trains none of its `last_blocks`.
+            InputError: a pattern matches no parameter of this model, or the method does not train its `last_blocks`.
         """
         patterns = [*self.trainable(hyper)]
         if hyper.image_tower != "frozen":
@@ -278,20 +278,17 @@ class Method:
         if unmatched:
             raise InputError(f"method '{self.name}' trains '{unmatched[0]}', which this encoder does not have")
         if hyper.last_blocks:
-            _freeze_below(model, trained, hyper.last_blocks)
+            _freeze_below(self.name, model, trained, hyper.last_blocks)
         return {name: weights for name, weights in trained.items() if weights.requires_grad}
 
 
-def _freeze_below(model: nn.Module, trained: Mapping[str, nn.Parameter], last: int) -> None:
+def _freeze_below(method: str, model: nn.Module, trained: Mapping[str, nn.Parameter], last: int) -> None:
     """Freeze the text side below its `last` blocks."""
     tops = {name: re.search(_TOP, name) for name, _ in model.named_parameters() if re.search(TEXT_TOWER, name)}
     blocks = {name: int(top["block"]) for name, top in tops.items() if top and top["block"]}
-    first = max(blocks.values(), default=-1) + 1 - last
-    if first < 0 or not any(blocks.get(name, -1) >= first for name in trained):
-        raise InputError(
-            f"last_blocks {last}: this method trains none of so many last blocks, or the text tower, "
-            f"which has {first + last} blocks of open_clip, is too small: lower it, or set it to 0"
-        )
-    for name, top in tops.items():
-        if name in trained and (not top or blocks.get(name, first) < first):
+    count = max(blocks.values(), default=-1) + 1
+    if last > count or not any(blocks.get(name, -1) >= count - last for name in trained):
+        raise InputError(f"last_blocks {last}: '{method}' does not train so many of the tower's {count}: set it to 0")
+    for name in trained.keys() & tops.keys():
+        if not tops[name] or blocks.get(name, count) < count - last:
             trained[name].requires_grad_(False)

@@ -38,12 +38,7 @@ class FrozenStates:
 
     @staticmethod
     def of(towers: Towers, title: str, leads: bool = True) -> FrozenStates | None:
-        """The states of a run; None if no block is frozen below all trained ones.
-
-        Args:
-            title: of the run, for the message about these states.
-            leads: whether this rank prints it.
-        """
+        """For a run, whose leading rank prints their space; None if no block is frozen below all trained ones."""
         depth = frozen_depth(towers.model)
         if depth == 0:
             return None
@@ -71,14 +66,10 @@ class FrozenStates:
             texts = piece.texts[rows, : int(lengths.max())].to(device)
             states = self._towers.states_below(texts, self._depth).float().cpu()
             computed = {key: own[:length] for key, own, length in zip(fresh, states, lengths, strict=True)}
-            self._keep(computed)
+            for key, own in computed.items():
+                if own.nbytes <= self._left:
+                    self._left -= own.nbytes
+                    # A copy, because a view would keep the padding of its batch.
+                    self._kept[key] = own.clone()
         found = [computed[key] if key in computed else self._kept[key] for key in keys]
         return Below(self._depth, pad_sequence(found, batch_first=True).to(device))
-
-    def _keep(self, computed: dict[bytes, Tensor]) -> None:
-        for key, states in computed.items():
-            if states.nbytes > self._left:
-                return
-            self._left -= states.nbytes
-            # A copy, because a view would keep the padding of its batch.
-            self._kept[key] = states.clone()
