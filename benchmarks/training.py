@@ -26,6 +26,7 @@ from rich.table import Table
 from benchmarks.training_data import Prepared, prepare
 from benchmarks.training_memory import curve, plot
 from benchmarks.training_ours import Ours, embed_images, hyper_parameters, run_ours
+from benchmarks.training_parts import measure_parts
 from benchmarks.training_peer import Peer, run_peer
 from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.system.errors import InputError, run_command
@@ -203,6 +204,11 @@ def show(found: dict[str, Any], console: Console) -> None:
     console.print(shares)
     if found["flop_utilisation"] is not None:
         console.print(f"{100 * found['flop_utilisation']:.1f}% of the GPU's peak FLOP/s")
+    if "parts" in found:
+        table = Table("trained part of the text tower", "steps/s", "times as fast")
+        for name, part in found["parts"].items():
+            table.add_row(name, f"{part['steps_per_second']:.2f}", f"{part['speedup']:.2f}")
+        console.print(table)
     for point in found.get("memory", ()):
         console.print(f"batch {point['batch']} in micro-batches of {point['micro_batch']}: {point['peak_gb']:.2f} GB")
 
@@ -226,11 +232,14 @@ def main(
     rounds: Annotated[int, typer.Option(help="How often both sides run in each precision, in turn.")] = 3,
     threads: Annotated[int, typer.Option(help="Threads of each side.")] = torch.get_num_threads(),
     memory: Annotated[bool, typer.Option("--memory", help="Also measure the peak memory of large batches.")] = False,
+    parts: Annotated[bool, typer.Option("--parts", help="Also measure LoRA and training the last two blocks.")] = False,
     picture: Annotated[Path | None, typer.Option("--plot", help="Where to write the memory curve (PNG).")] = None,
 ) -> None:
     """Compare this engine with open_clip_train on one machine.
 
     python -m benchmarks.training
+
+    python -m benchmarks.training --parts
 
     python -m benchmarks.training --batch 128 --memory --plot reports/training_memory.png
 
@@ -243,6 +252,8 @@ def main(
         where = pick_device(device)
         points = curve(model, threads) if memory else []
         found = measure(model, batch, steps, micro_batch, where, _precisions(precision, where), threads, rounds)
+        if parts:
+            found["parts"] = measure_parts(model, batch, steps, micro_batch, where, found["precision"])
         if memory:
             found["memory"] = [asdict(point) for point in points]
             if picture is not None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from components.encoders.adapter.language_tower import LanguageTower
+from components.encoders.adapter.low_rank import product
 
 _ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "argmax": lambda tokens, _: tokens.argmax(dim=-1),
@@ -28,25 +29,63 @@ _TOGETHER = 32
 """Texts of similar length per pass through a language model on a CPU."""
 
 
-def text_features(model: Any, tokens: Tensor) -> Tensor:
+class Below(NamedTuple):
+    """States of texts before the tower's block number `depth`, `[texts, length, width]`; padding has any value."""
+
+    depth: int
+    states: Tensor
+
+
+def text_features(model: Any, tokens: Tensor, below: Below | None = None) -> Tensor:
     """Raw text features `[batch, dim]`, float32, of token ids `[batch, length]`, `length` up to the model's context.
 
     Args:
         model: an `open_clip.CLIP`, which is its own text tower, or a model whose text tower is `model.text`.
         tokens: padded on the right; masked towers detect padding by its id.
+        below: these texts' states from `states_below`, from which the computation continues.
     """
     tower = getattr(model, "text", model)
     if isinstance(tower, LanguageTower):
         features = _by_length(tower, tokens)
     else:
         # open_clip's tower around a Hugging Face model has no embeddings of its own.
-        features = _open_clip(tower, tokens) if hasattr(tower, "token_embedding") else _first(tower(tokens))
+        features = _open_clip(tower, tokens, below) if hasattr(tower, "token_embedding") else _first(tower(tokens))
     return features.float()
 
 
 def encode_tokens(model: Any, tokens: Tensor) -> Tensor:
     """Unit text features `[batch, dim]` of token ids `[batch, length]`."""
     return F.normalize(text_features(model, tokens), dim=-1)
+
+
+def frozen_depth(model: Any) -> int:
+    """Number of the text tower's blocks below its first trained parameter, at most all but the last block.
+
+    Zero for a tower that does not pool at a text's end token: `states_below` does not have its states.
+    """
+    tower = getattr(model, "text", model)
+    if not hasattr(tower, "token_embedding") or _pooling(tower) is None:
+        return 0
+    if tower.token_embedding.weight.requires_grad or tower.positional_embedding.requires_grad:
+        return 0
+    blocks = tower.transformer.resblocks[:-1]
+    trains = (any(weights.requires_grad for weights in block.parameters()) for block in blocks)
+    return next((depth for depth, found in enumerate(trains) if found), len(blocks))
+
+
+def states_below(model: Any, tokens: Tensor, depth: int) -> Tensor:
+    """States of texts before the tower's block number `depth`, `[texts, length, width]`.
+
+    Args:
+        depth: at most `frozen_depth`.
+        tokens: ids `[texts, length]`, where `length` is the longest text's.
+    """
+    tower = getattr(model, "text", model)
+    pool, end = _pooling(tower) or ("argmax", 0)
+    if not can_pack(tower, tokens):
+        return _padded_states(tower, tokens, None, depth)
+    packing = _packing(_ENDS[pool](tokens, end))
+    return packing.padded(_packed_states(tower, tokens, packing, None, depth))
 
 
 def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
@@ -65,26 +104,31 @@ def _first(features: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     return features[0] if isinstance(features, tuple) else features
 
 
-def _open_clip(tower: Any, tokens: Tensor) -> Tensor:
-    """open_clip's text tower; the same computation as its `encode_text`, which needs the full context.
-
-    A tower that is causal and pools at the end token skips padding; every other one gets the full context.
-    """
+def _pooling(tower: Any) -> tuple[str, int] | None:
+    """Name in `_ENDS` and end token of open_clip's text tower; None if it is not causal or pools otherwise."""
     # An open_clip.CLIP holds its text tower's settings under other names than a TextTransformer does.
     pool, end = (
         (tower.pool_type, tower.eos_id) if hasattr(tower, "pool_type") else (tower.text_pool_type, tower.text_eos_id)
     )
     causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
-    if not (causal and pool in _ENDS):
+    return (pool, end) if causal and pool in _ENDS else None
+
+
+def _open_clip(tower: Any, tokens: Tensor, below: Below | None) -> Tensor:
+    """open_clip's text tower; the same computation as its `encode_text`, which needs the full context.
+
+    A tower that is causal and pools at the end token skips padding; every other one gets the full context.
+    """
+    pooling = _pooling(tower)
+    if pooling is None:
         return _first(tower.encode_text(tokens) if hasattr(tower, "encode_text") else tower(tokens))
+    pool, end = pooling
     if can_pack(tower, tokens):
-        pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end)))
+        pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end), below))
     else:
         from open_clip.transformer import text_global_pool
 
-        length = tokens.shape[1]
-        x = tower.token_embedding(tokens) + tower.positional_embedding[:length]
-        x = tower.transformer(x, attn_mask=tower.attn_mask[:length, :length])
+        x = _padded_states(tower, tokens, below)
         pooled = text_global_pool(tower.ln_final(x), tokens, pool, eos_token_id=end)
     projection = tower.text_projection
     if projection is not None:
@@ -144,30 +188,53 @@ def can_pack(tower: Any, tokens: Tensor) -> bool:
     return plain and tokens.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:
+def end_states(tower: Any, tokens: Tensor, ends: Tensor, below: Below | None = None) -> Tensor:
     """The transformer's states at each text's end token, `[texts, width]`.
 
     Args:
         tokens: ids `[texts, length]`.
         ends: the end token's position in each text, `[texts]`.
+        below: as in `text_features`.
     """
-    # In bfloat16 torch generates machine code for each new shape of a product.
-    packing = Packing.of(ends, _MULTIPLE if torch.is_autocast_enabled("cpu") else 1)
-    x = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
-    # Unlike plain indexing, an embedding sums its gradient in a fixed order.
-    x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)
-    *first, last = tower.transformer.resblocks
-    for block in first:
-        x = x + block.ls_1(_attention(block.attn, block.ln_1(x), packing))
-        x = x + block.ls_2(block.mlp(block.ln_2(x)))
+    packing = _packing(ends)
+    last = tower.transformer.resblocks[-1]
+    x = _packed_states(tower, tokens, packing, below, len(tower.transformer.resblocks) - 1)
     x = x[packing.ends] + last.ls_1(_end_attention(last.attn, last.ln_1(x), packing))
     states: Tensor = x + last.ls_2(last.mlp(last.ln_2(x)))
     return states
 
 
+def _packing(ends: Tensor) -> Packing:
+    # In bfloat16 torch generates machine code for each new shape of a product.
+    return Packing.of(ends, _MULTIPLE if torch.is_autocast_enabled("cpu") else 1)
+
+
+def _packed_states(tower: Any, tokens: Tensor, packing: Packing, below: Below | None, depth: int) -> Tensor:
+    """States `[tokens, width]` before block number `depth`."""
+    if below is None:
+        x: Tensor = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
+        # Unlike plain indexing, an embedding sums its gradient in a fixed order.
+        x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)
+    else:
+        x = packing.packed(below.states[:, : packing.length])
+    for block in tower.transformer.resblocks[below.depth if below else 0 : depth]:
+        x = x + block.ls_1(_attention(block.attn, block.ln_1(x), packing))
+        x = x + block.ls_2(block.mlp(block.ln_2(x)))
+    return x
+
+
+def _padded_states(tower: Any, tokens: Tensor, below: Below | None, depth: int | None = None) -> Tensor:
+    """States `[texts, length, width]` before block number `depth`; after the last block without it."""
+    length = tokens.shape[1]
+    x: Tensor = below.states if below else tower.token_embedding(tokens) + tower.positional_embedding[:length]
+    for block in tower.transformer.resblocks[below.depth if below else 0 : depth]:
+        x = block(x, attn_mask=tower.attn_mask[:length, :length])
+    return x
+
+
 def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
     """Causal self-attention of packed rows `[tokens, width]`."""
-    rows = packing.padded(F.linear(x, attention.in_proj_weight, attention.in_proj_bias))
+    rows = packing.padded(product(x, attention, "in_proj_weight", attention.in_proj_bias))
     query, key, value = (_heads(part, attention.num_heads) for part in rows.chunk(3, dim=-1))
     found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
     projected: Tensor = attention.out_proj(packing.packed(found.transpose(1, 2).flatten(2)))
@@ -176,10 +243,10 @@ def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) ->
 
 def _end_attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
     """Attention of each text's end token, `[texts, width]`, on packed rows `[tokens, width]`."""
-    width = x.shape[1]
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
-    query = _heads(F.linear(x[packing.ends], weight[:width], bias[:width])[:, None], attention.num_heads)
-    rows = packing.padded(F.linear(x, weight[width:], bias[width:]))
+    own, others, bias = slice(0, x.shape[1]), slice(x.shape[1], None), attention.in_proj_bias
+    query = product(x[packing.ends], attention, "in_proj_weight", bias[own], own)
+    query = _heads(query[:, None], attention.num_heads)
+    rows = packing.padded(product(x, attention, "in_proj_weight", bias[others], others))
     key, value = (_heads(part, attention.num_heads) for part in rows.chunk(2, dim=-1))
     seen = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
     found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None])

@@ -1,40 +1,25 @@
 """LoRA: each weight matrix of the text side learns a difference of low rank (Hu et al., ICLR 2022, section 4.1).
 
 The difference is a torch parametrisation, so that every computation of a tower uses the sum, and is merged into the
-weights at the end: the saved encoder has the usual parameters.
+weights at the end: the saved encoder has the usual parameters. Most products avoid the sum, see `product`.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils import parametrize
 
 from components.core.system.errors import InputError
+from components.encoders.adapter.low_rank import LowRank, LowRankLinear
 from components.methods.contract.method import TEXT_TOWER
 
 _NEVER = ("token_embedding", "positional_embedding", "embeddings.")
 """Parts of the names of lookup tables, which are not matrices of a product."""
-
-
-class LowRank(nn.Module):
-    """A matrix `[out, in]` plus `alpha / rank * up @ down`, where `up` begins as zero and `numbers` draws `down`."""
-
-    def __init__(self, weights: Tensor, rank: int, alpha: float, numbers: torch.Generator) -> None:
-        super().__init__()
-        rows, columns = weights.shape
-        down = nn.init.kaiming_uniform_(torch.empty(rank, columns), a=math.sqrt(5), generator=numbers)
-        self.down = nn.Parameter(down.to(weights.device))
-        self.up = nn.Parameter(torch.zeros(rows, rank, device=weights.device))
-        self._scale = alpha / rank
-
-    def forward(self, weights: Tensor) -> Tensor:
-        """The sum, `[out, in]`."""
-        return weights + self._scale * (self.up @ self.down)
 
 
 def add_low_rank(
@@ -75,8 +60,10 @@ def add_low_rank(
     numbers = torch.Generator().manual_seed(seed)
     for name in matrices:
         module, _, attribute = name.rpartition(".")
-        difference = LowRank(trained[name], rank, alpha, numbers)
-        parametrize.register_parametrization(model.get_submodule(module), attribute, difference)
+        difference, layer = LowRank(trained[name], rank, alpha, numbers), model.get_submodule(module)
+        if type(layer) in (nn.Linear, NonDynamicallyQuantizableLinear):
+            layer.__class__ = LowRankLinear
+        parametrize.register_parametrization(layer, attribute, difference)
     return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
 
 
@@ -88,3 +75,5 @@ def merge_low_rank(model: nn.Module) -> None:
             assert isinstance(parametrizations, nn.ModuleDict)
             for attribute in list(parametrizations):
                 parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
+        if type(module) is LowRankLinear:
+            module.__class__ = nn.Linear  # type: ignore[assignment]

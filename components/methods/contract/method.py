@@ -33,6 +33,9 @@ TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
 TEXT_BLOCKS = r"^(text\.)?transformer\."
 """Parameters of only the text tower's transformer blocks."""
 
+_TOP = r"^(text\.)?(transformer\.resblocks\.(?P<block>\d+)\.|ln_final\.|text_projection)"
+"""Parameters of the text tower above its embeddings."""
+
 _IMAGE_TOWER, _LOGIT_SCALE, _LOGIT_BIAS = r"^visual\.", r"^logit_scale$", r"^logit_bias$"
 
 Visits = Literal["images", "pairs", "rows"]
@@ -72,6 +75,8 @@ class Optimisation:
         weight_ensemble: share of the fine-tuned weights in the exported ones, the rest is the base's
             (WiSE-FT; PC-CLIP appendix A averages with 0.5).
         learn_logit_scale: also for the logit bias of the sigmoid loss.
+        last_blocks: number of the text tower's last blocks that train, with its final norm and projection if the method
+            trains these; all other parameters of the text side are frozen. 0 for all blocks.
         contrastive_loss: of every contrast of this method: `softmax` is CLIP's, `sigmoid` SigLIP's for an encoder with
             a logit bias, `auto` the sigmoid loss if the encoder has a logit bias.
         lora_rank: rank of the trained differences of the text side's weight matrices (LoRA), all other parameters of
@@ -95,6 +100,7 @@ class Optimisation:
     least_crop: Factor = 1.0
     learn_logit_scale: bool = True
     contrastive_loss: ContrastiveLoss = "auto"
+    last_blocks: NonNegativeInt = 0
     ema: Annotated[float, Field(ge=0, lt=1)] | None = None
     weight_ensemble: Annotated[float, Field(ge=0, le=1)] = 1.0
     lora_rank: NonNegativeInt = 0
@@ -239,7 +245,7 @@ class Method:
         """Freeze everything except the method's trained parameters; returns these by name.
 
         Raises:
-            InputError: a pattern matches no parameter of this model, so the method does not fit it.
+            InputError: a pattern matches no parameter of this model, or the method does not train its `last_blocks`.
         """
         patterns = [*self.trainable(hyper)]
         if hyper.image_tower != "frozen":
@@ -257,4 +263,18 @@ class Method:
         unmatched = [pattern for pattern in patterns if pattern not in matched]
         if unmatched:
             raise InputError(f"method '{self.name}' trains '{unmatched[0]}', which this encoder does not have")
-        return trained
+        if hyper.last_blocks:
+            _freeze_below(self.name, model, trained, hyper.last_blocks)
+        return {name: weights for name, weights in trained.items() if weights.requires_grad}
+
+
+def _freeze_below(method: str, model: nn.Module, trained: Mapping[str, nn.Parameter], last: int) -> None:
+    """Freeze the text side below its `last` blocks."""
+    tops = {name: re.search(_TOP, name) for name, _ in model.named_parameters() if re.search(TEXT_TOWER, name)}
+    blocks = {name: int(top["block"]) for name, top in tops.items() if top and top["block"]}
+    count = max(blocks.values(), default=-1) + 1
+    if last > count or not any(blocks.get(name, -1) >= count - last for name in trained):
+        raise InputError(f"last_blocks {last}: '{method}' does not train so many of the tower's {count}: set it to 0")
+    for name in trained.keys() & tops.keys():
+        if not tops[name] or blocks.get(name, count) < count - last:
+            trained[name].requires_grad_(False)

@@ -23,11 +23,12 @@ from torch.nn.parallel import DistributedDataParallel
 from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import CLIP, Preparation
-from components.encoders.adapter.text_tower import text_features
+from components.encoders.adapter.text_tower import Below, states_below, text_features
 from components.methods.contract.losses import Feature, Features, Sigmoid
 
 if TYPE_CHECKING:
     from components.methods.contract.method import Perturb
+    from components.training.engine.frozen_states import FrozenStates
     from components.training.rows.batches import Batch
     from components.training.rows.tables import Rows
 
@@ -56,20 +57,28 @@ class Towers(nn.Module):
         self.model = model
         self._device_type = device.split(":", maxsplit=1)[0]
         self._autocast, self._preparation = autocast, preparation
-        self._text: Callable[[Any, Tensor], Tensor] = text_features
+        self._text: Callable[[Any, Tensor, Below | None], Tensor] = text_features
         self._image: Callable[[Tensor], Tensor] = model.encode_image
         if compiled:
             self._text = torch.compile(text_features, dynamic=True)
             self._image = torch.compile(model.encode_image)
 
-    def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
+    def forward(self, texts: Tensor | None, pixels: Tensor | None, below: Below | None = None) -> Passed:
         """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for a missing input."""
-        with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
-            of_texts = None if texts is None else self._text(self.model, texts).float()
+        with self._precision(), self._attention():
+            of_texts = None if texts is None else self._text(self.model, texts, below).float()
             if pixels is not None and not pixels.is_floating_point():
                 pixels = self._preparation.normalise(pixels)
             of_images = None if pixels is None else self._image(pixels).float()
         return of_texts, of_images
+
+    def states_below(self, texts: Tensor, depth: int) -> Tensor:
+        """States before a block of the text tower, see `text_tower.states_below`."""
+        with self._precision(), self._attention():
+            return states_below(self.model, texts, depth)
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None)
 
     def _attention(self) -> AbstractContextManager[None]:
         """Plain attention on a CPU: torch's fused one has a bfloat16 backward pass several times slower."""
@@ -86,14 +95,14 @@ class MicroBatch:
         text_rows: indices of the texts among the batch's, column after column.
         pixels: as in `Batch`, `[images, ...]`; None for a frozen image tower.
         pixel_rows: indices of the images, likewise.
-        tokens: number of tokens up to and with each text's end token.
+        lengths: tokens of each text up to and with its end token, `[texts]`.
     """
 
     texts: Tensor | None
     text_rows: Tensor
     pixels: Tensor | None
     pixel_rows: Tensor
-    tokens: int
+    lengths: Rows
 
 
 def cut(batch: Batch, size: int | None) -> list[MicroBatch]:
@@ -116,7 +125,7 @@ def cut(batch: Batch, size: int | None) -> list[MicroBatch]:
             text_rows=torch.from_numpy(rows),
             pixels=_pixels(batch, pixels),
             pixel_rows=torch.from_numpy(pixels),
-            tokens=int(lengths[rows].sum()),
+            lengths=lengths[rows],
         )
         for rows, pixels in zip(text_parts, pixel_parts, strict=True)
     ]
@@ -150,6 +159,7 @@ class Objective:
         losses: named loss terms of a batch; their sum is differentiated.
         micro_batch: number of texts, and of images, per pass through the towers; None for all.
         sigmoid: whether contrasts use the sigmoid loss, with `model.logit_bias`.
+        frozen: states of the text tower's frozen lower blocks, from which its passes continue; None to compute them.
         perturb: changes the texts of a batch before the towers encode them; None for no change.
     """
 
@@ -162,6 +172,7 @@ class Objective:
     device: str
     perturb: Perturb | None = None
     sigmoid: bool = False
+    frozen: FrozenStates | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +201,7 @@ def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tenso
         _through_towers(objective, batch, pieces, passes, objective.world.own_gradient(trained.grad), several, sync)
     reported = torch.stack([loss.detach() for loss in losses.values()])
     objective.world.average([reported])
-    return BatchLosses(dict(zip(losses, reported, strict=True)), sum(piece.tokens for piece in pieces))
+    return BatchLosses(dict(zip(losses, reported, strict=True)), sum(int(piece.lengths.sum()) for piece in pieces))
 
 
 def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
@@ -238,7 +249,8 @@ def _pass(objective: Objective, piece: MicroBatch, *, graph: bool, sync: bool) -
     unsynced = not sync and isinstance(towers, DistributedDataParallel)
     no_sync: AbstractContextManager[None] = towers.no_sync() if unsynced else nullcontext()  # type: ignore[operator]
     with torch.set_grad_enabled(graph and torch.is_grad_enabled()), no_sync:
-        features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
+        below = objective.frozen and objective.frozen.below(piece, objective.device)
+        features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)), below)
     return features
 
 

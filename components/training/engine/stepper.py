@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
 from components.methods.contract.losses import has_sigmoid_loss
+from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State
@@ -94,6 +95,8 @@ class Stepper:
             world=options.world,
             device=options.device,
             sigmoid=has_sigmoid_loss(run.model, plan),
+            # Changed texts are new ones in every step.
+            frozen=FrozenStates.of(self._plain, run.title, options.world.leads) if run.perturb is None else None,
         )
 
     def step(self, batches: list[Batch], meter: Meter) -> Done:
@@ -104,7 +107,8 @@ class Stepper:
             group["lr"] = lr * group["rate"]
         self._optimiser.zero_grad(set_to_none=True)
         if meter.wants_flops():
-            meter.note_flops(self._plain, cut(batches[0], run.options.micro_batch), len(batches[0].ids))
+            pieces = cut(batches[0], run.options.micro_batch)
+            meter.note_flops(self._plain, pieces, len(batches[0].ids), self._objective.frozen)
         for place, batch in enumerate(batches):
             last = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
             meter.count(len(batch.ids), last.tokens, batch.lost)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from components.encoders.adapter import low_rank, text_tower
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import encode_tokens
 from components.methods.contract.low_rank import add_low_rank, merge_low_rank
@@ -59,3 +66,34 @@ def test_the_difference_is_alpha_over_rank_times_the_product() -> None:
     with torch.no_grad():
         up.fill_(1.0)
     torch.testing.assert_close(encoder.model.text_projection, before + 3 * up @ down)
+
+
+def _sum_of_both(x: Tensor, module: nn.Module, name: str, bias: Any, rows: slice | None = None) -> Tensor:
+    return F.linear(x, getattr(module, name)[rows or slice(None)], bias)
+
+
+def _gradients() -> tuple[dict[str, Tensor], int]:
+    """Gradients of the differences, and the operations of a forward and a backward pass."""
+    encoder, whole = _trained()
+    trained = add_low_rank(encoder.model, whole, rank=2, alpha=4)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weights in trained.values():
+            weights.normal_(std=0.1)
+    with FlopCounterMode(display=False) as counter:
+        (encode_tokens(encoder.model, TOKENS) * torch.arange(1.0, 3.0)[:, None]).square().sum(0)[0].backward()
+    return {name: weights.grad for name, weights in trained.items() if weights.grad is not None}, (
+        counter.get_total_flops()
+    )
+
+
+@pytest.mark.parametrize("packs", [True, False], ids=["packed", "padded"])
+def test_gradients_are_those_of_the_sum_with_fewer_operations(packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_tower, "can_pack", lambda *_: packs)
+    found, operations = _gradients()
+    for module in (low_rank, text_tower):
+        monkeypatch.setattr(module, "product", _sum_of_both)
+    expected, more = _gradients()
+    assert len(expected) == 2 * (4 * TINY["text_cfg"]["layers"] + 1)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert operations < 0.8 * more

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -95,7 +96,7 @@ class Perceptron(nn.Module):
         return features
 
 
-PIXELS = MicroBatch(None, NOTHING, torch.zeros(5, 3, 4, 4, dtype=torch.uint8), torch.arange(5), 0)
+PIXELS = MicroBatch(None, NOTHING, torch.zeros(5, 3, 4, 4, dtype=torch.uint8), torch.arange(5), np.zeros(0, np.int64))
 # The first layer has no gradient to hand on to the pixels.
 FORWARD_AND_BACKWARD = 2 * 5 * (2 * 48 * 10 + 3 * 10 * 6)
 
