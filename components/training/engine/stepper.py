@@ -94,6 +94,7 @@ class Stepper:
             world=options.world,
             device=options.device,
             sigmoid=has_sigmoid_loss(run.model, plan),
+            teacher=run.teacher,
         )
 
     def step(self, batches: list[Batch], meter: Meter) -> Done:
@@ -106,7 +107,8 @@ class Stepper:
         if meter.wants_flops():
             meter.note_flops(self._plain, cut(batches[0], run.options.micro_batch), len(batches[0].ids))
         for place, batch in enumerate(batches):
-            last = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
+            sync = place == len(batches) - 1
+            last = backward(self._objective, batch, self._scaled, sync, self.state.epoch)
             meter.count(len(batch.ids), last.tokens, batch.lost)
             if not all(math.isfinite(float(loss)) for loss in last.losses.values()):
                 self._stop("loss", batches)
