@@ -118,6 +118,8 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
     )
     options, teacher = LoopOptions.of(train, device, world), None
     if job.teacher is not None:
+        if hyper.image_tower == "frozen":
+            job.teacher.model.visual = nn.Identity()
         teacher = Teacher.of(job.teacher, job.encoder.tokenizer, device, options.autocast)
     run = Run(
         title=job.entry.name,
