@@ -188,5 +188,8 @@ METHOD = Joint(
         hyper.builder.method.build_encoder(base, hyper.builder.hyper) if hyper.builder else base
     ),
     extra=_extra,
+    reads_base=lambda hyper: (
+        hyper.retention > 0 or any(part.method.reads_base(part.hyper) for part in hyper.members.values())
+    ),
     warnings=lambda hyper: [text for part in hyper.members.values() for text in part.method.warnings(part.hyper)],
 )

@@ -28,6 +28,7 @@ from components.methods.contract.low_rank import add_low_rank, merge_low_rank
 from components.methods.registry import Entry, find_entry
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import TrainingFiles, load_data
+from components.training.engine.gradients import Teacher
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
 from components.training.engine.run import LoopOptions, Run, copy_into
@@ -42,6 +43,7 @@ class TrainingJob:
     Attributes:
         base: the base encoder's weights, only for `weight_ensemble`.
         from_base: whether all weights begin as the base's.
+        teacher: the base encoder again, unchanged, if losses read its features.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
 
@@ -52,6 +54,7 @@ class TrainingJob:
     data: Data
     hashes: dict[str, str]
     from_base: bool = True
+    teacher: Encoder | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -88,7 +91,8 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         hashes = once_per_machine(world, lambda: data_hashes(inputs.values()), settings.train.checkpoint_dir)
         hashes |= other_files | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
-        job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base)
+        teacher = Encoder.load(files.base) if entry.method.reads_base(entry.hyper) else None
+        job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base, teacher)
         if len(set(world.everyones(int(job.fingerprint[:15], 16)))) > 1:
             raise InputError(
                 "the machines have different params.yaml, tables or base encoders: copy those of one to all"
@@ -118,21 +122,27 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
     checkpoints = Checkpoints(
         train.checkpoint_dir / f"{job.entry.name}-{job.fingerprint}", train.keep_checkpoints, code_hash("train")
     )
+    options, teacher = LoopOptions.of(train, device, world), None
+    if job.teacher is not None:
+        if hyper.image_tower == "frozen":
+            job.teacher.model.visual = nn.Identity()
+        teacher = Teacher.of(job.teacher, job.encoder.tokenizer, device, options.autocast)
     run = Run(
         title=job.entry.name,
         model=model,
         trained=trained,
-        losses=lambda features: method.losses(features, hyper),
+        losses=lambda features: method.objective(features, hyper),
         source=job.data.source,
         optimisation=hyper,
         extra=extra,
         perturb=method.augment and method.augment(job.encoder, hyper),
-        options=LoopOptions.of(train, device, world),
+        options=options,
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
         preparation=job.encoder.sidecar.preparation,
         select=None if metric == "last" else (metric, DIRECTIONS[metric]),
+        teacher=teacher,
     )
     with _note_bad_batch(checkpoints.folder, tracked):
         fit(run)

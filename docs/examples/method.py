@@ -5,6 +5,7 @@
 A method declares the columns that its losses read: texts, and images, whose features a frozen tower gave.
 """
 
+import copy
 import random
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from components.data.world.drawing import draw
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
 from components.methods.registry import find_method, method_names
+from components.training.engine.gradients import Teacher
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run
 from components.training.rows.batches import Batch
@@ -63,18 +65,21 @@ def main(name: str) -> list[float]:
     torch.manual_seed(0)
     method, losses = find_method(name), list[float]()
     hyper = method.settings({"image_tower": "frozen", "lr": 0.001, "batch_size": ROWS, "epochs": 1, "warmup_steps": 0})
-    encoder = method.start(Encoder.create("base", "cliptune-tiny", model_config("cliptune-tiny"), "clip"), hyper)
+    base = Encoder.create("base", "cliptune-tiny", model_config("cliptune-tiny"), "clip")
+    kept = copy.deepcopy(base)
+    encoder = method.start(base, hyper)
     extra = method.extra(encoder, hyper)
     trained = method.freeze(encoder.model, hyper) | {f"extra.{key}": one for key, one in extra.named_parameters()}
     run = Run(
         title=name,
         model=encoder.model,
         trained=trained,
-        losses=lambda features: method.losses(features, hyper),
+        losses=lambda features: method.objective(features, hyper),
         source=Rows(encoder, method.columns(hyper)),
         optimisation=hyper,
         extra=extra,
         perturb=method.augment and method.augment(encoder, hyper),
+        teacher=Teacher.of(kept, encoder.tokenizer) if method.reads_base(hyper) else None,
         options=LoopOptions(log_every=1),
         report=lambda step: losses.append(sum(step.losses.values())),
     )

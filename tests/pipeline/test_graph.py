@@ -18,7 +18,7 @@ ALL = {
     "absences", "units",
 }  # fmt: skip
 METHODS: list[tuple[set[str], str]] = [
-    ({"paraphrases"}, "paraclip paraclip_l1 paraclip_l2_l3"),
+    ({"paraphrases"}, "paraclip paraclip_l1 paraclip_l2_l3 paraclip_retention paraclip_matryoshka"),
     ({"differences"}, "pc_clip pc_clip_mse"),
     ({"rewrites"}, "caption_ft rewrite_ft laclip_ft"),
     ({"semclip_paraphrases", "negations"}, "semclip semclip_paraphrase semclip_negation"),
@@ -27,9 +27,9 @@ METHODS: list[tuple[set[str], str]] = [
     ({"absences"}, "negation_clip"),
     ({"hard_negatives", "units"}, "cs_clip"),
     # These read the pairs.
-    (set(), "lm_finetuned lm_frozen lm_bottleneck lm_alignment clip_scratch leaf"),
+    (set(), "lm_finetuned lm_frozen lm_bottleneck lm_alignment proclip clip_scratch leaf"),
     # Of several families, which have only `data/validated` in common.
-    (ALL, "read_clip joint"),
+    (ALL, "omni_negclip read_clip joint"),
 ]
 """Tables, and the methods that read them."""
 
@@ -73,4 +73,4 @@ def test_a_table_needs_its_own_answers(every_method: Graph) -> None:
     }  # fmt: skip
     touched = every_method.downstream(["synthesize@judge_paraphrase"])
     trained = {stage.removeprefix("train@") for stage in touched if stage.startswith("train@")}
-    assert trained == {"semclip", "semclip_paraphrase", "semclip_negation", "read_clip", "joint"}
+    assert trained == {"semclip", "semclip_paraphrase", "semclip_negation", "omni_negclip", "read_clip", "joint"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method, Perturb
 from components.methods.registry import find_method
+from components.training.engine.gradients import Teacher
 from components.training.engine.run import Run
 from components.training.rows.batches import Batch
 from tests.support.params import every_method
@@ -52,11 +54,13 @@ class Subject:
     trained: dict[str, nn.Parameter]
     frozen: dict[str, nn.Parameter]
     perturb: Perturb | None = None
+    teacher: Teacher | None = None
 
     def run(self, **options: Any) -> Run:
         """A training run of the method; `options` are the other fields of `Run`."""
         fixed = {"title": self.name, "model": self.encoder.model, "trained": self.trained, "extra": self.extra}
-        return Run(**fixed, losses=lambda found: self.method.losses(found, self.hyper), perturb=self.perturb, **options)
+        fixed |= {"perturb": self.perturb, "teacher": self.teacher}
+        return Run(**fixed, losses=lambda found: self.method.objective(found, self.hyper), **options)
 
 
 def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> Subject:
@@ -66,15 +70,19 @@ def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> S
         changes["language_model"] = str(language_model / CAUSAL if method.name == "read_clip" else language_model)
     if hasattr(hyper, "tries"):
         changes["tries"] = 3
+    if hyper.matryoshka:
+        changes["matryoshka"] = (4, 8)
     hyper = replace(hyper, **changes)
     torch.manual_seed(1)
+    kept = copy.deepcopy(base)
     encoder = method.start(base, hyper)
+    teacher = Teacher.of(kept, encoder.tokenizer) if method.reads_base(hyper) else None
     extra = method.extra(encoder, hyper)
     in_model = method.freeze(encoder.model, hyper)
     own = {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     frozen = {key: tensor for key, tensor in encoder.model.named_parameters() if key not in in_model}
     perturb = method.augment and method.augment(encoder, hyper)
-    return Subject(name, method, hyper, encoder, extra, in_model | own, frozen, perturb)
+    return Subject(name, method, hyper, encoder, extra, in_model | own, frozen, perturb, teacher)
 
 
 def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:

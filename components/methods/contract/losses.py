@@ -32,6 +32,7 @@ class Feature:
         weights: of this rank's rows, `[batch]`, with mean 1 over the global batch; None for equal weights.
         alike: which rows of the global batch also match each of this rank's rows and so are not its negatives, bool
             `[batch, global batch]`, the row itself excluded; None where there are no such rows.
+        prefixes: numbers of leading dimensions that `contrast` also compares, at length one.
     """
 
     all: Tensor
@@ -39,6 +40,7 @@ class Feature:
     count: int
     weights: Tensor | None = None
     alike: Tensor | None = None
+    prefixes: tuple[int, ...] = ()
 
     @property
     def own(self) -> Tensor:
@@ -72,6 +74,7 @@ class Features:
         extra: the method's own tensors, an empty module for most.
         tokens: token ids of this rank's rows by text column, `[batch, context]`.
         labels: class numbers of this rank's rows by name, `[batch, ...]`.
+        epoch: the epoch from 0, for losses that change during training; None for those at its end.
     """
 
     columns: Mapping[str, Feature]
@@ -79,6 +82,7 @@ class Features:
     extra: nn.Module
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     labels: Mapping[str, Tensor] = field(default_factory=dict)
+    epoch: int | None = None
     _unit: dict[str, Feature] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Feature:
@@ -104,7 +108,8 @@ def contrast(
     """Loss of finding each anchor's own positive among all ranks' positives and negatives.
 
     With a plain scale it is the cross-entropy over all of them; with a `Sigmoid` the sum of the binary cross-entropies
-    of each of them.
+    of each of them. If the anchor has `prefixes`, the losses of these leading dimensions, at length one, are added to
+    that of the whole rows with equal weights (Matryoshka; arXiv 2205.13147, equation 1 with all c_m = 1).
 
     Args:
         anchor: unit rows; only this rank's are scored, so that no rank holds all logits.
@@ -117,6 +122,17 @@ def contrast(
     Returns:
         The mean over this rank's rows, each times its weight, a scalar.
     """
+    loss = _contrast_whole(anchor, positive, *negatives, scale=scale, foil=foil)
+    for dim in anchor.prefixes:
+        cut = [rows.with_(lambda whole, dim=dim: unit(whole[:, :dim])) for rows in (anchor, positive, *negatives)]
+        foils = None if foil is None else foil.with_(lambda whole, dim=dim: unit(whole[:, :dim]))
+        loss = loss + _contrast_whole(*cut, scale=scale, foil=foils)
+    return loss
+
+
+def _contrast_whole(
+    anchor: Feature, positive: Feature, *negatives: Feature, scale: Tensor | Sigmoid, foil: Feature | None
+) -> Tensor:
     import torch
     import torch.nn.functional as F
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +17,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, Validation
 
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import IMAGES
+from components.methods.contract.distillation import retention
 from components.methods.contract.losses import Features, Losses, has_sigmoid_loss
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ class Optimisation:
             trains these; all other parameters of the text side are frozen. 0 for all blocks.
         contrastive_loss: of every contrast of this method: `softmax` is CLIP's, `sigmoid` SigLIP's for an encoder with
             a logit bias, `auto` the sigmoid loss if the encoder has a logit bias.
+        retention: weight of the mean squared distance of unit features to the base encoder's, over all texts of a
+            batch, and all images if the image tower trains; 0 does not compute the base's. Knowledge distillation from
+            the base keeps what it knew (arXiv 2606.27708). Neither the form of its loss nor its weight could be found:
+            both are ours.
+        matryoshka: numbers of leading dimensions, such as [64, 128, 256], that every contrast also compares, so that
+            vectors can be cut to them (arXiv 2205.13147); empty compares only whole vectors.
         lora_rank: rank of the trained differences of the text side's weight matrices (LoRA), all other parameters of
             the text side being frozen; 0 does not use LoRA. Differences need larger learning rates than weights.
         lora_alpha: scale of these differences, times `lora_rank`.
@@ -103,6 +110,8 @@ class Optimisation:
     last_blocks: NonNegativeInt = 0
     ema: Annotated[float, Field(ge=0, lt=1)] | None = None
     weight_ensemble: Annotated[float, Field(ge=0, le=1)] = 1.0
+    retention: NotNegative = 0.0
+    matryoshka: tuple[PositiveInt, ...] = ()
     lora_rank: NonNegativeInt = 0
     lora_alpha: Positive = 16.0
 
@@ -170,6 +179,7 @@ class Method:
         build_encoder: builds the encoder to train from the base encoder; the base itself for most methods.
         files: files and folders that it reads besides tables and base, by name; called after `build_encoder`.
         extra: the method's own tensors, trained and saved with the encoder.
+        reads_base: whether a loss reads the base encoder's features of the batch, columns `base.<column>`.
         augment: builds the function that changes each batch's texts, from the encoder before training; None for none.
         warnings: warnings about these hyper-parameters, printed before the run.
     """
@@ -189,6 +199,7 @@ class Method:
     build_encoder: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
     files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
     extra: Callable[[Encoder, Any], nn.Module] = _no_tensors
+    reads_base: Callable[[Any], bool] = lambda hyper: hyper.retention > 0
     augment: Callable[[Encoder, Any], Perturb] | None = None
     warnings: Callable[[Any], list[str]] = lambda _hyper: []
 
@@ -221,6 +232,14 @@ class Method:
             raise InputError(where.format("key", "least_crop", "a frozen image tower reads embeddings: set it to 1"))
         return hyper
 
+    def objective(self, features: Features, hyper: Optimisation) -> Losses:
+        """The method's losses with `matryoshka` and `retention`."""
+        if hyper.matryoshka:
+            nested = {name: replace(column, prefixes=hyper.matryoshka) for name, column in features.columns.items()}
+            features = replace(features, columns=nested, _unit={})
+        losses = self.losses(features, hyper)
+        return losses | {"retention": hyper.retention * retention(features)} if hyper.retention else losses
+
     def needs(self, hyper: Optimisation) -> frozenset[str]:
         """The columns that the tables must have, for the losses or so that variants train on the same rows."""
         draws = self.column_mixture(hyper)
@@ -231,10 +250,12 @@ class Method:
         """The encoder that training starts from; `base` may be changed.
 
         Raises:
-            InputError: the image tower cannot start at random.
+            InputError: the image tower cannot start at random, or `matryoshka` has more dimensions than vectors.
         """
         from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
 
+        if max(hyper.matryoshka, default=0) >= (dim := base.sidecar.embed_dim):
+            raise InputError(f"matryoshka is {[*hyper.matryoshka]}, but vectors have {dim} dimensions: name fewer")
         encoder = self.build_encoder(base, hyper)
         if hyper.image_tower == "random":
             encoder.model.visual = image_tower(encoder.sidecar.architecture).eval()

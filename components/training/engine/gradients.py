@@ -24,9 +24,12 @@ from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import Below, states_below, text_features
+from components.methods.contract.distillation import BASE
 from components.methods.contract.losses import Feature, Features, Sigmoid
 
 if TYPE_CHECKING:
+    from components.encoders.adapter.encoder import Encoder
+    from components.encoders.adapter.tokens import Tokenizer
     from components.methods.contract.method import Perturb
     from components.training.engine.frozen_states import FrozenStates
     from components.training.rows.batches import Batch
@@ -151,6 +154,36 @@ def _pixels(batch: Batch, rows: Rows) -> Tensor | None:
 
 
 @dataclass(frozen=True)
+class Teacher:
+    """The base encoder before training.
+
+    Attributes:
+        tokenizer: of its text tower.
+        trained: the tokenizer of the texts of batches.
+    """
+
+    towers: Towers
+    tokenizer: Tokenizer
+    trained: Tokenizer
+
+    @staticmethod
+    def of(base: Encoder, trained: Tokenizer, device: str = "cpu", autocast: torch.dtype | None = None) -> Teacher:
+        """The teacher that `base`, which nothing else may train, is on a device."""
+        model = base.model.to(device)
+        return Teacher(Towers(model, device, autocast, preparation=base.sidecar.preparation), base.tokenizer, trained)
+
+    def reads(self, batch: Batch) -> Batch:
+        """The batch with tokens for the base's text tower; another tokenizer reads texts as the first decodes them."""
+        if self.tokenizer.identity == self.trained.identity:
+            return batch
+        texts = {name: self.trained.texts(tokens) for name, tokens in batch.tokens.items()}
+        tokens = {name: self.tokenizer(column) for name, column in texts.items()}
+        return replace(
+            batch, tokens=tokens, lengths={name: self.tokenizer.lengths(ids) for name, ids in tokens.items()}
+        )
+
+
+@dataclass(frozen=True)
 class Objective:
     """The differentiated function.
 
@@ -161,6 +194,7 @@ class Objective:
         sigmoid: whether contrasts use the sigmoid loss, with `model.logit_bias`.
         frozen: states of the text tower's frozen lower blocks, from which its passes continue; None to compute them.
         perturb: changes the texts of a batch before the towers encode them; None for no change.
+        teacher: computes columns `base.<column>` of unchanged texts and of pixels; None without them.
     """
 
     towers: Towers | DistributedDataParallel
@@ -173,6 +207,7 @@ class Objective:
     perturb: Perturb | None = None
     sigmoid: bool = False
     frozen: FrozenStates | None = None
+    teacher: Teacher | None = None
 
 
 @dataclass(frozen=True)
@@ -183,19 +218,26 @@ class BatchLosses:
     tokens: int
 
 
-def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tensor], sync: bool = True) -> BatchLosses:
+def backward(
+    objective: Objective,
+    batch: Batch,
+    scale: Callable[[Tensor], Tensor],
+    sync: bool = True,
+    epoch: int | None = None,
+) -> BatchLosses:
     """Add the gradient of the batch's summed losses to the trained parameters' `.grad`.
 
     Args:
         scale: applied to the sum before differentiation: 1/accumulate, a gradient scaler.
         sync: whether this call averages gradients over ranks, as the last one of an accumulated step does.
+        epoch: as in `Features`.
     """
     batch = _perturbed(objective, batch)
     pieces = cut(batch, objective.micro_batch)
     several = len(pieces) > 1
     passes = [_pass(objective, piece, graph=not several, sync=sync) for piece in pieces]
     columns, trained = _columns(objective, batch, pieces, passes)
-    losses = objective.losses(_features(objective, batch, columns))
+    losses = objective.losses(_features(objective, batch, columns, epoch))
     scale(torch.stack(list(losses.values())).sum()).backward()  # type: ignore[no-untyped-call]
     if trained is not None and trained.grad is not None:
         _through_towers(objective, batch, pieces, passes, objective.world.own_gradient(trained.grad), several, sync)
@@ -215,15 +257,26 @@ def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
         return objective.losses(_features(objective, batch, columns))
 
 
-def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature]) -> Features:
+def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature], epoch: int | None = None) -> Features:
     labels = {name: values.to(objective.device) for name, values in batch.labels.items()}
     scale: Tensor | Sigmoid = objective.model.logit_scale.exp()
     if objective.sigmoid:
         scale = Sigmoid(objective.model.logit_scale.exp(), objective.model.logit_bias)
-    return Features(columns, scale, objective.extra, batch.tokens, labels)
+    return Features(columns, scale, objective.extra, batch.tokens, labels, epoch)
+
+
+def _with_base(objective: Objective, teacher: Teacher, batch: Batch) -> Batch:
+    """The batch with features `base.<column>` of its texts and pixels."""
+    read, asked = teacher.reads(batch), replace(objective, towers=teacher.towers)
+    pieces = cut(read, objective.micro_batch)
+    found = _by_column(read, pieces, [_pass(asked, piece, graph=False, sync=False) for piece in pieces])
+    names = [BASE + name for name in (*sorted(batch.tokens), *sorted(batch.pixels))]
+    return replace(batch, features={**batch.features, **dict(zip(names, found, strict=True))})
 
 
 def _perturbed(objective: Objective, batch: Batch) -> Batch:
+    if objective.teacher is not None:
+        batch = _with_base(objective, objective.teacher, batch)
     if objective.perturb is None:
         return batch
     with torch.no_grad():
@@ -264,13 +317,7 @@ def _columns(
     """All columns over all ranks, and the gathered features of trained towers `[columns, global batch, dim]`."""
     world, rows = objective.world, len(batch.ids)
     texts, images, cached = sorted(batch.tokens), sorted(batch.pixels), sorted(batch.features)
-    own: list[Tensor] = []
-    if texts:
-        in_order = _in_order([piece.text_rows for piece in pieces], [passed[0] for passed in passes])
-        own += in_order.view(len(texts), rows, -1)
-    if images:
-        in_order = _in_order([piece.pixel_rows for piece in pieces], [passed[1] for passed in passes])
-        own += in_order.view(len(images), rows, -1)
+    own = _by_column(batch, pieces, passes)
     fixed = [batch.features[name].to(objective.device, non_blocking=True) for name in cached]
     everyone = world.gather(torch.stack([*own, *fixed]))
     trained = everyone[: len(own)].detach().requires_grad_() if own else None
@@ -283,6 +330,18 @@ def _columns(
         for label, part in zip(labels, parts, strict=True)
     }
     return columns, trained
+
+
+def _by_column(batch: Batch, pieces: list[MicroBatch], passes: list[Passed]) -> list[Tensor]:
+    """The passes' features of each text column and then of each image column, `[batch, dim]`, detached."""
+    found: list[Tensor] = []
+    if batch.tokens:
+        in_order = _in_order([piece.text_rows for piece in pieces], [passed[0] for passed in passes])
+        found += in_order.view(len(batch.tokens), len(batch.ids), -1)
+    if batch.pixels:
+        in_order = _in_order([piece.pixel_rows for piece in pieces], [passed[1] for passed in passes])
+        found += in_order.view(len(batch.pixels), len(batch.ids), -1)
+    return found
 
 
 def _in_order(rows: list[Tensor], passes: list[Tensor | None]) -> Tensor:

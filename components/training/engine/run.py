@@ -17,7 +17,7 @@ from components.core.compute.hardware import pick_autocast
 from components.core.system.errors import InputError
 from components.encoders.adapter.images import CLIP, Preparation
 from components.methods.contract.losses import Features
-from components.training.engine.gradients import Objective
+from components.training.engine.gradients import Objective, Teacher
 from components.training.engine.meter import Step
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Run:
             steps and after the last.
         select: metric and whether larger is better; the best weights by it are saved separately.
         preparation: of pixels that are not normalised.
+        teacher: the base encoder, if losses read its features.
         rates: prefixes of parameters' names -> the factor of the learning rate for these parameters.
     """
 
@@ -83,6 +84,7 @@ class Run:
     validate: Callable[[Objective, int], dict[str, float]] | None = None
     select: tuple[str, bool] | None = None
     preparation: Preparation = CLIP
+    teacher: Teacher | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
 
 

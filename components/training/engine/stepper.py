@@ -97,6 +97,7 @@ class Stepper:
             sigmoid=has_sigmoid_loss(run.model, plan),
             # Changed texts are new ones in every step.
             frozen=FrozenStates.of(self._plain, run.title, options.world.leads) if run.perturb is None else None,
+            teacher=run.teacher,
         )
 
     def step(self, batches: list[Batch], meter: Meter) -> Done:
@@ -110,7 +111,8 @@ class Stepper:
             pieces = cut(batches[0], run.options.micro_batch)
             meter.note_flops(self._plain, pieces, len(batches[0].ids), self._objective.frozen)
         for place, batch in enumerate(batches):
-            last = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
+            sync = place == len(batches) - 1
+            last = backward(self._objective, batch, self._scaled, sync, self.state.epoch)
             meter.count(len(batch.ids), last.tokens, batch.lost)
             if not all(math.isfinite(float(loss)) for loss in last.losses.values()):
                 self._stop("loss", batches)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import Tokens
+from components.methods.contract.distillation import BASE
 from components.methods.contract.losses import Feature, Features
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
@@ -28,6 +29,8 @@ DIM = 6
 _CHANGES: dict[str, dict[str, Any]] = {
     "paraclip": {},
     "paraclip, every term": {"terms": ["l1", "l1_prime", "l1_second", "l2", "l3"]},
+    "paraclip, near the base": {"retention": 0.5},
+    "paraclip, nested": {"matryoshka": [2, 4]},
     "pc_clip": {},
     "pc_clip, antisymmetric": {"antisymmetric": True},
     "pc_clip, own scale": {"temperature": None},
@@ -42,6 +45,9 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "conclip": {},
     "conclip, no distractors": {"distractors": False},
     "negation_clip": {},
+    "omni_negclip": {},
+    "proclip": {},
+    "proclip, frozen image tower": {"image_tower": "frozen"},
     "cs_clip": {},
     "leaf": {},
     "read_clip": {},
@@ -109,9 +115,15 @@ def _tokens(rows: Tensor) -> Tokens:
 
 
 def columns_of(method: Method, hyper: Any) -> frozenset[str]:
-    """The columns that its losses read; `clean` is what LEAF's search for typing errors adds."""
+    """The columns that its losses read; `clean` is what LEAF's search for typing errors adds.
+
+    Of the base's features, those of images if the image tower trains, else those of texts.
+    """
     columns = method.columns(hyper)
-    return columns if method.augment is None else columns | {"clean"}
+    added = set() if method.augment is None else {"clean"}
+    if method.reads_base(hyper):
+        added |= {BASE + name for name in columns if ("image" in name) == (hyper.image_tower != "frozen")}
+    return columns | added
 
 
 def extra_of(method: Method, hyper: Any) -> nn.Module:
@@ -132,7 +144,7 @@ def losses_of(entry: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str,
     """Losses by name of an entry on rows given as lists, arrays or tensors; all of one rank."""
     method, hyper = configured(entry)
     rows = {name: torch.as_tensor(np.asarray(values), dtype=torch.float64) for name, values in columns.items()}
-    losses = method.losses(as_features(rows, extra_of(method, hyper)), hyper)
+    losses = method.objective(as_features(rows, extra_of(method, hyper)), hyper)
     return {name: float(loss.detach()) for name, loss in losses.items()}
 
 

@@ -47,7 +47,7 @@ def _columns(entry: dict[str, Any]) -> dict[str, Tensor]:
 def _losses(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Any:
     method, hyper = configured(entry)
     torch.manual_seed(0)
-    return method.losses(as_features(columns, extra_of(method, hyper), *rank, **facts), hyper)
+    return method.objective(as_features(columns, extra_of(method, hyper), *rank, **facts), hyper)
 
 
 def _total(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Tensor:
@@ -121,6 +121,10 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "betas": (0.9, 0.999), "eps": 1e-8, "decay_all": True, "image_tower": "frozen",
     },
     "negclip": {"lr": 1e-6, "batch_size": 256, "epochs": 5, "warmup_steps": 50, "image_tower": "trained"},
+    "omni_negclip": {
+        "lr": 1e-6, "batch_size": 128, "epochs": 30, "weight_decay": 0.2, "warmup_steps": 50, "betas": (0.9, 0.999),
+        "front_blocks": 6, "margin": 0.9, "image_tower": "frozen",
+    },
     "paraclip": {
         "lr": 5e-7, "batch_size": 3072, "epochs": 1, "weight_decay": 0.001, "terms": ("l1_second", "l2", "l3"),
     },

@@ -34,10 +34,13 @@ def found(request: pytest.FixtureRequest, tiny_encoder: Encoder, language_model:
 
 def objective(found: Subject, micro_batch: int | None) -> Objective:
     def losses(features: Features) -> dict[str, Tensor]:
-        return found.method.losses(features, found.hyper)
+        return found.method.objective(features, found.hyper)
 
     model = found.encoder.model.eval()
-    return Objective(Towers(model, "cpu"), model, found.extra, losses, micro_batch, World(), "cpu", found.perturb)
+    towers = Towers(model, "cpu")
+    return Objective(
+        towers, model, found.extra, losses, micro_batch, World(), "cpu", found.perturb, teacher=found.teacher
+    )
 
 
 def gradients(found: Subject, micro_batch: int | None, rows: int = 12) -> tuple[dict[str, float], dict[str, Tensor]]:
@@ -69,17 +72,8 @@ def test_every_trained_parameter_gets_a_finite_gradient(found: Subject) -> None:
 def run(found: Subject, folder: Path | None, *, epochs: int = 2, **changes: object) -> Run:
     plan = Optimisation(lr=1e-3, batch_size=8, epochs=epochs, weight_decay=0.01)
     options: dict[str, object] = {"source": SyntheticSource(found, 24, 8), "optimisation": plan} | changes
-    return Run(
-        title=found.name,
-        model=found.encoder.model,
-        trained=found.trained,
-        losses=lambda features: found.method.losses(features, found.hyper),
-        extra=found.extra,
-        perturb=found.perturb,
-        checkpoints=Checkpoints(folder) if folder is not None else None,
-        options=LoopOptions(checkpoint_every=2, log_every=1),
-        **options,  # type: ignore[arg-type]
-    )
+    checkpoints = Checkpoints(folder) if folder is not None else None
+    return found.run(checkpoints=checkpoints, options=LoopOptions(checkpoint_every=2, log_every=1), **options)
 
 
 def test_frozen_parameters_stay_and_trained_ones_move(found: Subject) -> None:

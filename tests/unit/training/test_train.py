@@ -219,6 +219,35 @@ def test_weights_are_ensembled_with_the_bases(world: World, tmp_path: Path) -> N
         torch.testing.assert_close(weights, share * tuned[name] + (1 - share) * base[name])
 
 
+def test_retention_keeps_texts_nearer_to_the_base(world: World, tmp_path: Path) -> None:
+    texts = ["a red dog", "two boats under a tree"]
+    base, cosines = Encoder.load(world.files.base).embed_texts(texts), []
+    for weight in (0, 100):
+        folder = _run(world, {"method": "paraclip", "retention": weight}, tmp_path / str(weight))
+        cosines.append((Encoder.load(folder).embed_texts(texts) * base).sum(axis=1).mean())
+        assert ("loss/retention" in _last_run().data.metrics) == (
+            "validation/loss/retention" in _last_run().data.metrics
+        )
+    assert cosines[0] < cosines[1] < 1
+    with pytest.raises(InputError, match=r"matryoshka is \[8, 999\], but vectors have \d+ dimensions: name fewer"):
+        _run(world, {"method": "paraclip", "matryoshka": [8, 999]}, tmp_path)
+
+
+def test_proclip_distils_in_its_first_epochs_and_contrasts_in_its_last(
+    world: World, tmp_path: Path, language_model: Path
+) -> None:
+    entry = {"method": "proclip", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
+    folder = _run(world, entry | {"strategy": "alignment", "alignment_layers": 1}, tmp_path)
+    assert not Encoder.load(folder).sidecar.from_base
+    run = _last_run()
+    steps = {
+        name: {point.step for point in make_client().get_metric_history(run.info.run_id, f"loss/{name}")}
+        for name in ("instance", "infonce")
+    }
+    assert steps["infonce"] < steps["instance"]
+    assert max(steps["instance"] - steps["infonce"]) < min(steps["infonce"])
+
+
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_lora_changes_only_matrices_and_by_a_low_rank(share: float, world: World, tmp_path: Path) -> None:
     entry = {"method": "paraclip", "epochs": 1, "lora_rank": 2, "weight_ensemble": share}

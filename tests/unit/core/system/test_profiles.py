@@ -143,5 +143,6 @@ def test_the_profile_for_real_data_keeps_the_image_index_and_optimises_as_the_pa
         # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three
         # epochs, which settings count in steps.
         expected = {"pc_clip_mse": {"epochs"}, "cs_clip": {"warmup_steps"}}
+        expected |= {f"paraclip_{setting}": {setting} for setting in ("retention", "matryoshka")}
         # Crops are a matter of image towers that train.
         assert differing - {"least_crop"} == expected.get(entry.name, set()), entry.name

@@ -113,6 +113,18 @@ def test_hard_negatives_foils_and_weights_of_the_sigmoid_loss_by_hand() -> None:
     assert contrast(weighted, second, hard, scale=SIGMOID, foil=foil).item() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("scale", [torch.tensor(3.0), SIGMOID], ids=["softmax", "sigmoid"])
+def test_nested_dimensions_add_the_contrast_of_each_prefix_at_length_one(scale: Any) -> None:
+    rows = F.normalize(torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(0)), dim=2)
+
+    def loss(dim: int, prefixes: tuple[int, ...] = ()) -> torch.Tensor:
+        cut = F.normalize(rows[:, :, :dim], dim=2)
+        anchor, positive, hard, foil = (Feature(one, 1, 4, prefixes=prefixes) for one in cut)
+        return contrast(anchor, positive, hard, scale=scale, foil=foil)
+
+    torch.testing.assert_close(loss(5, (2, 4)), loss(5) + loss(2) + loss(4))
+
+
 def test_a_temperature_keeps_the_bias() -> None:
     features = replace(_features(0, 4), scale=SIGMOID)
     scale = scale_at(features, 0.1)

@@ -18,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import CLIP
+from components.encoders.adapter.tokens import HuggingFaceTokenizer
 from components.methods.contract.losses import Features, info_nce
-from components.training.engine.gradients import Passed, Towers, backward, cut, evaluate
+from components.training.engine.gradients import Passed, Teacher, Towers, backward, cut, evaluate
 from components.training.rows.batches import Batch
 from tests.support.toy_training import CONTEXT, toy_batch, toy_model, toy_objective, trained
 
@@ -240,3 +242,25 @@ def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses_witho
     assert not any(loss.requires_grad for loss in (*outcome.losses.values(), *found.values()))
     assert outcome.tokens == sum(int(lengths.sum()) for lengths in batch.lengths.values())
     torch.testing.assert_close(found, outcome.losses, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2])
+def test_the_base_reads_the_texts_of_another_tokenizer_and_trained_pictures(
+    micro_batch: int | None, tiny_encoder: Encoder, language_model: Path
+) -> None:
+    other = HuggingFaceTokenizer(language_model, 16)
+    size, tokens = tiny_encoder.sidecar.preparation.size, other(["a red dog", "two boats", "a tree under a cat"])
+    pixels = torch.randint(0, 256, (3, 3, size, size), dtype=torch.uint8)
+    seen: dict[str, Tensor] = {}
+
+    def losses(features: Features) -> dict[str, Tensor]:
+        seen.update({name: features.raw(name).all for name in features.columns if name.startswith("base.")})
+        return {}
+
+    batch = Batch(BATCH.ids, {"caption": tokens}, {"caption": other.lengths(tokens)}, {}, {"image": pixels}, 0)
+    teacher = Teacher.of(tiny_encoder, other)
+    evaluate(toy_objective(tiny_encoder.model, micro_batch, losses=losses, teacher=teacher), batch)
+    expected = tiny_encoder.raw_texts(other.texts(tokens)), tiny_encoder.raw_pixels(pixels)
+    for name, rows in zip(("base.caption", "base.image"), expected, strict=True):
+        np.testing.assert_allclose(seen.pop(name), rows, atol=1e-5)
+    assert not seen
