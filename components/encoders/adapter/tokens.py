@@ -23,7 +23,7 @@ _BLOCK = 1024
 
 
 class Tokenizer(Protocol):
-    """Converts texts to token ids, padded on the right."""
+    """Converts texts to token ids, padded on the right; on the left where a tower that reads padding learned so."""
 
     identity: str
     """Its name, with a hash of its files if it has any: for the sidecar and for caches of token ids."""
@@ -134,7 +134,8 @@ class HuggingFaceTokenizer:
         inner = self._wrapped.tokenizer
         if inner.pad_token_id is None:
             raise InputError(f"the tokenizer at '{source}' has no padding token: choose a masked language model")
-        inner.padding_side = "right"
+        if trims:
+            inner.padding_side = "right"
         # "[PAD]" in a text is text, not padding.
         inner.split_special_tokens = True
         self.pad_id: int = inner.pad_token_id
@@ -164,6 +165,8 @@ def _content(tokenizer: Any, options: dict[str, Any]) -> str:
     """Hash of everything that defines the ids, without the padding of the last batch, which is stored with it."""
     whole = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"vocab": tokenizer.get_vocab()}
     whole |= {"truncation": None, "padding": None, "options": options}
+    # Padding on the right, which almost all have, is not named: older encoders keep their hash.
+    whole |= {"padding_side": "left"} if tokenizer.padding_side == "left" else {}
     return content_hash(json.dumps(whole, sort_keys=True))
 
 

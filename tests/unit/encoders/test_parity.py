@@ -10,14 +10,11 @@ from typing import Any
 
 import open_clip
 import pytest
-from safetensors.torch import save_file
-from transformers import BertConfig
 
 from components.base.published import folder_encoder
 from components.core.system.errors import InputError
-from components.encoders.adapter.language_tower import embedded_model
-from components.encoders.adapter.model_configs import CONFIG
 from components.encoders.parity import Reference, measured_parity
+from tests.support.open_clip_folders import write_folder
 
 _SIZES = {"width": 64, "heads": 2, "layers": 2}
 
@@ -31,7 +28,9 @@ def reduced(name: str) -> dict[str, Any]:
         text |= {"hf_model_name": "tower", "hf_tokenizer_name": "tower"}
     else:
         text |= _SIZES
-        if "hf_tokenizer_name" in text:
+        if "SigLIP2" in text.get("hf_tokenizer_name", ""):
+            text |= {"vocab_size": 512}
+        elif "hf_tokenizer_name" in text:
             text |= {"hf_tokenizer_name": "tower", "vocab_size": 30_522, "eos_id": 102}
     if "timm_model_name" in vision:
         vision |= {"timm_model_name": "test_vit", "timm_pool": "", "timm_proj": "linear", "image_size": 160}
@@ -61,29 +60,6 @@ def distinct() -> dict[str, list[str]]:
         for preprocess in preparations(name):
             groups[json.dumps({"model_cfg": reduced(name), "preprocess_cfg": preprocess}, sort_keys=True)].append(name)
     return groups
-
-
-def write_folder(folder: Path, content: str) -> None:
-    """A folder as open_clip publishes them, with random weights, and a BERT tokenizer and tower where it needs one."""
-    folder.mkdir()
-    (folder / CONFIG).write_text(content)
-    text = json.loads(content)["model_cfg"]["text_cfg"]
-    if "hf_tokenizer_name" in text:
-        for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-            (folder / name).write_bytes((embedded_model() / name).read_bytes())
-    if "hf_model_name" in text:
-        BertConfig(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64).save_pretrained(
-            folder
-        )
-    settings = json.loads(content)
-    if "hf_model_name" in text:
-        settings["model_cfg"]["text_cfg"]["hf_model_name"] = str(folder)
-        (folder / CONFIG).write_text(json.dumps(settings))
-    model = open_clip.create_model(f"local-dir:{folder}", pretrained_text=False)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
-        folder / "open_clip_model.safetensors",
-    )
 
 
 def test_every_architecture_of_open_clip_has_the_features_that_open_clip_computes(tmp_path: Path) -> None:
