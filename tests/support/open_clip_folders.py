@@ -95,6 +95,7 @@ def write_gemma_tokenizer(folder: Path, size: int) -> None:
         vocab_size=size, special_tokens=specials + bytes_, initial_alphabet=letters, show_progress=False
     )
     raw.train_from_iterator(["a red square of something blue", "two green squares with yellow"] * 3, trainer)
+    raw.add_tokens([f"<unused{number}>" for number in range(size - raw.get_vocab_size())])
     raw.post_processor = TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 1)])
     names = dict(zip(("pad_token", "eos_token", "bos_token", "unk_token"), specials, strict=True))
     PreTrainedTokenizerFast(tokenizer_object=raw, **names).save_pretrained(folder)

@@ -122,8 +122,8 @@ class HuggingFaceTokenizer:
 
         try:
             self._wrapped = HFTokenizer(str(source), context_length=context_length, trust_remote_code=False, **options)
-        except (OSError, ValueError) as error:
-            if "trust_remote_code" in str(error):
+        except (OSError, ValueError, TypeError, AssertionError) as error:
+            if "trust_remote_code=True" in str(error):
                 raise InputError(
                     f"the tokenizer at '{source}' needs its own code, which is not run: choose one of transformers"
                 ) from None
@@ -140,6 +140,8 @@ class HuggingFaceTokenizer:
         inner.split_special_tokens = True
         self.pad_id: int = inner.pad_token_id
         self.pad_token: str = inner.pad_token
+        self.padding_side: str = inner.padding_side
+        self.clean: str = options.get("clean", "whitespace")
         self.is_fast: bool = inner.is_fast
         self.trims = trims
         self.context_length = min(context_length, inner.model_max_length)
@@ -155,6 +157,11 @@ class HuggingFaceTokenizer:
 
     def texts(self, tokens: Tokens) -> list[str]:
         return self._wrapped.tokenizer.batch_decode(tokens, skip_special_tokens=True)  # type: ignore[no-any-return]
+
+    def highest_id(self) -> int:
+        """The highest id that a text can have; special tokens are left out, since some are in no text."""
+        ids: dict[str, int] = self._wrapped.tokenizer.get_vocab()
+        return max(set(ids.values()) - set(self._wrapped.tokenizer.all_special_ids))
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files."""

@@ -29,7 +29,7 @@ def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
     state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
     if in_order and len(state) == len(model.state_dict()):
         state = dict(zip(model.state_dict(), state.values(), strict=True))
-    _check_numbers(state, model, path)
+    check_numbers(state, model.state_dict(), path)
     try:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
@@ -37,9 +37,8 @@ def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
         raise InputError(f"{path} does not fit the model ({reason}): name the model of this file") from None
 
 
-def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
-    """Refuse quantised integers, which loading would cast to floats, and numbers that are not finite."""
-    known = model.state_dict()
+def check_numbers(state: Mapping[str, Tensor], known: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse quantised integers, which loading would cast to a model's floats, and numbers that are not finite."""
     for name, value in state.items():
         if name not in known or not known[name].is_floating_point():
             continue
