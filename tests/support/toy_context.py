@@ -13,6 +13,7 @@ from PIL import Image
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.compute.metrics import Features
+from components.encoders.adapter.images import Preparation
 
 
 @dataclass
@@ -44,7 +45,7 @@ class ToyEncoder:
 
 def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> PublishedContext:
     """A context of a `ToyEncoder` on the files in `folder`; images are cached there."""
-    under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", 8)
+    under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", Preparation(size=8))
     return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
 
 

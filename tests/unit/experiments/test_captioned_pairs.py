@@ -113,7 +113,7 @@ def test_a_failing_java_a_missing_package_and_missing_references(
 
 
 def _context(encoder: Encoder, folder: Path) -> PublishedContext:
-    under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", 16)
+    under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", Preparation(size=16))
     return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"))
 
 

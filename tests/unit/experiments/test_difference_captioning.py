@@ -20,6 +20,7 @@ from components.benchmarks.scoring.encoding.published_context import ImageFeatur
 from components.core.system.errors import InputError
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import Preparation
 from components.evaluation.published import Plan, run_one
 from components.experiments.parts import clip4idc_training as training
 from components.experiments.parts import synthetic_changes
@@ -109,7 +110,7 @@ def test_drawn_pairs_need_no_files(tiny_encoder: Encoder, tmp_path: Path, monkey
     few = partial(synthetic_changes.synthetic_pairs, counts={"train": 12, "val": 4, "test": 6})
     monkeypatch.setattr(synthetic_changes, "synthetic_pairs", few)
     name = f"{NAME}_embedded"
-    under_test = EncoderUnderTest("tiny", tiny_encoder, "tiny", "tower", 16)
+    under_test = EncoderUnderTest("tiny", tiny_encoder, "tiny", "tower", Preparation(size=16))
     plan = Plan(tmp_path / "none", tmp_path / "results", bootstrap=20, image_features=ImageFeatures(tmp_path / "cache"))
     report = run_one(under_test, find_published(name), plan).report
     assert report is not None
