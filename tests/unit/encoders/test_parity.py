@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from copy import deepcopy
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 from components.base.published import folder_encoder
 from components.core.system.errors import InputError
+from components.encoders.adapter.tokens import tokenizer_of
 from components.encoders.parity import Reference, measured_parity
-from tests.support.open_clip_folders import write_folder
+from tests.support.open_clip_folders import FAMILIES, write_folder
 
 _SIZES = {"width": 64, "heads": 2, "layers": 2}
 
@@ -73,14 +75,39 @@ def test_every_architecture_of_open_clip_has_the_features_that_open_clip_compute
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"resize_mode": "shortest"}, {"mean": [0.48, 0.46, 0.41]}, {"interpolation": "bicubic"}], ids=str
+    ("family", "wrong"),
+    [
+        ("SigLIP 2", {"mean": [0.48, 0.46, 0.41]}),
+        ("SigLIP 2", {"std": [0.27, 0.26, 0.28]}),
+        ("SigLIP 2", {"resize_mode": "shortest"}),
+        ("SigLIP 2", {"resize_mode": "longest"}),
+        ("SigLIP 2", {"interpolation": "bilinear"}),
+        ("MobileCLIP 2", {"resize_mode": "squash"}),
+        ("MobileCLIP 2", {"interpolation": "bicubic"}),
+        ("MobileCLIP 2", {"size": 96}),
+        ("SigLIP 2", {"tokenizer": {"tokenizer_kwargs": {}}}),
+        ("SigLIP 2", {"tokenizer": {"pool_type": "argmax", "no_causal_mask": False}}),
+        ("CoCa", {"tokenizer": {"tokenizer_kwargs": {"clean": "canonicalize"}}}),
+    ],
+    ids=str,
 )
-def test_a_wrong_preparation_stops_the_base(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    right = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bilinear", "resize_mode": "squash"}
-    content = {"model_cfg": reduced("PE-Core-S-16-384"), "preprocess_cfg": right}
-    write_folder(tmp_path / "model", json.dumps(content))
-    encoder = folder_encoder(f"local-dir:{tmp_path / 'model'}")
-    reference = Reference.of(encoder, f"local-dir:{tmp_path / 'model'}")
-    encoder.sidecar = encoder.sidecar.model_copy(update={"preparation": encoder.sidecar.preparation.changed(wrong)})
-    with pytest.raises(InputError, match=r"e-0[0-9] for texts and .* for pictures, more than 1e-04"):
+def test_a_wrong_preparation_or_tokenizer_stops_the_base(tmp_path: Path, family: str, wrong: dict[str, Any]) -> None:
+    name = f"local-dir:{tmp_path / 'model'}"
+    write_folder(tmp_path / "model", json.dumps(FAMILIES[family]))
+    encoder = folder_encoder(name)
+    reference = Reference.of(encoder, name)
+    assert measured_parity(encoder, reference).images < 1e-5
+    if other := wrong.get("tokenizer"):
+        text = FAMILIES[family]["model_cfg"]["text_cfg"] | other
+        source = tmp_path / "model" if "hf_tokenizer_name" in text else None
+        encoder.tokenizer = tokenizer_of({"text_cfg": text}, source)
+    else:
+        encoder.sidecar = encoder.sidecar.model_copy(update={"preparation": encoder.sidecar.preparation.changed(wrong)})
+    with pytest.raises(
+        InputError, match=r"for texts and .* for pictures, more than 1e-04: nothing was written"
+    ) as refusal:
         measured_parity(encoder, reference)
+    texts, pictures = (
+        float(number) for number in re.findall(r"by (\S+) for texts and (\S+) for", str(refusal.value))[0]
+    )
+    assert (texts > 1e-4, pictures > 1e-4) == ("tokenizer" in wrong, "tokenizer" not in wrong)
