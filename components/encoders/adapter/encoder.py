@@ -22,19 +22,10 @@ from components.encoders.adapter.architecture import build, uses_quick_gelu
 from components.encoders.adapter.clip_model import load_clip_model
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import own_image_tower
-from components.encoders.adapter.sidecar import (
-    EXPORTED,
-    METHOD_TENSORS,
-    SIDECAR,
-    TEXT_FILES,
-    WEIGHTS,
-    Sidecar,
-    read_sidecar,
-    weights_file,
-)
+from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
 from components.encoders.adapter.tokens import HuggingFaceTokenizer, Tokenizer, tokenizer_of, trimmed
-from components.encoders.adapter.weights import load_weights, read_safetensors
+from components.encoders.adapter.weights import EXPORTED, load_weights, read_safetensors, weights_file
 
 Vectors = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)

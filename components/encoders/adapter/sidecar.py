@@ -7,19 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from components.core.system.errors import InputError
 from components.core.tables.record_files import read_record
 from components.encoders.adapter.images import Preparation
 
 WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"
 METHOD_TENSORS, TEXT_FILES = "method.safetensors", "text"
 """Files of some encoders only: tensors of the method, and the text tower's Hugging Face files."""
-EXPORTED = {
-    "open_clip": "open_clip_model.safetensors",
-    "huggingface": "model.safetensors",
-    "sentence_transformers": "model.safetensors",
-}
-"""Formats of `cliptune export` that hold both towers, and their file of weights."""
 
 
 class Parity(BaseModel):
@@ -81,24 +74,6 @@ class Sidecar(BaseModel):
             "architecture": content["architecture"] | {"vision_cfg": vision},
             "preparation": {"size": content["image_size"], **statistics},
         }
-
-
-def weights_file(folder: Path, sidecar: Sidecar) -> Path:
-    """The weights in a folder that `Encoder.save` or `cliptune export` wrote.
-
-    Raises:
-        InputError: there are none of both towers.
-    """
-    file = next((folder / name for name in (WEIGHTS, *EXPORTED.values()) if (folder / name).is_file()), None)
-    # The text tower of a language model is exported to sentence-transformers without the image tower.
-    if file and (file.name == WEIGHTS or "language_model" not in sidecar.architecture["text_cfg"]):
-        return file
-    if file or any(folder.glob("*.onnx")):
-        raise InputError(
-            f"{folder} is an export of only the text tower: give the encoder that was exported, or an export with "
-            f"--format {' or '.join(EXPORTED)} that holds both towers"
-        )
-    raise InputError(f"{folder / WEIGHTS} is missing: run `dvc repro` to make it")
 
 
 def read_sidecar(folder: Path) -> Sidecar:

@@ -15,8 +15,33 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from components.core.system.errors import InputError
+from components.encoders.adapter.sidecar import WEIGHTS, Sidecar
 
+EXPORTED = {
+    "open_clip": "open_clip_model.safetensors",
+    "huggingface": "model.safetensors",
+    "sentence_transformers": "model.safetensors",
+}
+"""Formats of `cliptune export` that hold both towers, and their file of weights."""
 _PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+
+
+def weights_file(folder: Path, sidecar: Sidecar) -> Path:
+    """The weights in a folder that `Encoder.save` or `cliptune export` wrote.
+
+    Raises:
+        InputError: there are none of both towers.
+    """
+    file = next((folder / name for name in (WEIGHTS, *EXPORTED.values()) if (folder / name).is_file()), None)
+    # The text tower of a language model is exported to sentence-transformers without the image tower.
+    if file and (file.name == WEIGHTS or "language_model" not in sidecar.architecture["text_cfg"]):
+        return file
+    if file or any(folder.glob("*.onnx")):
+        raise InputError(
+            f"{folder} is an export of only the text tower: give the encoder that was exported, or an export with "
+            f"--format {' or '.join(EXPORTED)} that holds both towers"
+        )
+    raise InputError(f"{folder / WEIGHTS} is missing: run `dvc repro` to make it")
 
 
 def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:

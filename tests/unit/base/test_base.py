@@ -77,6 +77,13 @@ def test_all_published_weights_can_be_bases_with_the_activation_that_they_learne
     assert [message.partition(" learned")[0] for message in caplog.messages] == [
         "weights 'laion400m_e31'", "weights 'laion400m_e32'",
     ]  # fmt: skip
+    families = re.findall(
+        r"^\| [^|]+ \| `([a-z0-9-]+)` \| (\d+) \|", (ROOT / "docs/own_data.md").read_text(), re.MULTILINE
+    )
+    found = [sum(family in f"{row['name']}:{row['tag']}".lower() for row in rows) for family, _ in families]
+    assert (len(families), found) == (10, [int(count) for _, count in families])
+    for page in ("README.md", "docs/own_data.md"):
+        assert f"{len(rows)} weights of open_clip 3.3" in (ROOT / page).read_text(), page
     siglip = facts_of("ViT-B-16-SigLIP2", "webli")
     assert (siglip["loss"], siglip["trims_texts"], siglip["preparation"]["resize_mode"]) == ("sigmoid", False, "squash")
     assert facts_of("ViT-B-32", "openai")["model"] == "ViT-B-32-quickgelu"
@@ -242,7 +249,6 @@ def _without(folder: Path, tensor: str) -> None:
             r"not an open_clip configuration \(context_length is 0",
         ),
         (lambda folder: _configure(folder, text_cfg=5), "is not an open_clip configuration"),
-        (lambda folder: _configure(folder, vision_cfg="wide"), "is not an open_clip configuration"),
         (lambda folder: _configure(folder, embed_dim=-4), r"is not an open_clip configuration \(embed_dim is -4\)"),
         (lambda folder: _configure(folder, preprocess="crop"), "is not an open_clip configuration"),
         (

@@ -24,7 +24,8 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.language_tower import Strategy
-from components.encoders.adapter.sidecar import EXPORTED, SIDECAR
+from components.encoders.adapter.sidecar import SIDECAR
+from components.encoders.adapter.weights import EXPORTED
 from components.encoders.new_text_towers import with_language_tower
 from components.evaluation.results import Folders
 from components.registry import export
