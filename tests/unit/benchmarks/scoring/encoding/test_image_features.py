@@ -21,8 +21,8 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import SQUASHED, Preparation
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
-from components.test_sets.pictures import picture_bytes, picture_file
-from tests.support.toy_context import ToyEncoder, colour_image
+from components.test_sets.pictures import picture_file
+from tests.support.toy_context import ToyEncoder, colour_image, picture_bytes
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
