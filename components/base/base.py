@@ -23,6 +23,7 @@ from components.core.tables import folders
 from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL, model_config
+from components.encoders.adapter.sidecar import SIDECAR
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 
 
@@ -88,7 +89,8 @@ def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
             "source 'file' needs `file`: name an encoder folder, an exported folder or a weights file (.safetensors, "
             ".pt, .bin)"
         )
-    if (base.file / CONFIG).is_file():
+    # An export has a sidecar, whose names of model and method are kept.
+    if (base.file / CONFIG).is_file() and not (base.file / SIDECAR).is_file():
         return folder_encoder(f"{LOCAL}{base.file}", device)
     return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file, device)
 

@@ -100,17 +100,27 @@ def _open_clip(config: dict[str, Any], text_files: Path | None) -> Any:
     name = settings["text_cfg"].get("hf_model_name")
     if name:
         settings["text_cfg"]["hf_model_name"] = str(text_files or name)
+        _check_language_model(settings["text_cfg"]["hf_model_name"])
     try:
         return (open_clip.CustomTextCLIP if name or custom else open_clip.CLIP)(**settings)
-    except TypeError as error:
-        raise InputError(f"open_clip does not know this configuration ({error}): correct the model's JSON") from None
+    except (TypeError, ValueError, KeyError, RuntimeError, AssertionError, OSError) as error:
+        reason = (str(error).splitlines() or ["a value is wrong"])[0]
+        raise InputError(f"open_clip does not know this configuration ({reason}): correct the model's JSON") from None
+
+
+def _check_language_model(source: str) -> None:
+    """Refuse a Hugging Face configuration that is missing or needs its own code, which open_clip offers to run."""
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError) as error:
         if "trust_remote_code" in str(error):
             raise InputError(
-                f"the text tower '{text_files or name}' needs its own code, which is not run: choose another one"
+                f"the text tower '{source}' needs its own code, which is not run: choose another"
             ) from None
         raise InputError(
-            f"no language model configuration at '{text_files or name}' ({str(error).splitlines()[0]}): download it "
+            f"no language model configuration at '{source}' ({str(error).splitlines()[0]}): download it "
             "and set text_cfg.hf_model_name to its folder in a model JSON"
         ) from None
 

@@ -23,12 +23,13 @@ from components.core.system.progress import bar
 from components.core.tables.ahead import prefetched
 from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
 from components.encoders.adapter.architecture import build, uses_quick_gelu
+from components.encoders.adapter.clip_model import load_clip_model
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import own_image_tower
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
-from components.encoders.adapter.tokens import Tokenizer, Tokens, tokenizer_of, trimmed
-from components.encoders.adapter.weights import load_weights, read_safetensors
+from components.encoders.adapter.tokens import HuggingFaceTokenizer, Tokenizer, Tokens, tokenizer_of, trimmed
+from components.encoders.adapter.weights import EXPORTED, load_weights, read_safetensors, weights_file
 
 Vectors = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -38,12 +39,8 @@ _Part = tuple[int, Rows, Callable[[Rows], Tensor]]
 _AHEAD = 65_536
 """Texts that are tokenized, and sorted by length, together on a GPU."""
 
-_SAMPLE = [
-    "a photo of a dog on a couch",
-    "Zwei Katzen, keine Hunde!",
-    "12 xylophones \u2014 caf\u00e9 \u72ac \u0441\u043e\u0431\u0430\u043a\u0430 \U0001f436",
-]
-"""Texts whose tokens are spread over a vocabulary."""
+_LEAST_SHARE = 0.9
+"""Smallest share of a text tower's embeddings that its tokenizer has ids for; vocabularies are padded by less."""
 
 
 @dataclass
@@ -110,21 +107,21 @@ class Encoder:
 
     @staticmethod
     def load(folder: Path) -> Encoder:
-        """Load an encoder that `save` wrote; everything it needs is in its folder.
+        """Load an encoder that `save` or `cliptune export` wrote; everything it needs is in its folder.
 
         Raises:
             InputError: the folder has no encoder, its files are damaged or do not match the sidecar, or the built model
                 has another activation than the sidecar.
         """
         sidecar = read_sidecar(folder)
-        if not (folder / WEIGHTS).is_file():
-            raise InputError(
-                f"{folder / WEIGHTS} is missing: give the encoder that was exported if this is an export, or run `dvc "
-                "repro`"
-            )
-        text_files = folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
+        file = weights_file(folder, sidecar)
+        exported = file.name != WEIGHTS
+        if exported:
+            # Hashes of the files that were exported; those of the tensors are computed when they are needed.
+            sidecar = sidecar.model_copy(update={"weights_sha256": "", "image_tower_sha256": ""})
+        text_files = folder if exported else folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
         model = build(sidecar.architecture, text_files)
-        load_weights(model, folder / WEIGHTS)
+        (load_clip_model if file.name == EXPORTED["huggingface"] else load_weights)(model, file)
         tokenizer = tokenizer_of(sidecar.architecture, text_files)
         extra = read_safetensors(folder / METHOD_TENSORS) if sidecar.method_tensors_sha256 else {}
         hashes = {WEIGHTS: sidecar.weights_sha256, METHOD_TENSORS: sidecar.method_tensors_sha256}
@@ -349,11 +346,13 @@ def pooling_of(text: dict[str, Any]) -> str:
 
 
 def _check_vocabulary(model: Any, tokenizer: Tokenizer, name: str) -> None:
-    """Refuse a tokenizer of another vocabulary, whose ids the text tower has no embedding for."""
-    text = getattr(model, "text", model)
-    if (rows := getattr(text, "vocab_size", 0)) and (highest := int(tokenizer(_SAMPLE).max())) >= rows:
+    """Refuse a tokenizer of another vocabulary than the text tower has embeddings for."""
+    rows = getattr(getattr(model, "text", model), "vocab_size", 0)
+    # CLIP's end token has the highest id.
+    highest = tokenizer.highest_id() if isinstance(tokenizer, HuggingFaceTokenizer) else int(tokenizer([""]).max())
+    if rows and not _LEAST_SHARE * rows <= highest + 1 <= rows:
         raise InputError(
-            f"the tokenizer of '{name}' has ids up to {highest} or more, its text tower has {rows}: correct the "
+            f"the tokenizer of '{name}' has ids up to {highest}, its text tower has {rows} embeddings: correct the "
             "tokenizer or vocab_size"
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from components.core.pictures.rgb import check_mode, check_narrow, open_picture, rgb
 from components.core.system.errors import InputError
@@ -45,7 +45,7 @@ class Preparation(BaseModel):
 
     size: PositiveInt
     mean: Channels = MEAN
-    std: Channels = STD
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = STD
     interpolation: Literal["bicubic", "bilinear", "random"] = "bicubic"
     resize_mode: Literal["shortest", "longest", "squash"] = "shortest"
     fill_color: int = 0

@@ -100,24 +100,35 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
         config = content.get("model_cfg", content)
-        text, _ = config["text_cfg"], (config["vision_cfg"], config["embed_dim"])
-        preprocess = dict(content.get("preprocess_cfg", {}))
+        text, preprocess = config["text_cfg"], dict(content.get("preprocess_cfg", {}))
+        for block in (text, config["vision_cfg"]):
+            block.items()
+        for name, size in (("embed_dim", config["embed_dim"]), ("context_length", text.get("context_length", 77))):
+            if not (isinstance(size, int) and size > 0):
+                raise ValueError(f"{name} is {size}")
     except FileNotFoundError:
         raise InputError(f"{path} is missing: name a folder or file with a configuration of open_clip") from None
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not an open_clip configuration ({error}): correct it") from None
     _name_folders(text, path)
     return config, preprocess
 
 
 def _name_folders(text: dict[str, Any], path: Path) -> None:
-    """Replace Hugging Face names by the folders beside the configuration that hold their files."""
+    """Replace Hugging Face names by the folders beside the configuration that hold their files.
+
+    Raises:
+        InputError: a published configuration names a folder outside its own.
+    """
     files = {"hf_tokenizer_name": "tokenizer_config.json", "hf_model_name": "config.json"}
     for key, file in files.items():
         if key not in text:
             continue
-        if (path.parent / text[key]).is_dir():
-            text[key] = str(path.parent / text[key])
+        place = path.parent / text[key]
+        if place.is_dir():
+            if path.name == CONFIG and not place.resolve().is_relative_to(path.parent.resolve()):
+                raise InputError(f"{path}: text_cfg.{key} names '{text[key]}' outside its folder: copy the files there")
+            text[key] = str(place)
         elif path.name == CONFIG and (path.parent / file).is_file():
             text[key] = str(path.parent)
 

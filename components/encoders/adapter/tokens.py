@@ -23,7 +23,7 @@ _BLOCK = 1024
 
 
 class Tokenizer(Protocol):
-    """Converts texts to token ids, padded on the right."""
+    """Converts texts to token ids, padded on the right; on the left where a tower that reads padding learned so."""
 
     identity: str
     """Its name, with a hash of its files if it has any: for the sidecar and for caches of token ids."""
@@ -122,8 +122,8 @@ class HuggingFaceTokenizer:
 
         try:
             self._wrapped = HFTokenizer(str(source), context_length=context_length, trust_remote_code=False, **options)
-        except (OSError, ValueError) as error:
-            if "trust_remote_code" in str(error):
+        except (OSError, ValueError, TypeError, AssertionError) as error:
+            if "trust_remote_code=True" in str(error):
                 raise InputError(
                     f"the tokenizer at '{source}' needs its own code, which is not run: choose one of transformers"
                 ) from None
@@ -134,11 +134,14 @@ class HuggingFaceTokenizer:
         inner = self._wrapped.tokenizer
         if inner.pad_token_id is None:
             raise InputError(f"the tokenizer at '{source}' has no padding token: choose a masked language model")
-        inner.padding_side = "right"
+        if trims:
+            inner.padding_side = "right"
         # "[PAD]" in a text is text, not padding.
         inner.split_special_tokens = True
         self.pad_id: int = inner.pad_token_id
         self.pad_token: str = inner.pad_token
+        self.padding_side: str = inner.padding_side
+        self.clean: str = options.get("clean", "whitespace")
         self.is_fast: bool = inner.is_fast
         self.trims = trims
         self.context_length = min(context_length, inner.model_max_length)
@@ -155,6 +158,11 @@ class HuggingFaceTokenizer:
     def texts(self, tokens: Tokens) -> list[str]:
         return self._wrapped.tokenizer.batch_decode(tokens, skip_special_tokens=True)  # type: ignore[no-any-return]
 
+    def highest_id(self) -> int:
+        """The highest id that a text can have; special tokens are left out, since some are in no text."""
+        ids: dict[str, int] = self._wrapped.tokenizer.get_vocab()
+        return max(set(ids.values()) - set(self._wrapped.tokenizer.all_special_ids))
+
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files."""
         self._wrapped.tokenizer.save_pretrained(folder)
@@ -164,6 +172,8 @@ def _content(tokenizer: Any, options: dict[str, Any]) -> str:
     """Hash of everything that defines the ids, without the padding of the last batch, which is stored with it."""
     whole = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"vocab": tokenizer.get_vocab()}
     whole |= {"truncation": None, "padding": None, "options": options}
+    # Padding on the right, which almost all have, is not named: older encoders keep their hash.
+    whole |= {"padding_side": "left"} if tokenizer.padding_side == "left" else {}
     return content_hash(json.dumps(whole, sort_keys=True))
 
 

@@ -15,8 +15,33 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from components.core.system.errors import InputError
+from components.encoders.adapter.sidecar import WEIGHTS, Sidecar
 
+EXPORTED = {
+    "open_clip": "open_clip_model.safetensors",
+    "huggingface": "model.safetensors",
+    "sentence_transformers": "model.safetensors",
+}
+"""Formats of `cliptune export` that hold both towers, and their file of weights."""
 _PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+
+
+def weights_file(folder: Path, sidecar: Sidecar) -> Path:
+    """The weights in a folder that `Encoder.save` or `cliptune export` wrote.
+
+    Raises:
+        InputError: there are none of both towers.
+    """
+    file = next((folder / name for name in (WEIGHTS, *EXPORTED.values()) if (folder / name).is_file()), None)
+    # The text tower of a language model is exported to sentence-transformers without the image tower.
+    if file and (file.name == WEIGHTS or "language_model" not in sidecar.architecture["text_cfg"]):
+        return file
+    if file or any(folder.glob("*.onnx")):
+        raise InputError(
+            f"{folder} is an export of only the text tower: give the encoder that was exported, or an export with "
+            f"--format {' or '.join(EXPORTED)} that holds both towers"
+        )
+    raise InputError(f"{folder / WEIGHTS} is missing: run `dvc repro` to make it")
 
 
 def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
@@ -29,7 +54,7 @@ def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
     state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
     if in_order and len(state) == len(model.state_dict()):
         state = dict(zip(model.state_dict(), state.values(), strict=True))
-    _check_numbers(state, model, path)
+    check_numbers(state, model.state_dict(), path)
     try:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
@@ -37,9 +62,8 @@ def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
         raise InputError(f"{path} does not fit the model ({reason}): name the model of this file") from None
 
 
-def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
-    """Refuse quantised integers, which loading would cast to floats, and numbers that are not finite."""
-    known = model.state_dict()
+def check_numbers(state: Mapping[str, Tensor], known: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse quantised integers, which loading would cast to a model's floats, and numbers that are not finite."""
     for name, value in state.items():
         if name not in known or not known[name].is_floating_point():
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import open_clip
 import torch
 from PIL import Image
-from torch import Tensor
 
 from components.core.system.errors import InputError
+from components.encoders.adapter.clip_model import clip_model_weights
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.registry.formats.format import ExportedVectors, Format
@@ -24,28 +24,6 @@ _SAME = {
     "text_cfg": (open_clip.CLIPTextCfg, _SIZES | {"heads", "context_length", "vocab_size", "eos_id"}),
 }
 """Tower -> the class of its settings, and the settings that may have any value in `CLIPModel`."""
-_BLOCK = {
-    "ln_1": "layer_norm1",
-    "ln_2": "layer_norm2",
-    "attn.out_proj": "self_attn.out_proj",
-    "mlp.c_fc": "mlp.fc1",
-    "mlp.c_proj": "mlp.fc2",
-}
-_TEXT = {
-    "token_embedding.weight": "embeddings.token_embedding.weight",
-    "positional_embedding": "embeddings.position_embedding.weight",
-    "ln_final.weight": "final_layer_norm.weight",
-    "ln_final.bias": "final_layer_norm.bias",
-}
-_VISION = {
-    "class_embedding": "embeddings.class_embedding",
-    "conv1.weight": "embeddings.patch_embedding.weight",
-    "positional_embedding": "embeddings.position_embedding.weight",
-    "ln_pre.weight": "pre_layrnorm.weight",
-    "ln_pre.bias": "pre_layrnorm.bias",
-    "ln_post.weight": "post_layernorm.weight",
-    "ln_post.bias": "post_layernorm.bias",
-}
 
 
 def refuse(encoder: Encoder) -> None:
@@ -77,7 +55,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
     byte_pairs = open_clip.SimpleTokenizer(context_length=encoder.sidecar.context_length)
     start, end = byte_pairs.sot_token_id, byte_pairs.eot_token_id
     model = CLIPModel(CLIPConfig(**_configuration(encoder, start, end)))
-    model.load_state_dict(_weights(encoder), strict=True)
+    model.load_state_dict(clip_model_weights(encoder.model, encoder.sidecar.name), strict=True)
     model.save_pretrained(folder)
     clip_tokenizer(byte_pairs, encoder.sidecar.context_length).save_pretrained(folder)
     preparation = encoder.sidecar.preparation
@@ -136,47 +114,6 @@ def _configuration(encoder: Encoder, start: int, end: int) -> dict[str, Any]:
         | _sizes(vision, vision["width"] // vision["head_width"])
         | {"image_size": vision["image_size"], "patch_size": vision["patch_size"]},
     }
-
-
-def _weights(encoder: Encoder) -> dict[str, Tensor]:
-    """The encoder's tensors with the names and shapes of `CLIPModel`; raises InputError if that lacks one."""
-    state = dict(encoder.model.state_dict())
-    converted = {
-        "logit_scale": state.pop("logit_scale").reshape(()),
-        "visual_projection.weight": state.pop("visual.proj").T,
-    }
-    # A mask is not a weight.
-    for name in ("attn_mask", "text.attn_mask"):
-        state.pop(name, None)
-    towers = {
-        "vision_model": ("visual.", _VISION),
-        "text_model": ("text." if "text.ln_final.bias" in state else "", _TEXT),
-    }
-    for tower, (prefix, names) in towers.items():
-        for name in [name for name in state if name.startswith(prefix)]:
-            tensor, short = state.pop(name), name.removeprefix(prefix)
-            if short == "text_projection":
-                converted["text_projection.weight"] = tensor.T
-            elif short in names:
-                converted[f"{tower}.{names[short]}"] = tensor
-            elif short.startswith("transformer.resblocks."):
-                number, _, part = short.removeprefix("transformer.resblocks.").partition(".")
-                converted |= {f"{tower}.encoder.layers.{number}.{key}": value for key, value in _block(part, tensor)}
-            else:
-                raise InputError(f"'{encoder.sidecar.name}' has weights '{name}', which CLIPModel does not have")
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in converted.items()}
-
-
-def _block(part: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """One tensor of a transformer block; the stacked query, key and value of attention become three."""
-    stem, _, kind = part.rpartition(".")
-    if part.startswith("attn.in_proj_"):
-        for name, piece in zip("qkv", tensor.chunk(3), strict=True):
-            yield f"self_attn.{name}_proj.{part.removeprefix('attn.in_proj_')}", piece
-    elif stem in _BLOCK:
-        yield f"{_BLOCK[stem]}.{kind}", tensor
-    else:
-        raise InputError(f"CLIPModel has no transformer blocks with '{part}': use `--format open_clip`")
 
 
 def _with_defaults(config: dict[str, Any], tower: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ The graph maps token ids `[texts, length]` to unit vectors `[texts, dim]`.
 from __future__ import annotations
 
 import logging
+import re
+import string
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -59,14 +61,16 @@ def write_graph(encoder: Encoder, path: Path) -> None:
     """Write the text tower in float32."""
     longest = encoder.tokenizer.context_length
     example = torch.from_numpy(encoder.tokenizer(["a dog", "two cats"]).astype("int64"))
-    sizes = {0: torch.export.Dim("texts", min=1), 1: torch.export.Dim("length", min=2, max=longest)}
+    sizes: dict[int, Any] = {0: torch.export.Dim("texts", min=1)}
+    if encoder.tokenizer.trims:
+        sizes[1] = torch.export.Dim("length", min=2, max=longest)
     with torch.no_grad(), _quiet():
         program: Any = torch.onnx.export(
             _TextSide(encoder.model).eval(),
             (example,),
             input_names=[_INPUT],
             output_names=[_OUTPUT],
-            dynamic_shapes=({0: sizes[0], 1: sizes[1]},),
+            dynamic_shapes=(sizes,),
             dynamo=True,
             verbose=False,
         )
@@ -86,18 +90,31 @@ def write_tokenizer(encoder: Encoder, path: Path) -> None:
     """Write the tokenizer with its padding and truncation to one file."""
     from tokenizers import Tokenizer
 
-    padding = {"pad_id": 0, "pad_token": "!"}
+    padding: dict[str, Any] = {"pad_id": 0, "pad_token": "!"}
     with TemporaryDirectory() as temporary:
         if isinstance(encoder.tokenizer, HuggingFaceTokenizer):
             encoder.tokenizer.save(Path(temporary))
             padding = {"pad_id": encoder.tokenizer.pad_id, "pad_token": encoder.tokenizer.pad_token}
+            padding["direction"] = encoder.tokenizer.padding_side
         else:
             byte_pairs = open_clip.SimpleTokenizer(context_length=encoder.sidecar.context_length)
             huggingface.clip_tokenizer(byte_pairs, encoder.sidecar.context_length).save_pretrained(temporary)
         tokenizer = Tokenizer.from_file(str(Path(temporary, TOKENIZER)))
+    if getattr(encoder.tokenizer, "clean", "") == "canonicalize":
+        tokenizer.normalizer = _canonicalizing(tokenizer.normalizer)
     tokenizer.enable_truncation(encoder.tokenizer.context_length)
-    tokenizer.enable_padding(**padding)
+    tokenizer.enable_padding(**padding, length=None if encoder.tokenizer.trims else encoder.tokenizer.context_length)
     tokenizer.save(str(path))
+
+
+def _canonicalizing(after: Any) -> Any:
+    """open_clip's `canonicalize_text` of SigLIP's texts: no punctuation, lower case, single spaces; then `after`."""
+    from tokenizers import Regex, normalizers
+
+    marks = Regex(f"[{re.escape(string.punctuation)}]")
+    steps = [normalizers.Replace("_", " "), normalizers.Replace(marks, ""), normalizers.Lowercase()]
+    steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    return normalizers.Sequence([*steps, *([after] if after is not None else [])])
 
 
 def _read(folder: Path, texts: Sequence[str], _images: Sequence[Image.Image]) -> ExportedVectors:

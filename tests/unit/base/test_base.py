@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ import timm
 import torch
 import yaml
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from components.base.base import run
 from components.base.published import facts_of, published_weights, warn_of_activation
@@ -26,7 +28,9 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import model_config
+from components.registry.encoder_lookup import find_encoder
 from tests.conftest import TINY
+from tests.support.open_clip_folders import write_gemma_tokenizer
 
 ROOT = Path(__file__).parents[3]
 NAMED_BASES = [
@@ -73,6 +77,13 @@ def test_all_published_weights_can_be_bases_with_the_activation_that_they_learne
     assert [message.partition(" learned")[0] for message in caplog.messages] == [
         "weights 'laion400m_e31'", "weights 'laion400m_e32'",
     ]  # fmt: skip
+    families = re.findall(
+        r"^\| [^|]+ \| `([a-z0-9-]+)` \| (\d+) \|", (ROOT / "docs/own_data.md").read_text(), re.MULTILINE
+    )
+    found = [sum(family in f"{row['name']}:{row['tag']}".lower() for row in rows) for family, _ in families]
+    assert (len(families), found) == (10, [int(count) for _, count in families])
+    for page in ("README.md", "docs/own_data.md"):
+        assert f"{len(rows)} weights of open_clip 3.3" in (ROOT / page).read_text(), page
     siglip = facts_of("ViT-B-16-SigLIP2", "webli")
     assert (siglip["loss"], siglip["trims_texts"], siglip["preparation"]["resize_mode"]) == ("sigmoid", False, "squash")
     assert facts_of("ViT-B-32", "openai")["model"] == "ViT-B-32-quickgelu"
@@ -128,11 +139,33 @@ def exported(tmp_path: Path, tiny_encoder: Encoder) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("source", ["local-dir", "folder", "file"])
+def _as_hub(folder: Path, home: Path) -> None:
+    """Hugging Face's cache below `home`, with `folder` as org/small: blobs, links to them by commit, and the branch."""
+    repository, commit = home / "hub" / "models--org--small", "c" * 40
+    for name in ("blobs", "refs", f"snapshots/{commit}"):
+        (repository / name).mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    for file in folder.iterdir():
+        blob = hashlib.sha256(file.read_bytes()).hexdigest()
+        shutil.copy(file, repository / "blobs" / blob)
+        (repository / "snapshots" / commit / file.name).symlink_to(Path("../../blobs") / blob)
+
+
+@pytest.mark.parametrize("source", ["local-dir", "folder", "file", "hf-hub"])
 def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
-    source: str, exported: Path, tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+    source: str,
+    exported: Path,
+    tiny_encoder: Encoder,
+    tmp_path: Path,
+    raw_params: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    _as_hub(exported, tmp_path / "home")
+    # They are read from HF_HOME and HF_HUB_OFFLINE when the library is imported.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     settings = {
+        "hf-hub": {"source": "open_clip", "model": "hf-hub:org/small"},
         "local-dir": {"source": "open_clip", "model": f"local-dir:{exported}"},
         "folder": {"source": "file", "file": str(exported)},
         "file": {"source": "file", "model": "ViT-B-32", "file": str(exported / "open_clip_model.safetensors")},
@@ -145,6 +178,13 @@ def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
     assert loaded.sidecar.parity is not None
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
     assert loaded.image_tower_hash() != tiny_encoder.image_tower_hash()
+    if source != "folder":
+        name = {"hf-hub": "hf-hub:org/small", "local-dir": f"local-dir:{exported}"}.get(source)
+        found = find_encoder(name or f"ViT-B-32:{exported / 'open_clip_model.safetensors'}")
+        assert found.image_tower_sha256 == loaded.image_tower_hash()
+    if source == "hf-hub":
+        with pytest.raises(InputError, match=r"'hf-hub:org/other' cannot be fetched .*: check name and network"):
+            find_encoder("hf-hub:org/other")
 
 
 def _cut(folder: Path) -> None:
@@ -156,9 +196,30 @@ def _contradict(folder: Path) -> None:
     _configure(folder, text_cfg=TINY["text_cfg"] | {"layers": 3})
 
 
-def _configure(folder: Path, **changes: Any) -> None:
-    config = {"model_cfg": TINY | changes, "preprocess_cfg": {}}
+def _configure(folder: Path, preprocess: Any = None, text: Any = None, **changes: Any) -> None:
+    config = {"model_cfg": TINY | changes, "preprocess_cfg": {} if preprocess is None else preprocess}
+    if text is not None:
+        config["model_cfg"]["text_cfg"] = TINY["text_cfg"] | text
     (folder / "open_clip_config.json").write_text(json.dumps(config))
+
+
+def _with_own_code(folder: Path, file: str, kind: str, **facts: Any) -> None:
+    """A tokenizer or language model whose class is in a file beside it, which writes `ran` when it is imported."""
+    code = {"auto_map": {kind: ["own.Own", None] if kind == "AutoTokenizer" else "own.Own"}}
+    (folder / "own.py").write_text(f"open({str(folder.parent / 'ran')!r}, 'w')")
+    (folder / file).write_text(json.dumps(code | facts))
+    _configure(folder, text={{"AutoTokenizer": "hf_tokenizer_name"}.get(kind, "hf_model_name"): "org/own"})
+
+
+def _with_tokenizer(folder: Path, size: int, **text: Any) -> None:
+    write_gemma_tokenizer(folder, size)
+    _configure(folder, text={"hf_tokenizer_name": "timm/ViT-B-16-SigLIP2", "vocab_size": 512} | text)
+
+
+def _without(folder: Path, tensor: str) -> None:
+    weights = load_file(folder / "open_clip_model.safetensors")
+    del weights[tensor]
+    save_file(weights, folder / "open_clip_model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +232,47 @@ def _configure(folder: Path, **changes: Any) -> None:
         (lambda folder: (folder / "open_clip_config.json").unlink(), "open_clip_config.json is missing"),
         (
             lambda folder: _configure(folder, text_cfg=TINY["text_cfg"] | {"vocab_size": 1000}),
-            "the tokenizer of 'exported' has ids up to .* its text tower has 1000",
+            "the tokenizer of 'exported' has ids up to 49407, its text tower has 1000 embeddings",
+        ),
+        (lambda folder: _with_tokenizer(folder, 600), "has ids up to 599, its text tower has 512 embeddings"),
+        (lambda folder: _with_tokenizer(folder, 300), "has ids up to 299, its text tower has 512 embeddings"),
+        (lambda folder: _with_tokenizer(folder, 512, tokenizer_kwargs={"clean": "x"}), r"Invalid clean function \(x\)"),
+        (lambda folder: _without(folder, "ln_final.bias"), 'does not fit the model .*Missing key.*"ln_final.bias"'),
+        (lambda folder: _configure(folder, text={"width": 64}), "does not fit the model .*size mismatch"),
+        (
+            lambda folder: _configure(folder, text={"heads": 3}),
+            "does not know this configuration .*divisible by num_heads",
+        ),
+        (lambda folder: _configure(folder, text={"no_key": 3}), "does not know this configuration .*'no_key'"),
+        (
+            lambda folder: _configure(folder, text={"context_length": 0}),
+            r"not an open_clip configuration \(context_length is 0",
+        ),
+        (lambda folder: _configure(folder, text_cfg=5), "is not an open_clip configuration"),
+        (lambda folder: _configure(folder, embed_dim=-4), r"is not an open_clip configuration \(embed_dim is -4\)"),
+        (lambda folder: _configure(folder, preprocess="crop"), "is not an open_clip configuration"),
+        (
+            lambda folder: _configure(folder, preprocess={"std": [0, 1, 1]}),
+            "preprocess_cfg.std.0: Input should be greater",
+        ),
+        (
+            lambda folder: _configure(folder, vision_cfg={"timm_model_name": "no_tower"}),
+            r"does not know this configuration \(Unknown model \(no_tower\)\)",
+        ),
+        (
+            lambda folder: _with_own_code(folder, "config.json", "AutoConfig", model_type="own"),
+            "the text tower .* needs its own code, which is not run",
+        ),
+        (
+            lambda folder: _with_own_code(folder, "tokenizer_config.json", "AutoTokenizer", tokenizer_class="Own"),
+            "the tokenizer at .* needs its own code, which is not run",
+        ),
+        (
+            lambda folder: (
+                write_gemma_tokenizer(folder.parent, 512),
+                _configure(folder, text={"hf_tokenizer_name": ".."}),
+            ),
+            r"text_cfg.hf_tokenizer_name names '\.\.' outside its folder: copy the files there",
         ),
         (
             lambda folder: _configure(folder, vision_cfg=TINY["vision_cfg"] | {"image_size": [32, 64]}),
@@ -186,7 +287,7 @@ def test_a_damaged_folder_is_refused_in_one_line_and_nothing_is_written(
     with pytest.raises(InputError, match=message) as refusal:
         run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
     assert len(str(refusal.value).splitlines()) == 1
-    assert not (tmp_path / "base").exists()
+    assert {path.name for path in tmp_path.iterdir()} & {"base", "ran"} == set()
 
 
 def test_a_resnet_is_not_trained_from_random_weights(raw_params: dict[str, Any], tmp_path: Path) -> None:

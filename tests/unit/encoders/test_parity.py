@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from copy import deepcopy
 from pathlib import Path
@@ -10,14 +11,12 @@ from typing import Any
 
 import open_clip
 import pytest
-from safetensors.torch import save_file
-from transformers import BertConfig
 
 from components.base.published import folder_encoder
 from components.core.system.errors import InputError
-from components.encoders.adapter.language_tower import embedded_model
-from components.encoders.adapter.model_configs import CONFIG
+from components.encoders.adapter.tokens import tokenizer_of
 from components.encoders.parity import Reference, measured_parity
+from tests.support.open_clip_folders import FAMILIES, write_folder
 
 _SIZES = {"width": 64, "heads": 2, "layers": 2}
 
@@ -31,7 +30,9 @@ def reduced(name: str) -> dict[str, Any]:
         text |= {"hf_model_name": "tower", "hf_tokenizer_name": "tower"}
     else:
         text |= _SIZES
-        if "hf_tokenizer_name" in text:
+        if "SigLIP2" in text.get("hf_tokenizer_name", ""):
+            text |= {"vocab_size": 512}
+        elif "hf_tokenizer_name" in text:
             text |= {"hf_tokenizer_name": "tower", "vocab_size": 30_522, "eos_id": 102}
     if "timm_model_name" in vision:
         vision |= {"timm_model_name": "test_vit", "timm_pool": "", "timm_proj": "linear", "image_size": 160}
@@ -63,29 +64,6 @@ def distinct() -> dict[str, list[str]]:
     return groups
 
 
-def write_folder(folder: Path, content: str) -> None:
-    """A folder as open_clip publishes them, with random weights, and a BERT tokenizer and tower where it needs one."""
-    folder.mkdir()
-    (folder / CONFIG).write_text(content)
-    text = json.loads(content)["model_cfg"]["text_cfg"]
-    if "hf_tokenizer_name" in text:
-        for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-            (folder / name).write_bytes((embedded_model() / name).read_bytes())
-    if "hf_model_name" in text:
-        BertConfig(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64).save_pretrained(
-            folder
-        )
-    settings = json.loads(content)
-    if "hf_model_name" in text:
-        settings["model_cfg"]["text_cfg"]["hf_model_name"] = str(folder)
-        (folder / CONFIG).write_text(json.dumps(settings))
-    model = open_clip.create_model(f"local-dir:{folder}", pretrained_text=False)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
-        folder / "open_clip_model.safetensors",
-    )
-
-
 def test_every_architecture_of_open_clip_has_the_features_that_open_clip_computes(tmp_path: Path) -> None:
     groups = distinct()
     assert {name for names in groups.values() for name in names} == set(open_clip.list_models())
@@ -97,14 +75,39 @@ def test_every_architecture_of_open_clip_has_the_features_that_open_clip_compute
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"resize_mode": "shortest"}, {"mean": [0.48, 0.46, 0.41]}, {"interpolation": "bicubic"}], ids=str
+    ("family", "wrong"),
+    [
+        ("SigLIP 2", {"mean": [0.48, 0.46, 0.41]}),
+        ("SigLIP 2", {"std": [0.27, 0.26, 0.28]}),
+        ("SigLIP 2", {"resize_mode": "shortest"}),
+        ("SigLIP 2", {"resize_mode": "longest"}),
+        ("SigLIP 2", {"interpolation": "bilinear"}),
+        ("MobileCLIP 2", {"resize_mode": "squash"}),
+        ("MobileCLIP 2", {"interpolation": "bicubic"}),
+        ("MobileCLIP 2", {"size": 96}),
+        ("SigLIP 2", {"tokenizer": {"tokenizer_kwargs": {}}}),
+        ("SigLIP 2", {"tokenizer": {"pool_type": "argmax", "no_causal_mask": False}}),
+        ("CoCa", {"tokenizer": {"tokenizer_kwargs": {"clean": "canonicalize"}}}),
+    ],
+    ids=str,
 )
-def test_a_wrong_preparation_stops_the_base(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    right = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bilinear", "resize_mode": "squash"}
-    content = {"model_cfg": reduced("PE-Core-S-16-384"), "preprocess_cfg": right}
-    write_folder(tmp_path / "model", json.dumps(content))
-    encoder = folder_encoder(f"local-dir:{tmp_path / 'model'}")
-    reference = Reference.of(encoder, f"local-dir:{tmp_path / 'model'}")
-    encoder.sidecar = encoder.sidecar.model_copy(update={"preparation": encoder.sidecar.preparation.changed(wrong)})
-    with pytest.raises(InputError, match=r"e-0[0-9] for texts and .* for pictures, more than 1e-04"):
+def test_a_wrong_preparation_or_tokenizer_stops_the_base(tmp_path: Path, family: str, wrong: dict[str, Any]) -> None:
+    name = f"local-dir:{tmp_path / 'model'}"
+    write_folder(tmp_path / "model", json.dumps(FAMILIES[family]))
+    encoder = folder_encoder(name)
+    reference = Reference.of(encoder, name)
+    assert measured_parity(encoder, reference).images < 1e-5
+    if other := wrong.get("tokenizer"):
+        text = FAMILIES[family]["model_cfg"]["text_cfg"] | other
+        source = tmp_path / "model" if "hf_tokenizer_name" in text else None
+        encoder.tokenizer = tokenizer_of({"text_cfg": text}, source)
+    else:
+        encoder.sidecar = encoder.sidecar.model_copy(update={"preparation": encoder.sidecar.preparation.changed(wrong)})
+    with pytest.raises(
+        InputError, match=r"for texts and .* for pictures, more than 1e-04: nothing was written"
+    ) as refusal:
         measured_parity(encoder, reference)
+    texts, pictures = (
+        float(number) for number in re.findall(r"by (\S+) for texts and (\S+) for", str(refusal.value))[0]
+    )
+    assert (texts > 1e-4, pictures > 1e-4) == ("tokenizer" in wrong, "tokenizer" not in wrong)

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import yaml
 from dvc.repo import Repo
+from typer.testing import CliRunner
 
-from components.base.published import published_weights
+from components.base.published import facts_of, published_weights
 from components.benchmarks.embedded import find_benchmark
 from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
+from components.cli import app
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, table_files
 from components.core.system.profiles import overlaid, write
@@ -209,6 +211,30 @@ def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
     assert files == {"differences": settings.validation.file("differences_cub")}
     asked = settings.synthesize.tasks["difference_cub"]
     assert (asked.max_captions, asked.pairs, asked.table) == (750, 750 * 749, "differences_cub")
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "tokenizer", "resize"),
+    [("metaclip-2", 77, "facebook/xlm-v-base", "shortest"), ("pe-core", 32, "clip-bpe", "squash")],
+)
+def test_a_profile_of_another_base_is_applied_and_planned(
+    name: str, context: int, tokenizer: str, resize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("params.yaml", "dvc.yaml"):
+        shutil.copy(REPO / file, tmp_path)
+    shutil.copytree(PROFILES, tmp_path / "infra" / "profiles")
+    dry = CliRunner().invoke(app, ["profile", "apply", name, "--dry-run"])
+    assert (dry.exit_code, f"+  name: {name}" in dry.output) == (0, True), dry.output
+    write(overlaid(name))
+    settings = load_settings()
+    check_methods(settings.methods, table_files(settings))
+    base = settings.base
+    facts = facts_of(base.model, str(base.pretrained))
+    assert (facts["model"], facts["loss"]) == (base.model, "softmax")
+    assert (facts["context_length"], facts["tokenizer"]) == (context, tokenizer)
+    assert facts["preparation"]["resize_mode"] == resize
+    assert set(settings.compare_encoders) <= {"base", *settings.methods}
 
 
 def test_every_licence_names_its_subject() -> None:

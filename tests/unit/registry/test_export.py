@@ -14,22 +14,28 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+from components.base.base import run as base
+from components.base.published import folder_encoder
 from components.cli import app
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.language_tower import Strategy
 from components.encoders.adapter.sidecar import SIDECAR
+from components.encoders.adapter.weights import EXPORTED
 from components.encoders.new_text_towers import with_language_tower
 from components.evaluation.results import Folders
 from components.registry import export
+from components.registry.encoder_lookup import find_encoder
 from components.registry.export import ao_loss, write_checked
-from components.registry.formats import find_format
+from components.registry.formats import find_format, format_names
 from components.registry.formats.format import ExportedVectors
 from tests.conftest import TINY
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
+from tests.support.open_clip_folders import FAMILIES, write_folder
 
 TEXTS = ["a dog", "It's 2 O'clock!", "two   cats\non a sofa", 'naïve crème — n° 42 "quoted"', "long " * 60]
 
@@ -63,7 +69,9 @@ CHANGED = {
 
 @pytest.mark.parametrize("name", ["open_clip", "huggingface", "sentence_transformers"])
 @pytest.mark.parametrize("changes", [{}, CHANGED], ids=["plain", "changed"])
-def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_features_are_the_same_in_the_library_and_when_read_back(
+    name: str, changes: dict[str, Any], tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
     encoder, folder = _encoder(**changes), tmp_path / "exported"
     assert "vectors of 1,000 texts differ by" in write_checked(encoder, find_format(name), folder)
     images = _images(16)
@@ -75,6 +83,33 @@ def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Pat
     assert exported.images is not None
     np.testing.assert_allclose(exported.images, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
     assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    raw_params["base"] |= {"source": "file", "file": str(folder)}
+    base(Settings.model_validate(raw_params), tmp_path / "base")
+    for found in (find_encoder(str(folder)), find_encoder(str(tmp_path / "base"))):
+        assert isinstance(found.encoder, Encoder)
+        np.testing.assert_allclose(found.encoder.embed_texts(TEXTS), encoder.embed_texts(TEXTS), atol=1e-6)
+        assert found.encoder.image_tower_hash() == encoder.image_tower_hash()
+        assert found.encoder.sidecar.quick_gelu == encoder.sidecar.quick_gelu
+
+
+def test_an_export_of_only_texts_or_with_damaged_weights_is_not_read_back(
+    tmp_path: Path, language_folders: dict[str, Path]
+) -> None:
+    assert set(EXPORTED) == set(format_names()) - {"onnx", "onnx_int8"}
+    encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "finetuned")
+    write_checked(encoder, find_format("sentence_transformers"), tmp_path / "language")
+    for name in ("graph", "broken", "other"):
+        write_checked(_encoder(), find_format("huggingface"), tmp_path / name)
+    weights = [tmp_path / name / "model.safetensors" for name in ("graph", "broken", "other")]
+    weights[0].rename(tmp_path / "graph" / "text.onnx")
+    weights[1].write_bytes(weights[1].read_bytes()[:5000])
+    save_file({"logit_scale": torch.ones(())}, weights[2])
+    only = "only the text tower: give .* --format open_clip or huggingface or sentence_transformers that holds both"
+    refusals = {"language": only, "graph": only, "broken": "is a broken checkpoint", "other": "does not fit the model"}
+    for name, words in refusals.items():
+        with pytest.raises(InputError, match=words) as error:
+            find_encoder(str(tmp_path / name))
+        assert "\n" not in str(error.value)
 
 
 def test_open_clip_prepares_images_as_timms_tower_wants_them(tmp_path: Path) -> None:
@@ -151,10 +186,13 @@ def test_sentence_transformers_reads_language_models(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["onnx", "onnx_int8"])
-@pytest.mark.parametrize("kind", ["clip", "bert"])
+@pytest.mark.parametrize("kind", ["clip", "bert", *FAMILIES])
 def test_onnx_gives_the_text_features(name: str, kind: str, tmp_path: Path, language_folders: dict[str, Path]) -> None:
     encoder, texts = _encoder(), [*TEXTS, "what [PAD] says [SEP]"]
-    if kind == "bert":
+    if kind in FAMILIES:
+        write_folder(tmp_path / "published", json.dumps(FAMILIES[kind]))
+        encoder = folder_encoder(f"local-dir:{tmp_path / 'published'}")
+    elif kind == "bert":
         encoder = with_language_tower(encoder, str(language_folders[kind]), "bottleneck")
     summary = write_checked(encoder, find_format(name), tmp_path / "exported")
     found, expected = find_format(name).read(tmp_path / "exported", texts, []).texts, encoder.embed_texts(texts)

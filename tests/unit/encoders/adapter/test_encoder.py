@@ -137,7 +137,7 @@ def test_method_tensors_are_saved_and_loaded_with_the_encoder(tiny_encoder: Enco
     save_file({"basis": torch.zeros(3, 2)}, tmp_path / "with" / "method.safetensors")
     with pytest.raises(InputError, match=r"method\.safetensors is not the file that"):
         Encoder.load(tmp_path / "with")
-    for name, refusal in (("method", "is missing"), ("encoder", "is missing: give the encoder that was exported")):
+    for name, refusal in (("method", "is missing"), ("encoder", "is missing: run")):
         (tmp_path / "with" / f"{name}.safetensors").unlink()
         with pytest.raises(InputError, match=rf"{name}\.safetensors {refusal}"):
             Encoder.load(tmp_path / "with")
