@@ -21,9 +21,10 @@ from components.core.tables.files import atomic_folder, content_hash, file_hash,
 from components.encoders.adapter.architecture import build, uses_quick_gelu
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import own_image_tower
+from components.encoders.adapter.precision import Precision, quantise, round_weights, text_parts
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
-from components.encoders.adapter.tokens import Tokenizer, tokenizer_of, trimmed
+from components.encoders.adapter.tokens import Tokenizer, Tokens, tokenizer_of, trimmed
 from components.encoders.adapter.weights import load_weights, read_safetensors
 
 Vectors = npt.NDArray[np.float32]
@@ -173,10 +174,19 @@ class Encoder:
         """Raw features `[texts, dim]` of the text tower."""
         return self._of_texts(text_features, texts, batch_size, title)
 
+    @torch.inference_mode()
+    def embed_tokens(self, tokens: Tokens) -> Vectors:
+        """`embed_texts` of the ids `[texts, context_length]` that the tokenizer made of them."""
+        return self._of_tokens(encode_tokens, tokens, len(tokens), None)
+
     def _of_texts(
         self, encode: Callable[[Any, Tensor], Tensor], texts: Sequence[str], batch_size: int, title: str | None
     ) -> Vectors:
-        tokens = self.tokenizer(texts)
+        return self._of_tokens(encode, self.tokenizer(texts), batch_size, title)
+
+    def _of_tokens(
+        self, encode: Callable[[Any, Tensor], Tensor], tokens: Tokens, batch_size: int, title: str | None
+    ) -> Vectors:
         lengths = self.tokenizer.lengths(tokens)
 
         def features(rows: npt.NDArray[np.int64]) -> Tensor:
@@ -287,6 +297,29 @@ class Encoder:
         if progress is not None:
             progress.close()
         return result
+
+    def compute_in(self, precision: Precision) -> None:
+        """Embed in another precision from now on; an encoder in fewer bits cannot be saved.
+
+        In `bf16` both towers compute in bfloat16. In `int8` the text tower multiplies 8-bit integers, and the image
+        tower stays in float32.
+
+        Raises:
+            InputError: this machine or this text tower does not support it.
+        """
+        parts = text_parts(self.model)
+        if precision == "bf16":
+            self.autocast = torch.bfloat16
+            round_weights(parts)
+        elif precision == "int8":
+            quantise(parts)
+            try:
+                self.embed_texts(_SAMPLE)
+            except (AttributeError, RuntimeError, TypeError) as error:
+                raise InputError(
+                    f"the text tower of '{self.sidecar.name}' cannot compute in int8 ({str(error).splitlines()[0]}): "
+                    "choose bf16 or fp32"
+                ) from None
 
     def save_text_files(self, folder: Path) -> None:
         """Write the Hugging Face files of the text side, if it has any."""

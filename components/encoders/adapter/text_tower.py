@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from components.encoders.adapter.language_tower import LanguageTower
+from components.encoders.adapter.precision import Int8Attention
 
 _ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "argmax": lambda tokens, _: tokens.argmax(dim=-1),
@@ -165,21 +166,33 @@ def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:
     return states
 
 
-def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
+def _projected(attention: nn.MultiheadAttention | Int8Attention, x: Tensor) -> Tensor:
+    """Queries, keys and values side by side, `[tokens, 3 * width]`."""
+    if isinstance(attention, Int8Attention):
+        return attention.in_proj(x)  # type: ignore[no-any-return]
+    return F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
+
+
+def _attention(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, packing: Packing) -> Tensor:
     """Causal self-attention of packed rows `[tokens, width]`."""
-    rows = packing.padded(F.linear(x, attention.in_proj_weight, attention.in_proj_bias))
+    rows = packing.padded(_projected(attention, x))
     query, key, value = (_heads(part, attention.num_heads) for part in rows.chunk(3, dim=-1))
     found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
     projected: Tensor = attention.out_proj(packing.packed(found.transpose(1, 2).flatten(2)))
     return projected
 
 
-def _end_attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
+def _end_attention(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, packing: Packing) -> Tensor:
     """Attention of each text's end token, `[texts, width]`, on packed rows `[tokens, width]`."""
     width = x.shape[1]
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
-    query = _heads(F.linear(x[packing.ends], weight[:width], bias[:width])[:, None], attention.num_heads)
-    rows = packing.padded(F.linear(x, weight[width:], bias[width:]))
+    if isinstance(attention, Int8Attention):
+        projected_rows = _projected(attention, x)
+        ends, rows = projected_rows[packing.ends, :width], projected_rows[:, width:]
+    else:
+        weight, bias = attention.in_proj_weight, attention.in_proj_bias
+        ends = F.linear(x[packing.ends], weight[:width], bias[:width])
+        rows = F.linear(x, weight[width:], bias[width:])
+    query, rows = _heads(ends[:, None], attention.num_heads), packing.padded(rows)
     key, value = (_heads(part, attention.num_heads) for part in rows.chunk(2, dim=-1))
     seen = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
     found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None])

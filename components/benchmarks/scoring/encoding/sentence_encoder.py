@@ -18,6 +18,7 @@ from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.adapter.encoder import unit_rows
+from components.encoders.adapter.precision import Precision, quantise
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -38,6 +39,13 @@ class SentenceEncoder:
         self._model = model
         self.autocast: torch.dtype | None = None
         """Element type of mixed precision; None for float32."""
+
+    def compute_in(self, precision: Precision) -> None:
+        """Embed in another precision from now on; an `InputError` if this machine does not support it."""
+        if precision == "bf16":
+            self.autocast = torch.bfloat16
+        elif precision == "int8":
+            quantise([self._model])
 
     def embed_texts(self, texts: Sequence[str], batch_size: int = _BATCH, title: str | None = None) -> Features:
         """Unit vectors `[texts, dim]` in the order given; a bar named `title` shows progress."""
