@@ -1,26 +1,13 @@
-"""Artifacts on a flow run's page in Prefect: a stage's progress, results, the decision, dvc.lock and MLflow runs."""
+"""Artifacts on a flow run's page in Prefect: results, the decision, dvc.lock and MLflow runs."""
 
 from __future__ import annotations
 
 import os
-import re
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from pathlib import Path
 from uuid import UUID
 
-import httpx
 from prefect import get_client, task
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
@@ -31,56 +18,12 @@ from components.registry.decision import Decision
 from components.registry.lineage import record_lock
 from components.report.comparison import read_csv
 from components.tracking import tracking_uri
-from flows.commands import fail_fast
 
-INTERVAL_S = 10.0
-"""Seconds between two updates of a progress artifact."""
 DIRTY = "git-dirty"
 """Tag of a flow run whose checkout had uncommitted changes."""
 PAGES = "CLIPTUNE_MLFLOW_PAGES"
 """Environment variable: address of the MLflow pages where the tracking URI is a file (the stack's SQLite file)."""
 MODELS, REPORTS = Path("models"), Path("reports")
-_PERCENT = re.compile(r"\b(\d{1,3})%")
-
-
-@contextmanager
-def progress_artifact(stage: str) -> Iterator[Callable[[str], None]]:
-    """A progress artifact for the duration of the block, `progress-<stage>`: percentage, seconds and last line.
-
-    Yields a function to call with every line of the stage. An unavailable Prefect server only loses updates.
-    """
-    begun, done = time.monotonic(), threading.Event()
-    percent, line = 0, "starting"
-    artifact: object = None
-
-    def on_line(text: str) -> None:
-        nonlocal percent, line
-        line = text
-        if percentages := _PERCENT.findall(text):
-            percent = min(int(percentages[-1]), 100)
-
-    def description() -> str:
-        return f"{stage}, {time.monotonic() - begun:.0f} s: {line}"
-
-    def update() -> None:
-        ended = False
-        while not ended:
-            ended = done.wait(INTERVAL_S)
-            with suppress(httpx.HTTPError), fail_fast():
-                if isinstance(artifact, UUID):
-                    update_progress_artifact(artifact, percent, description())
-
-    with suppress(httpx.HTTPError), fail_fast():
-        key = f"progress-{re.sub(r'[^a-z0-9]+', '-', stage.lower())}"
-        artifact = create_progress_artifact(0, key, description())
-    thread = threading.Thread(target=copy_context().run, args=(update,), daemon=True)
-    thread.start()
-    try:
-        yield on_line
-        percent = 100
-    finally:
-        done.set()
-        thread.join(INTERVAL_S)
 
 
 @task(cache_policy=NO_CACHE)

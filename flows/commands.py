@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
@@ -20,8 +20,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from components.core.system import supervisor
-from components.core.system.processes import CommandError
+from components.core.system.processes import CommandError, end, supervised
 
 TAIL = 15
 """Number of last lines of a failed command that its error repeats."""
@@ -50,7 +49,6 @@ def run_supervised(
     folder: Path,
     hours: float | None = None,
     environment: Mapping[str, str] | None = None,
-    on_line: Callable[[str], None] | None = None,
 ) -> str:
     """Run `command` for a task of a flow run, and log its lines; none of its processes outlives the flow run.
 
@@ -69,7 +67,7 @@ def run_supervised(
     logger = get_run_logger()
     tail: deque[str] = deque(maxlen=TAIL)
     process = subprocess.Popen(
-        [sys.executable, "-P", supervisor.__file__, str(os.getpid()), str(GRACE_S), *command],
+        supervised(command, GRACE_S),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -84,11 +82,9 @@ def run_supervised(
             for text in filter(None, map(str.rstrip, lines)):
                 tail.append(text)
                 logger.info("%s", text)
-                if on_line is not None:
-                    on_line(text)
             status = process.wait()
     finally:
-        _end(process)
+        end(process, 2 * GRACE_S)
     if status and reasons:
         raise reasons[0]
     if status:
@@ -145,15 +141,6 @@ def _has_ended(flow_run_id: str) -> bool:
         # Without an answer the state is unknown.
         return False
     return state is not None and not state.is_running()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(2 * GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @contextmanager

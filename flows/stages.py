@@ -18,7 +18,6 @@ from prefect.logging import get_run_logger
 
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import DVC, is_locked
-from flows.artifacts import progress_artifact
 from flows.commands import run_supervised
 from flows.gpus import gpu_tokens
 from flows.shards import make_parts
@@ -83,10 +82,10 @@ def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
     command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
     title, begun = f"stage {name}", time.monotonic()
     make_parts(name)
-    with gpu_tokens(name, ranks) as devices, progress_artifact(name) as on_line:
+    with gpu_tokens(name, ranks) as devices:
 
         def work() -> None:
-            run_supervised(command, title, folder=Path.cwd(), hours=hours, environment=devices, on_line=on_line)
+            run_supervised(command, title, folder=Path.cwd(), hours=hours, environment=devices)
 
         when_free(work, title)
     return time.monotonic() - begun

@@ -18,7 +18,6 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.logging import get_run_logger
-from pydantic import PositiveFloat
 
 from components.core.settings import load_settings
 from components.sweeping.sweep import SweepFinding, sweep_aliases, sweep_runs
@@ -31,19 +30,18 @@ SILENT_S = 900.0
 
 
 @flow(name="sweep")
-def sweep(dry_run: bool = False, silent_hours: PositiveFloat = 24) -> None:
+def sweep(dry_run: bool = False) -> None:
     """End MLflow runs whose process died, and report a moved alias; leaves the artifact `sweep`.
 
     If MLflow or the registry does not answer, the flow fails, but only after it has swept the other.
 
     Args:
         dry_run: only report.
-        silent_hours: tag an MLflow run of another host after this time without a metric.
     """
     if not dry_run:
         create_automation()
     places: dict[str, Callable[[], list[SweepFinding]]] = {
-        "MLflow": lambda: sweep_runs(silent_hours, dry_run),
+        "MLflow": lambda: sweep_runs(dry_run),
         "registry": lambda: sweep_aliases(load_settings().promote.model),
     }
     findings: list[SweepFinding] = []

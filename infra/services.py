@@ -1,8 +1,7 @@
-"""Starts the stack's services as process groups, logs them to files, watches them and stops them together."""
+"""Starts the stack's services under supervisors, logs them to files, watches them and stops them together."""
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -17,10 +16,10 @@ from types import TracebackType
 import psutil
 
 from components.core.system.errors import InputError
-from components.core.system.processes import signal_group
+from components.core.system.processes import end, supervised
 
 GRACE = 25.0
-"""Seconds between SIGTERM and SIGKILL; more than a flow gives its stage."""
+"""Seconds that a service and all its processes have to end; more than a flow gives its stage."""
 
 
 @dataclass
@@ -59,7 +58,7 @@ class Services:
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             for service in reversed(self.running):
-                stop(service.process)
+                end(service.process, 2 * GRACE)
         finally:
             self._files.close()
             for number, handler in handlers.items():
@@ -73,12 +72,11 @@ class Services:
         """
         log = self.logs / f"{name}.log"
         process = subprocess.Popen(
-            command,
+            supervised(command, GRACE),
             stdin=subprocess.DEVNULL,
             stdout=self._files.enter_context(log.open("wb")),
             stderr=subprocess.STDOUT,
             env={**self.environment, **(environment or {})},
-            start_new_session=True,
         )
         service = Service(name, process, log)
         self.running.append(service)
@@ -108,8 +106,7 @@ class Services:
                 self.check()
                 time.sleep(0.1)
         finally:
-            if service.process.poll() is None:
-                stop(service.process)
+            end(service.process, 2 * GRACE)
         if service.process.returncode != 0:
             service.check()
 
@@ -126,29 +123,6 @@ class Services:
                 raise InputError(f"{name} did not answer within {seconds:.0f} s: see {self.logs}")
             tick()
             time.sleep(0.5)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a service and all its descendants, those in sessions of their own first, with SIGTERM, then SIGKILL."""
-    try:
-        family = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
-    sessions = [member for member in family if _leads_session(member.pid)]
-    for member in sessions:
-        signal_group(member.pid, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE
-    while any(runs(member) for member in sessions) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    signal_group(process.pid, signal.SIGTERM)
-    # psutil's wait would take the exit code from `process`.
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=GRACE)
-    signal_group(process.pid, signal.SIGKILL)
-    process.wait()
-    for member in filter(runs, family):
-        with suppress(psutil.NoSuchProcess):
-            member.kill()
 
 
 def is_healthy(url: str) -> bool:
@@ -190,21 +164,6 @@ def _owner(port: int) -> str:
     return ": stop the program that uses it"
 
 
-def runs(process: psutil.Process) -> bool:
-    """Whether a process is alive; a zombie is not."""
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else "its log is empty"
-
-
-def _leads_session(pid: int) -> bool:
-    try:
-        return os.getsid(pid) == pid
-    except ProcessLookupError:
-        return False

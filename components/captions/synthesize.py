@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
-from components.core.system.project import from_root, run_in_project, start
+from components.core.system.project import from_root, in_project, start
 from components.core.tables.work_shard import Shard
 from components.tracking import tracked_run
 
@@ -40,15 +41,12 @@ def run(
     """
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
-    store = GenerationStore(settings.synthesize.store)
-    try:
+    with closing(GenerationStore(settings.synthesize.store)) as store:
         if not fresh:
             import_replay(store, settings)
         counts = _ask(store, engine, questions, shard)
         if shard is None:
             counts.rejected = write_answers(output / settings.synthesize.answers(name), store, questions)
-    finally:
-        store.close()
     counts.skipped = sum(questions.skipped.values())
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
     print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
@@ -91,6 +89,7 @@ def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None
                 yield questions.revision(question)
 
 
+@in_project
 def main(
     task: Annotated[str | None, typer.Option(help="A key of synthesize.tasks; all of them when not given.")] = None,
     fresh: Annotated[bool, typer.Option(help="Do not import synthesize.cached_answers first.")] = False,
@@ -108,34 +107,28 @@ def main(
     Examples: python -m components.captions.synthesize --task paraphrase_1; ... --task paraphrase_1 --shard 0/4;
     ... --task paraphrase_1 --dry-run
     """
-
-    def command() -> None:
-        settings = load_checked() if profile is None else settings_with(profile)
-        chosen = Shard.parse(shard) if shard is not None else None
-        for name in [task] if task is not None else settings.synthesize.tasks:
-            if dry_run:
-                print(_plan(settings, name))
-            elif chosen is not None or name not in settings.synthesize.tasks:
-                run(settings, name, fresh=fresh, shard=chosen)
-            else:
-                run_tracked(settings, name, fresh=fresh)
-        if export is not None:
-            store = GenerationStore(settings.synthesize.store)
+    settings = load_checked() if profile is None else settings_with(profile)
+    chosen = Shard.parse(shard) if shard is not None else None
+    for name in [task] if task is not None else settings.synthesize.tasks:
+        if dry_run:
+            print(_plan(settings, name))
+        elif chosen is not None or name not in settings.synthesize.tasks:
+            run(settings, name, fresh=fresh, shard=chosen)
+        else:
+            run_tracked(settings, name, fresh=fresh)
+    if export is not None:
+        with closing(GenerationStore(settings.synthesize.store)) as store:
             print(f"wrote {store.export_parquet(from_root(export))} generations to {export}")
-            store.close()
-
-    run_in_project(command)
 
 
 def _plan(settings: Settings, name: str) -> str:
     questions = questions_of(settings, name, engine_of(settings.synthesize, name))
-    store = GenerationStore(settings.synthesize.store)
     total = stored = 0
-    for block in batched(questions.read(), _BLOCK):
-        total += len(block)
-        answered = store.answers({question.key for question in block})
-        stored += sum(question.key in answered for question in block)
-    store.close()
+    with closing(GenerationStore(settings.synthesize.store)) as store:
+        for block in batched(questions.read(), _BLOCK):
+            total += len(block)
+            answered = store.answers({question.key for question in block})
+            stored += sum(question.key in answered for question in block)
     return f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from components.cli.tables import AsJson, encoder_names, new_file, print_json, print_table, table_of
 from components.core.system.errors import InputError
-from components.core.system.project import from_root, run_in_project
+from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.scoring.encoding.context import EncoderUnderTest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 PORT = 8321
 
 
+@in_project
 def explore(
     encoder: Annotated[
         list[str] | None,
@@ -57,26 +59,23 @@ def explore(
 
     cliptune explore --export page.html --query "a kid on a sofa|a child on a couch"
     """
+    names, lines = encoder or ["base", "text-encoder@champion"], _queries(query, queries)
+    page = None if export is None else new_file(export)
+    if page is not None and not lines:
+        raise InputError("--export needs queries: give --query or --queries")
+    explored = _explored(names, images)
+    if page is None:
+        _serve(explored, host, port)
+        return
+    from components.core.tables.files import atomic_file
+    from components.explorer.server import snapshot
 
-    def command() -> None:
-        names, lines = encoder or ["base", "text-encoder@champion"], _queries(query, queries)
-        page = None if export is None else new_file(export)
-        if page is not None and not lines:
-            raise InputError("--export needs queries: give --query or --queries")
-        explored = _explored(names, images)
-        if page is None:
-            _serve(explored, host, port)
-            return
-        from components.core.tables.files import atomic_file
-        from components.explorer.server import snapshot
-
-        with atomic_file(page) as temporary:
-            temporary.write_text(snapshot(explored, lines, k), "utf-8")
-        typer.echo(f"wrote {export}: {len(lines)} queries")
-
-    run_in_project(command)
+    with atomic_file(page) as temporary:
+        temporary.write_text(snapshot(explored, lines, k), "utf-8")
+    typer.echo(f"wrote {export}: {len(lines)} queries")
 
 
+@in_project
 def votes(
     export: Annotated[
         Path | None,
@@ -91,41 +90,34 @@ def votes(
 
     Examples: cliptune votes; cliptune votes --export ~/photographs/captions.tsv
     """
+    from components.core.settings import load_settings
+    from components.explorer.voted import standings, write_captions
+    from components.registry.votes import Votes
 
-    def command() -> None:
-        from components.core.settings import load_settings
-        from components.explorer.voted import standings, write_captions
-        from components.registry.votes import Votes
-
-        place = None if export is None else new_file(export)
-        settings = load_settings()
-        store = Votes(settings.synthesize.store)
-        try:
-            all_votes = store.all()
-        finally:
-            store.close()
-        if place is not None:
-            written, left_out = write_captions(all_votes, place, settings.prepare.folder)
-            typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
-            if left_out:
-                typer.echo(f"left out: {left_out} queries whose picture is not a file there")
-            return
-        table = standings(all_votes)
-        if as_json:
-            print_json([row.model_dump() for row in table])
-            return
-        if not table:
-            typer.echo("no votes yet: run `cliptune explore`, view Vote")
-            return
-        numbers = ("won", "lost", "ties", "share of wins")
-        view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
-        for row in table:
-            wins = row.wins
-            share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
-            view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
-        print_table(view)
-
-    run_in_project(command)
+    place = None if export is None else new_file(export)
+    settings = load_settings()
+    with closing(Votes(settings.synthesize.store)) as store:
+        all_votes = store.all()
+    if place is not None:
+        written, left_out = write_captions(all_votes, place, settings.prepare.folder)
+        typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
+        if left_out:
+            typer.echo(f"left out: {left_out} queries whose picture is not a file there")
+        return
+    table = standings(all_votes)
+    if as_json:
+        print_json([row.model_dump() for row in table])
+        return
+    if not table:
+        typer.echo("no votes yet: run `cliptune explore`, view Vote")
+        return
+    numbers = ("won", "lost", "ties", "share of wins")
+    view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
+    for row in table:
+        wins = row.wins
+        share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
+        view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
+    print_table(view)
 
 
 def _explored(names: list[str], images: str) -> Explored:

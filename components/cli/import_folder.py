@@ -9,7 +9,7 @@ import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.core.system.errors import InputError, prefixed_errors
-from components.core.system.project import from_root, require_project, run_in_project
+from components.core.system.project import from_root, in_project, require_project
 
 if TYPE_CHECKING:
     from components.cli.survey import Survey
@@ -20,6 +20,7 @@ _STEPS = 4
 """Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
 
 
+@in_project
 def import_folder(
     folder: Annotated[Path, typer.Argument(help="Folder with the images and the file of their captions.")],
     name: Annotated[
@@ -36,45 +37,41 @@ def import_folder(
     Examples: cliptune init data/shop --dry-run; cliptune init ~/flickr30k --name flickr;
     cliptune init ~/flickr8k --name photographs --extends flickr8k
     """
+    from components.cli.survey import survey
+    from components.core.system.checking import check_settings
+    from components.core.system.discovery import FOLDER_NAME
+    from components.core.system.profiles import PROFILES, settings_with
+    from components.core.tables.files import atomic_file
 
-    def command() -> None:
-        from components.cli.survey import survey
-        from components.core.system.checking import check_settings
-        from components.core.system.discovery import FOLDER_NAME
-        from components.core.system.profiles import PROFILES, settings_with
-        from components.core.tables.files import atomic_file
-
-        require_project()
-        place = from_root(folder)
-        chosen = name or place.resolve().name
-        if not FOLDER_NAME.fullmatch(chosen):
-            raise InputError(f"'{chosen}' is not a profile name: give --name with letters, digits, '_', '-' and '.'")
-        path = PROFILES / f"{chosen}.yaml"
-        if path.exists() and not dry_run:
-            raise InputError(f"{path} exists: give another --name, or delete it")
-        under = settings_with(extends or _OVER)
-        source = under.prepare.source if extends else None
-        contents = survey(place)
-        if as_json:
-            print_json(_facts(contents))
-        else:
-            _show(place, contents)
-        if dry_run:
-            return
-        content: dict[str, Any] = {"prepare": {"folder": str(place)}}
-        if source != contents.source:
-            content = _content(chosen, place, contents, under) | _fitting_batches(contents, under)
-        # DVC watches files of captions, but not shards or pictures, which take long to read.
-        if (place / contents.file).suffix in (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl"):
-            content["depends"] = {"prepare": str(place / contents.file)}
-        with prefixed_errors(f"over profile '{extends or _OVER}'"):
-            check_settings(settings_with(extends or _OVER, content))
-        with atomic_file(path) as temporary:
-            temporary.write_text(_profile(place, contents, extends or _OVER, content), encoding="utf-8")
-        if not as_json:
-            typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan")
-
-    run_in_project(command)
+    require_project()
+    place = from_root(folder)
+    chosen = name or place.resolve().name
+    if not FOLDER_NAME.fullmatch(chosen):
+        raise InputError(f"'{chosen}' is not a profile name: give --name with letters, digits, '_', '-' and '.'")
+    path = PROFILES / f"{chosen}.yaml"
+    if path.exists() and not dry_run:
+        raise InputError(f"{path} exists: give another --name, or delete it")
+    under = settings_with(extends or _OVER)
+    source = under.prepare.source if extends else None
+    contents = survey(place)
+    if as_json:
+        print_json(_facts(contents))
+    else:
+        _show(place, contents)
+    if dry_run:
+        return
+    content: dict[str, Any] = {"prepare": {"folder": str(place)}}
+    if source != contents.source:
+        content = _content(chosen, place, contents, under) | _fitting_batches(contents, under)
+    # DVC watches files of captions, but not shards or pictures, which take long to read.
+    if (place / contents.file).suffix in (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl"):
+        content["depends"] = {"prepare": str(place / contents.file)}
+    with prefixed_errors(f"over profile '{extends or _OVER}'"):
+        check_settings(settings_with(extends or _OVER, content))
+    with atomic_file(path) as temporary:
+        temporary.write_text(_profile(place, contents, extends or _OVER, content), encoding="utf-8")
+    if not as_json:
+        typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan")
 
 
 def _show(folder: Path, contents: Survey) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, encoder_names, print_json, print_table, shown_size, table_of
-from components.core.system.project import from_root, run_in_project
+from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.scoring.encoding.context import EncoderUnderTest
@@ -59,6 +59,7 @@ _DryRun = Annotated[
 
 
 @index.command()
+@in_project
 def build(
     folder: _Folder,
     origin: _From = _DATA,
@@ -83,26 +84,23 @@ def build(
 
     cliptune index build index --from 's3://bucket/{00000..00099}.tar' --encoder text-encoder@champion --dry-run
     """
+    from components.index.building import build as write
+    from components.index.building import check_output
+    from components.index.facts import choose_kind
 
-    def command() -> None:
-        from components.index.building import build as write
-        from components.index.building import check_output
-        from components.index.facts import choose_kind
-
-        place = from_root(folder)
-        check_output(place, replace=replace)
-        choose_kind(kind, 0)
-        texts, under_test = _texts(queries), _encoder(encoder)
-        opened = _opened(origin, source, under_test)
-        if dry_run:
-            _print_plan(origin, opened, kind)
-            return
-        _show(folder, write(place, opened, kind, under_test, texts, replace=replace), as_json)
-
-    run_in_project(command)
+    place = from_root(folder)
+    check_output(place, replace=replace)
+    choose_kind(kind, 0)
+    texts, under_test = _texts(queries), _encoder(encoder)
+    opened = _opened(origin, source, under_test)
+    if dry_run:
+        _print_plan(origin, opened, kind)
+        return
+    _show(folder, write(place, opened, kind, under_test, texts, replace=replace), as_json)
 
 
 @index.command()
+@in_project
 def append(
     folder: _Folder,
     origin: _From = _DATA,
@@ -118,26 +116,23 @@ def append(
 
     cliptune index append index --from ~/new-photographs --encoder paraclip
     """
+    from components.index.building import append as add
+    from components.index.building import check_source
+    from components.index.facts import read_facts
 
-    def command() -> None:
-        from components.index.building import append as add
-        from components.index.building import check_source
-        from components.index.facts import read_facts
-
-        place = from_root(folder)
-        facts = read_facts(place)
-        texts, under_test = _texts(queries), _encoder(encoder)
-        opened = _opened(origin, source, under_test)
-        check_source(place, facts, opened)
-        if dry_run:
-            _print_plan(origin, opened, facts.kind)
-            return
-        _show(folder, add(place, opened, under_test, texts), as_json)
-
-    run_in_project(command)
+    place = from_root(folder)
+    facts = read_facts(place)
+    texts, under_test = _texts(queries), _encoder(encoder)
+    opened = _opened(origin, source, under_test)
+    check_source(place, facts, opened)
+    if dry_run:
+        _print_plan(origin, opened, facts.kind)
+        return
+    _show(folder, add(place, opened, under_test, texts), as_json)
 
 
 @index.command()
+@in_project
 def check(
     folder: _Folder,
     encoder: Annotated[
@@ -156,31 +151,27 @@ def check(
 
     cliptune index check index --encoder text-encoder@champion --queries queries.txt
     """
+    from components.index.building import remeasure
+    from components.index.checking import check as look
 
-    def command() -> None:
-        from components.index.building import remeasure
-        from components.index.checking import check as look
+    place = from_root(folder)
+    texts, under_test = _texts(queries), _encoder(encoder)
+    if under_test is not None:
+        from components.index.facts import read_facts
+        from components.index.image_index import accept_tower
 
-        place = from_root(folder)
-        texts, under_test = _texts(queries), _encoder(encoder)
-        if under_test is not None:
-            from components.index.facts import read_facts
-            from components.index.image_index import accept_tower
-
-            accept_tower(read_facts(place), place, under_test)
-            remeasure(place, under_test, texts)
-        checked = look(place, every=every)
-        if as_json:
-            facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
-            problems = [asdict(problem) for problem in checked.problems]
-            counts = {"pictures": checked.pictures, "without": checked.without}
-            print_json({"problems": problems, **counts, "index": facts})
-        else:
-            _show_checked(folder, checked)
-        if checked.problems:
-            raise SystemExit(1)
-
-    run_in_project(command)
+        accept_tower(read_facts(place), place, under_test)
+        remeasure(place, under_test, texts)
+    checked = look(place, every=every)
+    if as_json:
+        facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
+        problems = [asdict(problem) for problem in checked.problems]
+        counts = {"pictures": checked.pictures, "without": checked.without}
+        print_json({"problems": problems, **counts, "index": facts})
+    else:
+        _show_checked(folder, checked)
+    if checked.problems:
+        raise SystemExit(1)
 
 
 def _texts(queries: Path | None) -> list[str] | None:

@@ -11,7 +11,7 @@ import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.core.system.errors import InputError
-from components.core.system.project import run_in_project
+from components.core.system.project import in_project
 
 if TYPE_CHECKING:
     from components.cli.planning import Planned
@@ -22,6 +22,7 @@ _STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
 _COSTS = ("stage", "work", "tokens in", "tokens out", "time", "memory", "disk")
 
 
+@in_project
 def plan(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Stages of dvc.yaml, or groups such as `train`; by default `compare`.")
@@ -46,32 +47,29 @@ def plan(
     Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;
     cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
     """
+    from components.cli.planning import missing_data, unwatched
+    from components.cli.planning import plan as plan_stages
 
-    def command() -> None:
-        from components.cli.planning import missing_data, unwatched
-        from components.cli.planning import plan as plan_stages
-
-        if not cost and (rates or prices):
-            raise InputError("--rates and --prices need --cost: add it")
-        stages = plan_stages(targets or ["compare"])
-        missing = missing_data()
-        costs = _costs(stages, rates, prices) if cost else None
-        if as_json:
-            print_json([asdict(row) for row in costs or stages])
-        elif costs is not None:
-            print_costs(costs)
-        else:
-            _print_stages(stages)
-        for notice in unwatched(stages):
-            typer.echo(notice, err=True)
-        for line in missing:
-            typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
-        if missing:
-            raise SystemExit(1)
-
-    run_in_project(command)
+    if not cost and (rates or prices):
+        raise InputError("--rates and --prices need --cost: add it")
+    stages = plan_stages(targets or ["compare"])
+    missing = missing_data()
+    costs = _costs(stages, rates, prices) if cost else None
+    if as_json:
+        print_json([asdict(row) for row in costs or stages])
+    elif costs is not None:
+        print_costs(costs)
+    else:
+        _print_stages(stages)
+    for notice in unwatched(stages):
+        typer.echo(notice, err=True)
+    for line in missing:
+        typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
+    if missing:
+        raise SystemExit(1)
 
 
+@in_project
 def report(
     every: Annotated[bool, typer.Option("--all", help="Print all metrics instead of the key metrics.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="Print all metrics, and those by group of queries.")] = False,
@@ -81,49 +79,42 @@ def report(
 
     Examples: cliptune report; cliptune report --all; cliptune report --groups; cliptune report --json
     """
+    from components.core.settings import load_settings
+    from components.evaluation.results import DEFAULT
+    from components.report.comparison import long_table, read_csv
+    from components.report.terminal import show
 
-    def command() -> None:
-        from components.core.settings import load_settings
-        from components.evaluation.results import DEFAULT
-        from components.report.comparison import long_table, read_csv
-        from components.report.terminal import show
-
-        settings = load_settings()
-        if as_json:
-            print_json(long_table(read_csv(DEFAULT.csv)))
-            return
-        show(read_csv(DEFAULT.csv), settings, every, groups)
-        typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
-
-    run_in_project(command)
+    settings = load_settings()
+    if as_json:
+        print_json(long_table(read_csv(DEFAULT.csv)))
+        return
+    show(read_csv(DEFAULT.csv), settings, every, groups)
+    typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
 
+@in_project
 def doctor(as_json: AsJson = False) -> None:
     """Check servers, stores, GPU, disk, versions and clock; the exit code is 1 if a check fails.
 
     Examples: cliptune doctor; cliptune doctor --json
     """
+    from rich.markup import escape
 
-    def command() -> None:
-        from rich.markup import escape
+    from components.doctor.examine import examine, read_installation
 
-        from components.doctor.examine import examine, read_installation
-
-        lines = examine(read_installation(Path()))
-        if as_json:
-            print_json([asdict(line) for line in lines])
-        else:
-            table = table_of(("", "state", "detail", "fix"))
-            for line in lines:
-                colour = _STATUSES[line.status]
-                table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
-            print_table(table)
-            counts = {status: sum(line.status == status for line in lines) for status in _STATUSES}
-            typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))
-        if any(line.status == "fail" for line in lines):
-            raise SystemExit(1)
-
-    run_in_project(command)
+    lines = examine(read_installation(Path()))
+    if as_json:
+        print_json([asdict(line) for line in lines])
+    else:
+        table = table_of(("", "state", "detail", "fix"))
+        for line in lines:
+            colour = _STATUSES[line.status]
+            table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
+        print_table(table)
+        counts = {status: sum(line.status == status for line in lines) for status in _STATUSES}
+        typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    if any(line.status == "fail" for line in lines):
+        raise SystemExit(1)
 
 
 def _print_stages(stages: list[Planned]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.core.system.project import require_project, run_in_project
+from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
     from components.core.settings import Settings
@@ -23,102 +23,91 @@ _BEFORE = Path("state/params-before-profiles.yaml")
 
 
 @profile.command("list")
+@in_project
 def list_profiles(as_json: AsJson = False) -> None:
     """List the profiles with their purpose.
 
     Example: cliptune profile list
     """
+    from components.core.system.profiles import base_profile, description, profile_names
 
-    def command() -> None:
-        from components.core.system.profiles import base_profile, description, profile_names
-
-        require_project()
-        descriptions = {name: description(name) for name in profile_names()}
-        if as_json:
-            print_json(descriptions)
-            return
-        table = table_of(("profile", "over", "purpose"))
-        for name, text in descriptions.items():
-            table.add_row(name, base_profile(name), text)
-        print_table(table)
-
-    run_in_project(command)
+    require_project()
+    descriptions = {name: description(name) for name in profile_names()}
+    if as_json:
+        print_json(descriptions)
+        return
+    table = table_of(("profile", "over", "purpose"))
+    for name, text in descriptions.items():
+        table.add_row(name, base_profile(name), text)
+    print_table(table)
 
 
 @profile.command("show")
+@in_project
 def show_profile(name: _Name) -> None:
     """Print the file of a profile: its purpose, and the keys that it sets.
 
     Example: cliptune profile show toy
     """
+    from components.core.system.profiles import profile_text
 
-    def command() -> None:
-        from components.core.system.profiles import profile_text
-
-        require_project()
-        typer.echo(profile_text(name), nl=False)
-
-    run_in_project(command)
+    require_project()
+    typer.echo(profile_text(name), nl=False)
 
 
 @profile.command("apply")
+@in_project
 def apply_profile(name: _Name, dry_run: _DryRun = False) -> None:
     """Merge a profile into params.yaml; comments stay, and a result with unknown keys is refused.
 
     Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run; cliptune profile reset (to undo)
     """
+    from components.core.settings import PARAMS
+    from components.core.system import profiles
 
-    def command() -> None:
-        from components.core.settings import PARAMS
-        from components.core.system import profiles
-
-        text = profiles.overlaid(name)
-        difference = profiles.difference(text)
-        typer.echo(difference, nl=False)
-        for notice in profiles.notices(name, text):
-            typer.echo(notice, err=True)
-        if not difference:
-            typer.echo(f"params.yaml already holds profile '{name}'")
-        elif not dry_run:
-            if not _BEFORE.exists():
-                profiles.write(PARAMS.read_text("utf-8"), _BEFORE)
-            profiles.write(text)
-            typer.echo(
-                f"params.yaml now holds profile '{name}'; `cliptune plan` shows the stages that `dvc repro compare` "
-                "would run"
-            )
-
-    run_in_project(command)
+    text = profiles.overlaid(name)
+    difference = profiles.difference(text)
+    typer.echo(difference, nl=False)
+    for notice in profiles.notices(name, text):
+        typer.echo(notice, err=True)
+    if not difference:
+        typer.echo(f"params.yaml already holds profile '{name}'")
+    elif not dry_run:
+        if not _BEFORE.exists():
+            profiles.write(PARAMS.read_text("utf-8"), _BEFORE)
+        profiles.write(text)
+        typer.echo(
+            f"params.yaml now holds profile '{name}'; `cliptune plan` shows the stages that `dvc repro compare` "
+            "would run"
+        )
 
 
 @profile.command("reset")
+@in_project
 def reset_profiles(dry_run: _DryRun = False) -> None:
     """Restore params.yaml as it was before the first applied profile; all later edits are lost.
 
     Examples: cliptune profile reset --dry-run; cliptune profile reset
     """
+    from components.core.system import profiles
 
-    def command() -> None:
-        from components.core.system import profiles
-
-        require_project()
-        if not _BEFORE.exists():
-            typer.echo("no profile was applied: params.yaml is unchanged")
-            return
-        text = _BEFORE.read_text("utf-8")
-        typer.echo(profiles.difference(text), nl=False)
-        if not dry_run:
-            profiles.write(text)
-            _BEFORE.unlink()
-            typer.echo("params.yaml is as before the first profile")
-
-    run_in_project(command)
+    require_project()
+    if not _BEFORE.exists():
+        typer.echo("no profile was applied: params.yaml is unchanged")
+        return
+    text = _BEFORE.read_text("utf-8")
+    typer.echo(profiles.difference(text), nl=False)
+    if not dry_run:
+        profiles.write(text)
+        _BEFORE.unlink()
+        typer.echo("params.yaml is as before the first profile")
 
 
 mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Mixes of the weights of two encoders.")
 
 
 @mix.command("tune")
+@in_project
 def tune_mix(
     members: Annotated[list[str], typer.Option("--from", help="An encoder to mix; give two or more.")],
     name: Annotated[str, typer.Option(help="Name of the mix that --write adds to params.yaml.")] = "all_needs",
@@ -139,31 +128,27 @@ def tune_mix(
     Examples: cliptune mix tune --from paraclip --from semclip --from laclip_ft;
     cliptune mix tune --from paraclip --from semclip --trials 200 --write
     """
+    from components.core.system.checking import load_checked
+    from components.study.rules import read_claims
+    from components.study.search import STORE
+    from components.study.search import search as run
 
-    def command() -> None:
-        from components.core.system.checking import load_checked
-        from components.study.rules import read_claims
-        from components.study.search import STORE
-        from components.study.search import search as run
-
-        require_project()
-        settings = load_checked()
-        _check_mix(settings, name, members)
-        outcome = run(settings, members, read_claims(claims).families, trials, store or STORE)
-        table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
-        for need, value in outcome.scores.items():
-            best, encoder = outcome.best[need]
-            table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
-        print_table(table)
-        typer.echo(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
-        if write:
-            _write_mix(name, outcome)
-        else:
-            mix, weights = outcome.mix, ", ".join(map(str, outcome.mix.weights))
-            typer.echo(f"for params.yaml, with {name} in compare_encoders (or use --write):")
-            typer.echo(f"mixes:\n  {name}: {{a: {mix.a}, b: {mix.b}, weights: [{weights}]}}")
-
-    run_in_project(command)
+    require_project()
+    settings = load_checked()
+    _check_mix(settings, name, members)
+    outcome = run(settings, members, read_claims(claims).families, trials, store or STORE)
+    table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
+    for need, value in outcome.scores.items():
+        best, encoder = outcome.best[need]
+        table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
+    print_table(table)
+    typer.echo(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
+    if write:
+        _write_mix(name, outcome)
+    else:
+        mix, weights = outcome.mix, ", ".join(map(str, outcome.mix.weights))
+        typer.echo(f"for params.yaml, with {name} in compare_encoders (or use --write):")
+        typer.echo(f"mixes:\n  {name}: {{a: {mix.a}, b: {mix.b}, weights: [{weights}]}}")
 
 
 def _check_mix(settings: Settings, name: str, members: list[str]) -> None:

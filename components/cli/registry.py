@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from components.cli.tables import AsJson, encoder_names, print_json, print_table, table_of
-from components.core.system.project import from_root, require_project, run_in_project
+from components.core.system.project import from_root, in_project, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
 
 
+@in_project
 def promote(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the decision; write nothing.")] = False,
     challenger: Annotated[
@@ -28,50 +29,44 @@ def promote(
 
     Examples: cliptune promote; cliptune promote --dry-run; cliptune promote --challenger
     """
+    from components.core.settings import load_settings
 
-    def command() -> None:
-        from components.core.settings import load_settings
+    settings = load_settings()
+    quiet_mlflow()
+    from components.registry.promotion import promote as judge_and_promote
 
-        settings = load_settings()
-        quiet_mlflow()
-        from components.registry.promotion import promote as judge_and_promote
-
-        decision = judge_and_promote(settings, dry_run, challenger=challenger)
-        _print_decision(decision, decision.outcome, "would be " if dry_run else "", as_json)
-
-    run_in_project(command)
+    decision = judge_and_promote(settings, dry_run, challenger=challenger)
+    _print_decision(decision, decision.outcome, "would be " if dry_run else "", as_json)
 
 
+@in_project
 def history(as_json: AsJson = False) -> None:
     """List all decisions, oldest first.
 
     Example: cliptune history
     """
+    from rich.markup import escape
 
-    def command() -> None:
-        from rich.markup import escape
+    from components.registry.decision import history as decisions
 
-        from components.registry.decision import history as decisions
-
-        recorded = decisions()
-        if not recorded:
-            require_project()
-        if as_json:
-            print_json([decision.model_dump(mode="json") for decision in recorded])
-            return
-        if not recorded:
-            typer.echo("no decisions yet: run `cliptune promote`")
-            return
-        table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
-        for decision in recorded:
-            failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
-            row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
-            table.add_row(*(escape(cell) for cell in row))
-        print_table(table)
-
-    run_in_project(command)
+    recorded = decisions()
+    if not recorded:
+        require_project()
+    if as_json:
+        print_json([decision.model_dump(mode="json") for decision in recorded])
+        return
+    if not recorded:
+        typer.echo("no decisions yet: run `cliptune promote`")
+        return
+    table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
+    for decision in recorded:
+        failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
+        row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
+        table.add_row(*(escape(cell) for cell in row))
+    print_table(table)
 
 
+@in_project
 def lineage(
     of: Annotated[str, typer.Argument(help="A version, run id, commit, or hash of weights, data or dvc.lock.")],
     as_json: AsJson = False,
@@ -80,52 +75,46 @@ def lineage(
 
     Examples: cliptune lineage 3; cliptune lineage 4f2a9c1
     """
+    quiet_mlflow()
+    from dataclasses import asdict
 
-    def command() -> None:
-        quiet_mlflow()
-        from dataclasses import asdict
+    from rich.markup import escape
 
-        from rich.markup import escape
+    from components.core.settings import load_settings
+    from components.registry.lineage import find_links
 
-        from components.core.settings import load_settings
-        from components.registry.lineage import find_links
-
-        model = load_settings().promote.model
-        links = find_links(model, of)
-        if as_json:
-            print_json([asdict(link) for link in links])
-            return
-        for link in links:
-            table = table_of(("tag", "value"), f"{model} version {link.version} {' '.join(link.aliases)}".rstrip())
-            for name, value in sorted(link.tags.items()):
-                table.add_row(escape(name), escape(value))
-            print_table(table)
-        if not links:
-            typer.echo(f"no version of {model} is tied to '{of}'")
-
-    run_in_project(command)
+    model = load_settings().promote.model
+    links = find_links(model, of)
+    if as_json:
+        print_json([asdict(link) for link in links])
+        return
+    for link in links:
+        table = table_of(("tag", "value"), f"{model} version {link.version} {' '.join(link.aliases)}".rstrip())
+        for name, value in sorted(link.tags.items()):
+            table.add_row(escape(name), escape(value))
+        print_table(table)
+    if not links:
+        typer.echo(f"no version of {model} is tied to '{of}'")
 
 
+@in_project
 def rollback(as_json: AsJson = False) -> None:
     """Make the previous champion champion again; a second rollback undoes the first.
 
     Example: cliptune rollback
     """
+    from components.core.settings import load_settings
+    from components.registry.decision import now
 
-    def command() -> None:
-        from components.core.settings import load_settings
-        from components.registry.decision import now
+    settings, began = load_settings(), now()
+    quiet_mlflow()
+    from components.registry.champion import rollback as roll_back
 
-        settings, began = load_settings(), now()
-        quiet_mlflow()
-        from components.registry.champion import rollback as roll_back
-
-        decision = roll_back(settings, began=began)
-        _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
-
-    run_in_project(command)
+    decision = roll_back(settings, began=began)
+    _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
 
 
+@in_project
 def export(
     encoder: Annotated[str, typer.Option(help="A folder, a run, text-encoder@champion, or open_clip's name:tag.")],
     format_: Annotated[
@@ -139,19 +128,15 @@ def export(
     cliptune export --encoder ViT-B-32-quickgelu:openai --format sentence_transformers --output exported;
     cliptune export --encoder paraclip --format onnx_int8 --output exported
     """
+    from components.registry.encoder_names import name_from_root
+    from components.registry.formats import S3_URL, check_export
 
-    def command() -> None:
-        from components.registry.encoder_names import name_from_root
-        from components.registry.formats import S3_URL, check_export
+    name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
+    check_export(name, format_, place)
+    quiet_mlflow()
+    from components.registry.export import export_encoder
 
-        name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
-        check_export(name, format_, place)
-        quiet_mlflow()
-        from components.registry.export import export_encoder
-
-        typer.echo(export_encoder(name, format_, place))
-
-    run_in_project(command)
+    typer.echo(export_encoder(name, format_, place))
 
 
 def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from components.core.system.errors import run_command
+from components.core.system.errors import reported
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for boto3.
 
@@ -23,6 +23,7 @@ _DRY_RUN = typer.Option("--dry-run", help="List the files that would be transfer
 
 
 @s3.command()
+@reported
 def put(
     source: Annotated[Path, typer.Argument(help="A file or a folder.")],
     url: Annotated[str, typer.Argument(help="s3://bucket/key, or s3://bucket/prefix/ to keep the file's name.")],
@@ -32,24 +33,21 @@ def put(
 
     Examples: cliptune s3 put data/shards s3://datasets/laion/; cliptune s3 put models/paraclip s3://encoders/paraclip/
     """
+    from components.core.pictures.storage import S3, upload_pairs
 
-    def command() -> None:
-        from components.core.pictures.storage import S3, upload_pairs
-
-        store, pairs = S3(), upload_pairs(source, url)
-        total = sum(path.stat().st_size for path, _ in pairs)
-        if dry_run:
-            missing = [f"{path} -> {object_}" for path, object_ in pairs if not store.holds(path, object_)]
-            _print_plan(missing, len(pairs))
-            return
-        with _bar(total) as progress:
-            sent = sum(store.put(path, object_, progress.update) for path, object_ in pairs)
-        typer.echo(f"{len(pairs)} files, {total:,} bytes, {sent:,} of them sent now")
-
-    run_command(command)
+    store, pairs = S3(), upload_pairs(source, url)
+    total = sum(path.stat().st_size for path, _ in pairs)
+    if dry_run:
+        missing = [f"{path} -> {object_}" for path, object_ in pairs if not store.holds(path, object_)]
+        _print_plan(missing, len(pairs))
+        return
+    with _bar(total) as progress:
+        sent = sum(store.put(path, object_, progress.update) for path, object_ in pairs)
+    typer.echo(f"{len(pairs)} files, {total:,} bytes, {sent:,} of them sent now")
 
 
 @s3.command()
+@reported
 def get(
     url: Annotated[str, typer.Argument(help="s3://bucket/key, or s3://bucket/prefix/ for all below it.")],
     target: Annotated[Path, typer.Argument(help="The file or folder to write.")],
@@ -59,25 +57,22 @@ def get(
 
     Examples: cliptune s3 get s3://encoders/paraclip/ models/paraclip; cliptune s3 get s3://datasets/captions.tsv .
     """
+    from components.core.pictures.storage import S3
 
-    def command() -> None:
-        from components.core.pictures.storage import S3
-
-        store = S3()
-        pairs = store.download_pairs(url, target)
-        if dry_run:
-            missing = [f"{object_} -> {path}" for object_, path in pairs if not store.holds(path, object_)]
-            _print_plan(missing, len(pairs))
-            return
-        with _bar(None) as progress:
-            for object_, path in pairs:
-                store.get(object_, path, progress.update)
-        typer.echo(f"{len(pairs)} files, {sum(path.stat().st_size for _, path in pairs):,} bytes in {target}")
-
-    run_command(command)
+    store = S3()
+    pairs = store.download_pairs(url, target)
+    if dry_run:
+        missing = [f"{object_} -> {path}" for object_, path in pairs if not store.holds(path, object_)]
+        _print_plan(missing, len(pairs))
+        return
+    with _bar(None) as progress:
+        for object_, path in pairs:
+            store.get(object_, path, progress.update)
+    typer.echo(f"{len(pairs)} files, {sum(path.stat().st_size for _, path in pairs):,} bytes in {target}")
 
 
 @s3.command("make-bucket")
+@reported
 def make_bucket(
     url: Annotated[str, typer.Argument(help="s3://bucket")],
     versions: Annotated[bool, typer.Option("--versions", help="Keep old versions of objects.")] = False,
@@ -86,13 +81,9 @@ def make_bucket(
 
     Examples: cliptune s3 make-bucket s3://datasets; cliptune s3 make-bucket s3://mlflow --versions
     """
+    from components.core.pictures.storage import S3
 
-    def command() -> None:
-        from components.core.pictures.storage import S3
-
-        typer.echo("; ".join(S3().make_bucket(url, versions)))
-
-    run_command(command)
+    typer.echo("; ".join(S3().make_bucket(url, versions)))
 
 
 def _print_plan(lines: list[str], files: int) -> None:

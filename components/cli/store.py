@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
-from components.core.system.discovery import choose, names_in
 from components.core.system.errors import InputError
-from components.core.system.project import from_root, run_in_project
+from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.captions.generating.store import GenerationStore
@@ -28,6 +29,7 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 @store.command()
+@in_project
 def stats(
     url: StoreUrl = None,
     as_json: AsJson = False,
@@ -36,22 +38,16 @@ def stats(
 
     Examples: cliptune answers stats; cliptune answers stats --json; cliptune answers stats --store postgresql://me@host/cliptune
     """
-
-    def command() -> None:
-        opened = _open(url)
+    with closing(_open(url)) as opened:
         found = opened.stats()
-        opened.close()
-        if as_json:
-            from dataclasses import asdict
-
-            print_json(asdict(found))
-        else:
-            _print_stats(found)
-
-    run_in_project(command)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _print_stats(found)
 
 
 @store.command("export")
+@in_project
 def export_file(
     path: Annotated[Path, typer.Argument(help="A new Parquet file.")],
     url: StoreUrl = None,
@@ -60,18 +56,14 @@ def export_file(
 
     Example: cliptune answers export generations.parquet
     """
-
-    def command() -> None:
-        place = new_file(path)
-        opened = _open(url)
+    place = new_file(path)
+    with closing(_open(url)) as opened:
         rows = opened.export_parquet(place)
-        opened.close()
-        typer.echo(f"wrote {rows:,} answers to {path}")
-
-    run_in_project(command)
+    typer.echo(f"wrote {rows:,} answers to {path}")
 
 
 @store.command("import")
+@in_project
 def import_files(
     paths: Annotated[list[Path], typer.Argument(help="Parquet files that `cliptune answers export` wrote.")],
     url: StoreUrl = None,
@@ -80,20 +72,16 @@ def import_files(
 
     Examples: cliptune answers import generations.parquet; cliptune answers import night/*.parquet
     """
-
-    def command() -> None:
-        files = [from_root(path) for path in paths]
-        if missing := [path for path in files if not path.is_file()]:
-            raise InputError(f"{missing[0]} is missing: name a file that `cliptune answers export` wrote")
-        opened = _open(url, must_exist=False)
+    files = [from_root(path) for path in paths]
+    if missing := [path for path in files if not path.is_file()]:
+        raise InputError(f"{missing[0]} is missing: name a file that `cliptune answers export` wrote")
+    with closing(_open(url, must_exist=False)) as opened:
         for path in files:
             typer.echo(f"{path}: {opened.import_parquet(path):,} new answers")
-        opened.close()
-
-    run_in_project(command)
 
 
 @store.command()
+@in_project
 def prune(
     url: StoreUrl = None,
     task: Annotated[str | None, typer.Option(help="Answers of this prompt task.")] = None,
@@ -114,28 +102,17 @@ def prune(
     Examples: cliptune answers prune --task rewrite --dry-run; cliptune answers prune --model old-model --older-than
     30d; cliptune answers prune --failed
     """
+    from components.captions.generating.store.upkeep import Choice
 
-    def command() -> None:
-        from components.captions.generating.store.upkeep import Choice
-
-        choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
-        choice.check()
-        opened = _open(url)
-        tasks = names_in("components.captions.prompting.tasks")
-        if task is not None and task not in tasks:
-            # Answers of a task whose file is gone may still be there.
-            stored = opened.stats()
-            stored_tasks = {*(group.task for group in stored.answers), *(fault.task for fault in stored.failures)}
-            choose(sorted({*tasks, *stored_tasks}), task, "--task")
+    choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
+    choice.check()
+    with closing(_open(url)) as opened:
         pruned = opened.prune(choice, dry_run=dry_run)
-        opened.close()
-        unit = "failures" if failed else "answers"
-        for group in pruned:
-            typer.echo(f"{group.task}, {group.model}: {group.rows:,} {unit}")
-        total = sum(group.rows for group in pruned)
-        typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
-
-    run_in_project(command)
+    unit = "failures" if failed else "answers"
+    for group in pruned:
+        typer.echo(f"{group.task}, {group.model}: {group.rows:,} {unit}")
+    total = sum(group.rows for group in pruned)
+    typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:

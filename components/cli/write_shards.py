@@ -17,7 +17,7 @@ from webdataset.tariterators import base_plus_ext
 from components.core.pictures.rgb import open_picture
 from components.core.pictures.shards.listing import SIZES
 from components.core.pictures.stored_pictures import PICTURE, Pictures
-from components.core.system.errors import InputError, run_command
+from components.core.system.errors import InputError, reported
 from components.core.system.progress import track
 from components.core.system.project import start
 from components.core.tables.files import atomic_folder, write_json
@@ -86,18 +86,15 @@ def _sample(row: dict[str, Any], image: bytes, pairs: Path) -> dict[str, str | b
     return {"__key__": key, ending: image, "txt": str(row["caption"]).encode()}
 
 
+@reported
 def main(
     pairs: Annotated[Path, typer.Option(help="A table of pairs, such as data/pairs/train.parquet.")],
     output: Annotated[Path, typer.Option(help="Folder of the shards; shards in it are replaced.")],
     per_shard: Annotated[int, typer.Option(help="Pairs in a shard.")] = 1_000,
 ) -> None:
     """Write image-caption pairs as webdataset shards with their sizes.json."""
-
-    def command() -> None:
-        sizes = write_shards(pairs, output, per_shard)
-        print(f"wrote {sum(sizes.values())} pairs in {len(sizes)} shards to {output}")
-
-    run_command(command)
+    sizes = write_shards(pairs, output, per_shard)
+    print(f"wrote {sum(sizes.values())} pairs in {len(sizes)} shards to {output}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import fields, replace
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from tempfile import gettempdir
@@ -126,16 +125,6 @@ def _from_row(row: dict[str, object]) -> Sample | Unusable:
     return Sample(**columns | {"captions": tuple(row["captions"])})  # type: ignore[arg-type]
 
 
-def get_ready(processes: int | None) -> None:
-    """Start the imports of the processes that check pictures, while this process does something else."""
-    if _processes(processes) > 1 and isinstance(_context(), ForkServerContext):
-        forkserver.ensure_running()
-
-
-def _processes(wanted: int | None) -> int:
-    return wanted or len(os.sched_getaffinity(0))
-
-
 def _context() -> ForkServerContext | SpawnContext:
     # Forked from this process, they would inherit locks of the threads that libraries have started.
     # The path of the fork server's socket may have 107 characters.
@@ -166,7 +155,7 @@ def _each(
     Raises:
         InputError: a process was killed, or a chunk cannot be read.
     """
-    count = min(missing, _processes(processes))
+    count = min(missing, processes or len(os.sched_getaffinity(0)))
     # With fewer chunks, starting other processes takes longer.
     if missing <= 2 or count == 1:
         for item in work:

@@ -17,14 +17,14 @@ from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, check_settings, table_files
 from components.core.system.errors import InputError
 from components.core.system.progress import track
-from components.core.system.project import run_in_project, start
+from components.core.system.project import in_project, start
 from components.core.tables import folders
 from components.core.tables.files import atomic_folder
 from components.core.tables.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_ROWS, SPLITS, UNUSABLE
 from components.core.tables.table import Table
 from components.core.tables.training_columns import PREPARED
 from components.core.tables.work_shard import Shard
-from components.data.checked_pictures import check_now, get_ready
+from components.data.checked_pictures import check_now
 from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
@@ -164,6 +164,7 @@ def _table(pairs: list[Pair]) -> pa.Table:
     return pa.Table.from_pylist([pair.row() for pair in pairs], schema=PAIRS.schema)
 
 
+@in_project
 def main(
     shard: Annotated[
         str | None,
@@ -176,19 +177,12 @@ def main(
 
     Examples: python -m components.data.prepare; ... --shard 0/4
     """
-
-    def command() -> None:
-        settings = load_settings()
-        # The check of all settings leaves a core idle.
-        if find_source(settings.prepare.source).parts is not None:
-            get_ready(settings.prepare.processes)
-        check_settings(settings)
-        if shard is None:
-            run_tracked(settings)
-        else:
-            check(settings, Shard.parse(shard))
-
-    run_in_project(command)
+    settings = load_settings()
+    check_settings(settings)
+    if shard is None:
+        run_tracked(settings)
+    else:
+        check(settings, Shard.parse(shard))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import yaml
 from components.core.system.errors import InputError
 from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
 from components.registry.model import CHAMPION, find_alias
-from components.tracking import explained, make_client, nothing_tracked, reason_of, shown_address, tracking_uri
+from components.tracking import explained, make_client, nothing_tracked, tracking_uri
 
 _CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
 _LOCAL_POOL = "local"
@@ -120,30 +121,18 @@ def check_registry(installation: Installation) -> CheckResult:
 
 def check_generation_store(installation: Installation) -> CheckResult:
     """The generation store, which holds all answers of language models, can be opened."""
-    from sqlalchemy import create_engine, text
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+    from sqlalchemy import text
 
-    key, url = "synthesize.store in params.yaml", installation.settings.synthesize.store
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        fix = "write sqlite:///file or postgresql://user@host/database"
-        raise InputError(f"{key} is not an SQLAlchemy URL: {fix}") from None
-    is_file = parsed.get_backend_name() == "sqlite"
-    if is_file and not Path(parsed.database or "").is_file():
-        return ok(f"{parsed.database} will be made by its first user")
-    if parsed.get_backend_name() == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    shown, options = shown_address(url), {} if is_file else {"connect_timeout": int(TIMEOUT_S)}
-    try:
-        with create_engine(parsed, connect_args=options).connect() as connection:
-            connection.execute(text("SELECT count(*) FROM sqlite_master" if is_file else "SELECT 1"))
-    except (SQLAlchemyError, ImportError) as error:
-        reason = reason_of(error)
-        reason = reason.replace(parsed.password, "***") if parsed.password else reason
-        return fail(f"{shown} does not answer ({reason})", f"start or restore it, or correct {key} and the password")
-    return ok(f"{shown} answers")
+    from components.captions.generating.store.database import Database
+
+    url = installation.settings.synthesize.store
+    file = url.removeprefix("sqlite:///")
+    if file != url and not Path(file).is_file():
+        return ok(f"{file} will be made by its first user")
+    database, fix = Database(url), "start or restore it, or correct synthesize.store in params.yaml and the password"
+    with closing(database), database.explaining("does not answer", fix), database.streaming() as connection:
+        connection.execute(text("SELECT count(*) FROM sqlite_master" if database.is_sqlite else "SELECT 1"))
+    return ok(f"{database.shown} answers")
 
 
 def check_language_models(installation: Installation) -> CheckResult:

@@ -4,16 +4,12 @@ Six perturbations of characters, five of words and five of sentences; RSUM of ea
 drop relative to the clean captions. The average is over all sixteen, its drop that of the average, as in table B.5. A
 perturbation's value is the mean over its severities; the papers do not state which of the seven they include.
 
-`coco_tp` reads the output of the released code (github.com/Jielin-Qiu/MM_Robustness),
+The captions are the output of the released code (github.com/Jielin-Qiu/MM_Robustness),
 `coco_tp/annotation_<method>/<severity>/coco_karpathy_test.json`, or `coco_tp/<perturbation>.json` of the same layout.
-`coco_tp_generated` perturbs the first five captions of each image by parts/perturbations.py; it is only comparable with
-itself. Averages need all of their parts. RSUM is a sum of six shares, a hundredth of the papers' figures.
+Averages need all of their parts. RSUM is a sum of six shares, a hundredth of the papers' figures.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from functools import cache
 
 import numpy as np
 
@@ -22,12 +18,10 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.benchmarks.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
-from components.experiments.parts.perturbations import perturbations, perturbed, read_wordnet
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists
 
-NAME, GENERATED = "coco_tp", "coco_tp_generated"
-FOLDER, WORDNET, SEVERITIES = "coco_tp", "wordnet", "severities"
+NAME = FOLDER = "coco_tp"
 LEVELS = {
     "character": {
         "keyboard": "KeyboardAug", "ocr": "OcrAug", "char_insert": "RandomCharAug_insert",
@@ -44,11 +38,9 @@ LEVELS = {
     },
 }  # fmt: skip
 """Level -> perturbation -> the released code's name for it."""
-_PERTURBED = 5
-"""Captions of an image that are perturbed; a sixth or seventh is kept, as in the released code."""
 
 
-def score_published(context: PublishedContext) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """RSUM and its drop on captions that were perturbed beforehand."""
     clean, images = _clean(context)
     sums: dict[str, float] = {}
@@ -62,27 +54,7 @@ def score_published(context: PublishedContext) -> Scores:
                 sums[name] = float(np.mean(rsums))
     if not sums:
         raise InputError(f"{context.folder / FOLDER} has no perturbed captions: put COCO-TP's annotation folders there")
-    return Scores({}, scalars=_scalars(NAME, _rsum(context, images, clean), sums))
-
-
-def score_generated(context: PublishedContext) -> Scores:
-    """RSUM and its drop on captions that are perturbed here."""
-    clean, images = _clean(context)
-    folder = context.folder / WORDNET
-    synonyms = cache(read_wordnet(folder).synonyms) if folder.exists() else None
-    places = np.arange(len(clean.captions)) - np.searchsorted(clean.owners, clean.owners)
-    severities = _severities(context)
-    sums: dict[str, float] = {}
-    for name, perturb in perturbations(synonyms).items():
-        rsums = []
-        for severity in severities:
-            captions = [
-                perturbed(text, perturb, severity, context.seed) if place < _PERTURBED else text
-                for text, place in zip(clean.captions, places, strict=True)
-            ]
-            rsums.append(_rsum(context, images, CaptionedImages(clean.images, captions, clean.owners)))
-        sums[name] = float(np.mean(rsums))
-    return Scores({}, scalars=_scalars(GENERATED, _rsum(context, images, clean), sums))
+    return Scores({}, scalars=_scalars(_rsum(context, images, clean), sums))
 
 
 def _clean(context: PublishedContext) -> tuple[CaptionedImages, Features]:
@@ -109,14 +81,7 @@ def _same_images(perturbed: CaptionedImages, clean: CaptionedImages, path: str) 
     return perturbed
 
 
-def _severities(context: PublishedContext) -> list[int]:
-    chosen = str(context.options.get(SEVERITIES, "1,2,3,4,5,6,7")).split(",")
-    if not all(part.strip().isdecimal() and int(part) > 0 for part in chosen):
-        raise InputError(f"--benchmark-option {SEVERITIES}={','.join(chosen)}: give numbers from 1 with commas between")
-    return [int(part) for part in chosen]
-
-
-def _scalars(benchmark: str, clean: float, sums: dict[str, float]) -> dict[str, float]:
+def _scalars(clean: float, sums: dict[str, float]) -> dict[str, float]:
     """RSUM and relative drop of each perturbation, and of each complete level and of all."""
     averaged = dict(sums)
     for level, methods in LEVELS.items():
@@ -125,49 +90,29 @@ def _scalars(benchmark: str, clean: float, sums: dict[str, float]) -> dict[str, 
     names = [name for methods in LEVELS.values() for name in methods]
     if set(names) <= sums.keys():
         averaged["all"] = float(np.mean([sums[name] for name in names]))
-    scalars = {f"{benchmark}/clean/rsum": clean}
+    scalars = {f"{NAME}/clean/rsum": clean}
     for name, value in averaged.items():
-        scalars[f"{benchmark}/{name}/rsum"] = value
+        scalars[f"{NAME}/{name}/rsum"] = value
         # Without a single hit on clean captions there is no drop.
-        scalars[f"{benchmark}/{name}/relative_drop"] = 1 - value / clean if clean else 0.0
+        scalars[f"{NAME}/{name}/relative_drop"] = 1 - value / clean if clean else 0.0
     return scalars
 
 
-def _benchmark(
-    name: str,
-    protocol: str,
-    need: RequiredFile,
-    score: Callable[[PublishedContext], Scores],
-    options: Mapping[str, str],
-) -> Benchmark[PublishedContext]:
-    return Benchmark(
-        name=name,
+BENCHMARKS = (
+    Benchmark(
+        name=NAME,
         version=1,
-        protocol=protocol,
+        protocol="released perturbations; RSUM with all captions, average over 16 perturbations as in arXiv 2405.03190",
         citation="Benchmarking robustness of multimodal image-text models (arXiv 2212.08044)",
         folder="coco",
-        needs=(*COCO.files, need),
+        needs=(
+            *COCO.files,
+            RequiredFile(
+                FOLDER, "perturbed captions, a folder per method and severity", "200 MB",
+                "Apache-2.0 code, captions CC BY 4.0", "a run of github.com/Jielin-Qiu/MM_Robustness",
+            ),
+        ),
         metrics=(*metrics(TIES, "rsum"), *metrics(TIES, "relative_drop", higher_is_better=False)),
         score=score,
-        options=options,
-    )
-
-
-BENCHMARKS = (
-    _benchmark(
-        NAME,
-        "released perturbations; RSUM with all captions, average over 16 perturbations as in arXiv 2405.03190",
-        RequiredFile(FOLDER, "perturbed captions, a folder per method and severity", "200 MB",
-                     "Apache-2.0 code, captions CC BY 4.0", "a run of github.com/Jielin-Qiu/MM_Robustness"),
-        score_published,
-        {},
-    ),
-    _benchmark(
-        GENERATED,
-        "this project's perturbations at the released rates, without the fidelity gate; no sentence level",
-        RequiredFile(WORDNET, "files of WordNet 3's dict/ folder, for the two perturbations with synonyms", "35 MB",
-                     "WordNet licence", "wordnet.princeton.edu", optional=True),
-        score_generated,
-        {SEVERITIES: "severities that are generated, such as 1,3,5; 1 to 7 when not given"},
     ),
 )  # fmt: skip

@@ -3,15 +3,11 @@
 PC-CLIP's tables 12 and 13 train CLIP4IDC (Guo et al. 2022) in two stages: first pairs and sentences learn a joint
 embedding, then a decoder learns to write. Here both stages train on top of frozen towers, in minutes; the paper
 fine-tunes the towers for hours. Encoders with the same image tower differ by text features of sentences and words.
-
-`difference_captioning_embedded` uses pairs of synthetic scenes in place of Spot-the-Difference, without files.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 from components.benchmarks.published.spot_the_difference import RECALL
@@ -25,7 +21,6 @@ from components.experiments.parts.captioned_pairs import (
     has_java,
     scorers,
 )
-from components.test_sets.files import RequiredFile
 from components.test_sets.pictures import picture_file
 from components.test_sets.readers import spot_the_difference
 
@@ -34,15 +29,17 @@ _EXAMPLES = 3
 """Captions that are printed."""
 
 
-def score(context: PublishedContext, name: str, read: Callable[[PublishedContext], PairSets]) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """Recall@k of pairs, one query per sentence; BLEU-4, METEOR, ROUGE-L and CIDEr-D of a caption for each pair."""
+    name = CAPTIONING
     # Checked before minutes of training.
     scorers()
     if not has_java():
         print(f"{name}: METEOR is skipped, because it needs Java: install a JRE and add --overwrite", file=sys.stderr)
     from components.experiments.parts.clip4idc_training import run
 
-    result = run(context, read(context))
+    splits = PairSets(_split(context, "train"), _split(context, "val"), _split(context, "test"))
+    result = run(context, splits)
     ranks = gold_ranks(result.queries, result.pairs, result.gold, ties="pessimistic")
     values = {f"{name}/recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
     pictures = dict.fromkeys(values, result.gold)
@@ -56,10 +53,6 @@ def score(context: PublishedContext, name: str, read: Callable[[PublishedContext
     return Scores(values, scalars=scalars, pictures=pictures)
 
 
-def _published(context: PublishedContext) -> PairSets:
-    return PairSets(_split(context, "train"), _split(context, "val"), _split(context, "test"))
-
-
 def _split(context: PublishedContext, split: Literal["train", "val", "test"]) -> list[PicturePair]:
     pairs = []
     for image, sentences in spot_the_difference.read_frame_pairs(context, split).items():
@@ -69,34 +62,22 @@ def _split(context: PublishedContext, split: Literal["train", "val", "test"]) ->
     return pairs
 
 
-def _synthetic(context: PublishedContext) -> PairSets:
-    from components.experiments.parts.synthetic_changes import synthetic_pairs
-
-    return synthetic_pairs(context.seed)
-
-
-def _benchmark(
-    name: str, folder: str, needs: tuple[RequiredFile, ...], what: str, read: Callable[[PublishedContext], PairSets]
-) -> Benchmark[PublishedContext]:
-    words = metrics("none: captions are not compared with each other", "bleu_4", "meteor", "rouge_l", "cider")
-    return Benchmark(
-        name=name,
-        version=1,
-        protocol=f"CLIP4IDC's two stages, learned on frozen towers from {what}; COCO's caption metrics",
-        citation="CLIP4IDC (arXiv 2206.00629), PC-CLIP (arXiv 2409.09721), appendix C.3",
-        folder=folder,
-        needs=needs,
-        metrics=(*RECALL, *words),
-        score=partial(score, name=name, read=read),
-    )
-
-
-_NEEDS = (
-    spot_the_difference.annotation_file("train", "training split", "1.2 MB"),
-    spot_the_difference.annotation_file("val", "validation split", "200 kB"),
-    *spot_the_difference.FILES,
-)
 BENCHMARKS = (
-    _benchmark(CAPTIONING, spot_the_difference.NAME, _NEEDS, "Spot-the-Difference", _published),
-    _benchmark(f"{CAPTIONING}_embedded", "embedded", (), "synthetic scenes that differ in one fact", _synthetic),
+    Benchmark(
+        name=CAPTIONING,
+        version=1,
+        protocol="CLIP4IDC's two stages, learned on frozen towers from Spot-the-Difference; COCO's caption metrics",
+        citation="CLIP4IDC (arXiv 2206.00629), PC-CLIP (arXiv 2409.09721), appendix C.3",
+        folder=spot_the_difference.NAME,
+        needs=(
+            spot_the_difference.annotation_file("train", "training split", "1.2 MB"),
+            spot_the_difference.annotation_file("val", "validation split", "200 kB"),
+            *spot_the_difference.FILES,
+        ),
+        metrics=(
+            *RECALL,
+            *metrics("none: captions are not compared with each other", "bleu_4", "meteor", "rouge_l", "cider"),
+        ),
+        score=score,
+    ),
 )

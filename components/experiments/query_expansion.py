@@ -32,7 +32,7 @@ from components.benchmarks.scoring.protocols.retrieval import (
 from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES
-from components.experiments.parts.perturbations import read_wordnet
+from components.experiments.parts.wordnet import read_wordnet
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import COCO
 from components.test_sets.readers.coco_p import PAIRS_FILE, VALIDATION, VALIDATION_FILE, read_query_pairs

@@ -6,6 +6,7 @@ import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from os.path import abspath
@@ -165,11 +166,8 @@ class Explored:
             second=self.names[right], second_sha256=self.hashes[right],
             choice="tie" if answer.choice == "tie" else "first" if answer.choice == "left" else "second",
         )  # fmt: skip
-        votes = Votes(self.store)
-        try:
+        with closing(Votes(self.store)) as votes:
             votes.add(vote)
-        finally:
-            votes.close()
         del self.waiting[answer.question]
         return {"left": self.names[left], "right": self.names[right]}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
-from components.core.system.project import run_in_project, start
+from components.core.system.project import in_project, start
 from components.core.tables.files import atomic_file
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT, Folders, Report, read_report, read_scores
@@ -71,18 +71,15 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+@in_project
 def main() -> None:
     """Compare all encoders of params.yaml and print the best; `cliptune report` prints the table.
 
     Example: python -m components.report.compare
     """
-
-    def command() -> None:
-        settings = load_checked(entries=())
-        print(headline(run(settings, track=True), settings.promote.metric))
-        print(f"table: cliptune report; page: {DEFAULT.reports / 'comparison.html'}")
-
-    run_in_project(command)
+    settings = load_checked(entries=())
+    print(headline(run(settings, track=True), settings.promote.metric))
+    print(f"table: cliptune report; page: {DEFAULT.reports / 'comparison.html'}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
@@ -45,13 +46,12 @@ class Examination:
 
         A judge's verdict passes when it is the held-out lesson's.
         """
-        with TemporaryDirectory(dir=self.pairs.parent) as name:
-            store = GenerationStore(f"sqlite:///{Path(name) / 'answers.db'}")
-            try:
-                asked = ask_tasks(self.settings, self.by_caption, self.captions, engine, store, Path(name), self.pairs)
-                rates = {task: self._rate(task, answered) for task, answered in asked}
-            finally:
-                store.close()
+        with (
+            TemporaryDirectory(dir=self.pairs.parent) as name,
+            closing(GenerationStore(f"sqlite:///{Path(name) / 'answers.db'}")) as store,
+        ):
+            asked = ask_tasks(self.settings, self.by_caption, self.captions, engine, store, Path(name), self.pairs)
+            rates = {task: self._rate(task, answered) for task, answered in asked}
         return rates | {task: self._rate_lessons(task, engine) for task in self.lessons}
 
     def _rate(self, name: str, answered: Sequence[AnsweredRow]) -> float:

@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -81,9 +82,8 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     assert isinstance(student.teacher, str)
     assert student.captions is not None
     probes = replace(find_probes(settings, EVALUATION), facts=None)
-    store = GenerationStore(settings.synthesize.store)
     lessons: list[Lesson] = []
-    try:
+    with closing(GenerationStore(settings.synthesize.store)) as store:
         import_replay(store, settings)
         engine = make_engine(settings.synthesize, student.teacher)
         for name, answered in ask_tasks(settings, student.tasks, student.captions, engine, store, path.parent):
@@ -96,8 +96,6 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
             ]
             print(f"{name}: {len(answered)} answers of the teacher, {len(taught)} lessons")
             lessons += taught
-    finally:
-        store.close()
     _write(student, path, lessons)
 
 

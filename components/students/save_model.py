@@ -13,7 +13,7 @@ import typer
 
 from components.captions.language_models.language_model import load_language_model, write_folder
 from components.captions.language_models.weights import find_weights
-from components.core.system.errors import run_command
+from components.core.system.errors import reported
 from components.core.system.project import start
 
 
@@ -27,6 +27,7 @@ def save_model(output: Path, adapter: Path | None, dtype: torch.dtype, base: str
     write_folder(loaded.model, loaded.tokenizer, output)
 
 
+@reported
 def main(
     output: Annotated[Path, typer.Option(help="Folder to write.")],
     adapter: Annotated[Path | None, typer.Option(help="LoRA adapter to merge into the weights.")] = None,
@@ -34,12 +35,8 @@ def main(
     dtype: Annotated[Literal["float32", "bfloat16", "float16"], typer.Option(help="Type of the weights.")] = "float32",
 ) -> None:
     """Save a language model as a Hugging Face folder."""
-
-    def command() -> None:
-        save_model(output, adapter, getattr(torch, dtype), base)
-        print(f"{output}: {find_weights(str(output)).label}")
-
-    run_command(command)
+    save_model(output, adapter, getattr(torch, dtype), base)
+    print(f"{output}: {find_weights(str(output)).label}")
 
 
 if __name__ == "__main__":

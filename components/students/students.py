@@ -17,7 +17,7 @@ from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
-from components.core.system.project import from_root, run_in_project, start
+from components.core.system.project import from_root, in_project, start
 from components.students.job import write_index
 
 OUTPUT = Path("models/students")
@@ -42,6 +42,7 @@ def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None
                 write_index(settings, output)
 
 
+@in_project
 def main(
     student: Annotated[list[str] | None, typer.Option(help="A key of `students`; all when not given.")] = None,
     output: Annotated[Path, typer.Option(help="Folder of the students' folders.")] = OUTPUT,
@@ -52,17 +53,13 @@ def main(
 
     Example: python -m components.students.students --student paraclip
     """
-
-    def command() -> None:
-        settings = load_checked(entries=()) if profile is None else settings_with(profile)
-        names, place = student or list(settings.students), from_root(output, OUTPUT)
-        if place == OUTPUT:
-            write_index(settings, place)
-        if names:
-            options = ["--output", str(place), *(["--profile", profile] if profile else [])]
-            _train(settings, names, place, options, lessons_only=lessons_only)
-
-    run_in_project(command)
+    settings = load_checked(entries=()) if profile is None else settings_with(profile)
+    names, place = student or list(settings.students), from_root(output, OUTPUT)
+    if place == OUTPUT:
+        write_index(settings, place)
+    if names:
+        options = ["--output", str(place), *(["--profile", profile] if profile else [])]
+        _train(settings, names, place, options, lessons_only=lessons_only)
 
 
 def _train(

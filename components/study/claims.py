@@ -13,7 +13,7 @@ from rich.table import Table
 from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
-from components.core.system.project import run_in_project, start
+from components.core.system.project import in_project, start
 from components.core.tables.files import atomic_file
 from components.core.tables.folders import BASE
 from components.evaluation.results import DEFAULT, Folders
@@ -66,19 +66,16 @@ def show(content: page.ClaimsPage) -> None:
     Console().print(table)
 
 
+@in_project
 def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, without .yaml.")]) -> None:
     """Decide the claims of a file by the results of all seeds.
 
     Example: python -m components.study.claims --claims papers
     """
-
-    def command() -> None:
-        settings = load_checked(entries=())
-        others = {seed: folders_of(seed) for seed in settings.study.seeds}
-        show(run(settings, claims, {settings.train.seed: DEFAULT} | others))
-        print(f"page: {REPORTS / claims}.html; table: {REPORTS / claims}.md")
-
-    run_in_project(command)
+    settings = load_checked(entries=())
+    others = {seed: folders_of(seed) for seed in settings.study.seeds}
+    show(run(settings, claims, {settings.train.seed: DEFAULT} | others))
+    print(f"page: {REPORTS / claims}.html; table: {REPORTS / claims}.md")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.core.system.worker_identity import is_gone, new_worker
+from components.core.system.worker_identity import is_gone
 from components.registry import model as versions
 from components.tracking import explained, make_client, nothing_tracked, offline_spool
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 OWNER = "owner"
 """Tag of a run: the process that writes it, see `components.core.system.worker_identity`."""
 SWEPT = "swept"
-"""Tag of a run that a sweep changed: the reason."""
+"""Tag of a run that a sweep ended: the reason."""
 _PLACE = "MLflow"
 _PAGE = 200
 
@@ -39,15 +38,8 @@ class SweepFinding:
 
 
 @explained()
-def sweep_runs(silent_hours: float, dry_run: bool) -> list[SweepFinding]:
-    """End as KILLED the runs whose process on this host is dead; tag long silent runs as `swept`.
-
-    A silent run may still have a process on another host, so it stays RUNNING.
-
-    Args:
-        silent_hours: tag a run of another or an unknown host after this time without a metric.
-        dry_run: only report.
-    """
+def sweep_runs(dry_run: bool) -> list[SweepFinding]:
+    """End as KILLED the runs whose process on this host is dead; runs of other hosts stay RUNNING."""
     if nothing_tracked():
         return []
     client = make_client()
@@ -55,13 +47,8 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[SweepFinding]:
     spooled_runs = {offline_spool.run_of(path) for path in offline_spool.waiting()}
     for run in _running(client):
         owner = run.data.tags.get(OWNER, "")
-        silent = (time.time() - _last_written(client, run)) / 3600
-        if run.info.run_id in spooled_runs:
-            continue
-        if owner and is_gone(owner):
+        if run.info.run_id not in spooled_runs and owner and is_gone(owner):
             findings.append(_end(client, run, owner, dry_run))
-        elif silent > silent_hours and not _is_of_this_host(owner):
-            findings.append(_tag_silent(client, run, silent, dry_run))
     return findings
 
 
@@ -71,27 +58,13 @@ def _send_spooled(client: MlflowClient, dry_run: bool) -> list[SweepFinding]:
     return [SweepFinding(_PLACE, f"run {run}", "its server was unavailable", "missing records sent") for run in runs]
 
 
-def _is_of_this_host(owner: str) -> bool:
-    return owner.partition(" ")[0] == new_worker().partition(" ")[0]
-
-
 def _end(client: MlflowClient, run: Any, owner: str, dry_run: bool) -> SweepFinding:
     reason = f"its process is dead: {owner}"
     if not dry_run:
         client.set_tag(run.info.run_id, SWEPT, reason)
         client.set_terminated(run.info.run_id, "KILLED")
-    return SweepFinding(_PLACE, _title(run), reason, "ended as KILLED")
-
-
-def _tag_silent(client: MlflowClient, run: Any, silent: float, dry_run: bool) -> SweepFinding:
-    reason = f"silent for {silent:.1f} hours"
-    if not dry_run:
-        client.set_tag(run.info.run_id, SWEPT, reason)
-    return SweepFinding(_PLACE, _title(run), reason, "tagged: its process is not on this host; end the run if it died")
-
-
-def _title(run: Any) -> str:
-    return f"{run.data.tags.get('stage', 'run')} {run.info.run_name} ({run.info.run_id})"
+    title = f"{run.data.tags.get('stage', 'run')} {run.info.run_name} ({run.info.run_id})"
+    return SweepFinding(_PLACE, title, reason, "ended as KILLED")
 
 
 def _running(client: MlflowClient) -> list[Any]:
@@ -105,14 +78,6 @@ def _running(client: MlflowClient) -> list[Any]:
         if not token:
             break
     return runs
-
-
-def _last_written(client: MlflowClient, run: Any) -> float:
-    """Time of the newest metric of a run, or else of its start, in seconds since 1970."""
-    times = [run.info.start_time]
-    for metric in run.data.metrics:
-        times += [entry.timestamp for entry in client.get_metric_history(run.info.run_id, metric)[-1:]]
-    return float(max(times)) / 1000
 
 
 @explained()

@@ -54,12 +54,6 @@ def picture_file(path: Path, box: Box | None = None) -> LazyPicture:
     return LazyPicture(name, f"{path} {status.st_size} {status.st_mtime_ns}", opened, path.read_bytes)
 
 
-def picture_bytes(name: str, content: bytes) -> LazyPicture:
-    """An encoded image in memory, such as a member of an archive."""
-    stamp = hashlib.sha256(content).hexdigest()
-    return LazyPicture(name, stamp, lambda: open_picture(content), lambda: content)
-
-
 def picture_pixels(name: str, pixels: npt.NDArray[Any]) -> LazyPicture:
     """A picture of raw pixels, `[height, width, 3]` or grey `[height, width]`."""
     stamp = hashlib.sha256(pixels.tobytes()).hexdigest()

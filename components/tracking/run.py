@@ -79,20 +79,6 @@ class TrackedRun:
             batch, self._buffer = self._buffer, []
             self._asynchronous_metrics.put(batch)
 
-    def flush(self, within_s: float | None = None) -> list[Any]:
-        """Send the buffered metrics; returns those that an unavailable server did not accept in time.
-
-        Args:
-            within_s: seconds to wait for an unavailable server; `wait_s()` by default.
-
-        Raises:
-            MlflowException: the server refused metrics.
-        """
-        batch, self._buffer = self._buffer, []
-        if batch:
-            self._asynchronous_metrics.put(batch)
-        return self._asynchronous_metrics.drain(wait_s() if within_s is None else within_s)
-
     def log_params(self, params: Mapping[str, object]) -> None:
         """Log settings; nested settings get dotted names."""
         from mlflow.entities import Param
@@ -146,7 +132,9 @@ class TrackedRun:
         within_s = _KILLED_WAIT_S if status == "KILLED" else wait_s()
         left: list[Any] = []
         try:
-            left = self.flush(within_s)
+            if self._buffer:
+                self._asynchronous_metrics.put(self._buffer)
+            left = self._asynchronous_metrics.drain(within_s)
         finally:
             self._close(status, ended, left, within_s)
 

@@ -17,8 +17,8 @@ from components.benchmarks.published import published_benchmarks
 from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.core.settings import Counts, Settings, load_settings
 from components.data.sources import find_source
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import model_config
 from components.evaluation.results import summarise
 
 SCENES = 40

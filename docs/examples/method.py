@@ -15,8 +15,8 @@ import torch
 from components.data.world.description.evaluation_text import plain_query, swapped
 from components.data.world.description.scenes import Scene, draw_scenes
 from components.data.world.drawing import draw
-from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.model_configs import model_config
 from components.methods.registry import find_method, method_names
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run

@@ -16,7 +16,7 @@ import pytest
 import flows.commands
 from components.core.system.processes import CommandError
 from flows.commands import run_supervised
-from infra.services import runs
+from tests.support.waiting import runs
 
 REPO = Path(__file__).parents[2]
 # A stage as DVC runs it: a command whose child does the work; the child ignores SIGTERM.

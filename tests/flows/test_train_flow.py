@@ -46,8 +46,6 @@ def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
     assert _in_order(ran)
     assert "0.5000 [0.4000, 0.6000]" in artifact("results-table")
     assert "# m: refused" in artifact("promotion-decision")
-    assert " 100" in artifact("progress-train-paraclip")
-    assert "working on train@paraclip" in artifact("progress-train-paraclip")
 
 
 @with_server

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
-from components.evaluation.results import Folders, read_report, read_scores
+from components.evaluation.results import Folders
 from components.report import compare
 from components.report.comparison import Comparison
 from components.report.page import page as report
-from components.report.page.retrieved import Lists
 from tests.support.browsing import DESK, PHONE, opened
-from tests.support.report_pages import DEPTH, made_up_curves, make_settings, write_project
+from tests.support.report_pages import made_up_curves, make_settings, write_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -76,34 +74,3 @@ def test_encoders_and_metrics_of_the_curves_are_chosen(browser: Any, build: Any)
         shown = page.evaluate(visible, "plot-curves")
         assert {choice for _, choice in shown} == {"validation/loss"}
         assert {encoder for encoder, _ in shown} == set(MANY) - {"base", "paraclip"}
-
-
-def test_failures_follow_what_the_reader_chooses(browser: Any, build: Any) -> None:
-    folders = build(FEW)[0]
-    stored = {name: read_scores(read_report(name, folders.metrics), folders.per_query).rankings for name in FEW}
-    base, tuned = (Lists.of(name, stored[name]) for name in FEW)
-    with opened(browser, (folders.reports / "comparison.html").as_uri(), PHONE, "light") as seen:
-        page = seen.page
-
-        def first() -> str:
-            return str(page.locator("#failure-list article").first.inner_text())
-
-        assert page.locator("#failure-list article").count() == 10
-        assert f"AO@{DEPTH} {100 * base.overlaps().min():.1f}" in first()
-        page.locator("[name=encoder]").select_option("paraclip")
-        assert f"AO@{DEPTH} {100 * tuned.overlaps().min():.1f}" in first()
-        page.locator("[name=order]").select_option("best")
-        assert f"AO@{DEPTH} 100.0" in first()
-        page.locator("[name=order]").select_option("worst")
-        page.locator("[name=against]").select_option("base")
-        across = average_overlap(tuned.query, base.query, DEPTH)
-        assert f"AO@{DEPTH} {100 * across.min():.1f}" in first()
-        page.locator("#failure-more").click()
-        assert page.locator("#failure-list article").count() == 20
-        page.locator("[name=search]").fill("OBJECT 71 common")
-        assert page.locator("#failure-list article").count() == 1
-        assert "1 of 1 queries" in page.locator("#failure-count").inner_text()
-        page.locator("[name=search]").fill("nothing such")
-        assert page.locator("#failure-list article").count() == 0
-        assert page.locator("#failure-more").is_hidden()
-        assert (seen.console, seen.errors) == ([], [])

@@ -25,7 +25,7 @@ IMAGES = ("a", "b", "c", "d")
 
 def stub_sidecar(name: str, **changes: Any) -> Sidecar:
     """The facts of an encoder without a model."""
-    fields = {"architecture": {}, "quick_gelu": False, "embed_dim": 4, "context_length": 77, "image_size": 1}
+    fields = {"architecture": {}, "quick_gelu": False, "embed_dim": 4, "context_length": 77, "preparation": {"size": 1}}
     hashes = {"git_commit": "c" * 40, "weights_sha256": f"weights of {name}", "image_tower_sha256": "tower"}
     return Sidecar.model_validate({"name": name, "model": "stub", "method": name, **fields, **hashes, **changes})
 

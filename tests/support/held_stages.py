@@ -19,8 +19,7 @@ import yaml
 from components.core.system import supervisor
 from components.core.system.processes import CommandError
 from flows import stages
-from infra.services import runs
-from tests.support.waiting import started, wait_until
+from tests.support.waiting import runs, started, wait_until
 
 REPO = Path(__file__).parents[2]
 PATIENCE_S = 300.0

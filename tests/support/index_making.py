@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features
+from components.encoders.adapter.images import Preparation
 from components.index.building import Added, build
 from components.index.sources import find_source
 from components.index.sources.source import Opened
@@ -23,7 +24,7 @@ TOWER, OTHER_TOWER = "a" * 64, "b" * 64
 
 def toy(name: str = "toy", tower: str | None = TOWER, dim: int = DIM) -> EncoderUnderTest:
     """An encoder whose texts have directions drawn from their letters."""
-    return EncoderUnderTest(name, ToyEncoder({}, dim), name, tower, 8)
+    return EncoderUnderTest(name, ToyEncoder({}, dim), name, tower, Preparation(size=8))
 
 
 def drawn(rows: int, seed: int = 0, dim: int = DIM) -> Features:

@@ -20,10 +20,9 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_API_URL, temporary_settings
 
 from infra.services import is_healthy
-from infra.services import stop as stop_service
 from infra.stack import environment
 from tests.support.restartable_s3 import free_ports
-from tests.support.waiting import started, wait_until
+from tests.support.waiting import started, stop, wait_until
 
 REPO = Path(__file__).parents[2]
 UP_WITHIN_S = 600.0
@@ -122,6 +121,6 @@ def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
     (folder / "state").mkdir(exist_ok=True)
     settings = {PREFECT_API_URL: f"{stack.address}/api", PREFECT_API_KEY: None, PREFECT_API_AUTH_STRING: None}
     with ExitStack() as ends, temporary_settings(settings):
-        ends.callback(lambda: [stop_service(process) for process in reversed(stack.running.values())])
+        ends.callback(lambda: [stop(process) for process in reversed(stack.running.values())])
         stack.start_server()
         yield stack

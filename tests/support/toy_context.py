@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from PIL import Image
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.compute.metrics import Features
+from components.core.pictures.rgb import open_picture
+from components.encoders.adapter.images import Preparation
+from components.test_sets.pictures import LazyPicture
 
 
 @dataclass
@@ -44,13 +48,18 @@ class ToyEncoder:
 
 def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> PublishedContext:
     """A context of a `ToyEncoder` on the files in `folder`; images are cached there."""
-    under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", 8)
+    under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", Preparation(size=8))
     return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
 
 
 def colour_image(path: Path, colour: Sequence[int], size: tuple[int, int] = (8, 8)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, (colour[0], colour[1], colour[2])).save(path)
+
+
+def picture_bytes(name: str, content: bytes) -> LazyPicture:
+    """An encoded image in memory."""
+    return LazyPicture(name, sha256(content).hexdigest(), lambda: open_picture(content), lambda: content)
 
 
 def wide_image(path: Path, middle: Sequence[int], sides: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Processes with a log, and waits for a condition."""
+"""Processes with a log, their end, and waits for a condition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 
 def wait_until(
@@ -24,3 +26,22 @@ def started(command: Sequence[str], log: Path, **options: Any) -> subprocess.Pop
     with log.open("ab") as stream:
         streams = {"stdin": subprocess.DEVNULL, "stdout": stream, "stderr": stream}
         return subprocess.Popen(command, start_new_session=True, **streams, **options)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process is alive; a zombie is not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def stop(process: subprocess.Popen[bytes], within_s: float = 25.0) -> None:
+    """End a process and all its descendants; kill those that still run after `within_s` seconds."""
+    if process.poll() is None:
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        for member in filter(runs, family):
+            member.terminate()
+        for member in psutil.wait_procs(family, within_s)[1]:
+            member.kill()
+        process.wait()

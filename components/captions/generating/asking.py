@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from more_itertools import batched
 from components.captions.generating.engines import Engine
 from components.captions.generating.questions import Questions
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
@@ -59,7 +58,7 @@ def ask(
     counts = SynthesisCounts()
     sent: set[str] = set()
     """Keys of questions that were sent and have no stored answer: in flight, or failed."""
-    with bar(title, total, "question") as progress, ThreadPoolExecutor(1, "store") as writer:
+    with bar(title, total, "question") as progress:
 
         def unanswered() -> Iterator[Request]:
             for block in batched(requests, _LOOK_UP):
@@ -71,22 +70,13 @@ def ask(
                 progress.update(len(block) - len(new))
                 yield from new.values()
 
-        def write(replies: Sequence[Reply]) -> None:
-            store.add(replies)
-            sent.difference_update(reply.request.key for reply in replies if reply.answer is not None)
-
-        storing: Future[None] | None = None
         for replies in engine.answer(unanswered()):
-            # One batch is stored while the engine makes the next, never more.
-            if storing is not None:
-                storing.result()
-            storing = writer.submit(write, replies)
-            failed = sum(reply.answer is None for reply in replies)
-            counts.failed += failed
-            counts.generated += len(replies) - failed
+            store.add(replies)
+            answered = [reply.request.key for reply in replies if reply.answer is not None]
+            sent.difference_update(answered)
+            counts.failed += len(replies) - len(answered)
+            counts.generated += len(answered)
             progress.update(len(replies))
-        if storing is not None:
-            storing.result()
     return counts
 
 

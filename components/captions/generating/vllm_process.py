@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.system import supervisor
 from components.core.system.errors import InputError
-from components.core.system.processes import signal_group
+from components.core.system.processes import end, supervised
 from components.core.system.progress import bar
 
 _GRACE_S = 5.0
@@ -78,15 +76,6 @@ class VllmProcess:
             "or set its folder `log` and read the log"
         )
 
-    def end(self) -> None:
-        """End it with all its processes."""
-        self._supervisor.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._supervisor.wait(4 * _GRACE_S)
-            return
-        signal_group(self._supervisor.pid, signal.SIGKILL)
-        self._supervisor.wait()
-
 
 @contextmanager
 def serve(
@@ -112,10 +101,9 @@ def serve(
     with tempfile.TemporaryDirectory(prefix="cliptune-vllm-") as temporary:
         folder, key = log or Path(temporary), secrets.token_urlsafe()
         folder.mkdir(parents=True, exist_ok=True)
-        supervised = [sys.executable, "-P", supervisor.__file__, str(os.getpid()), f"{_GRACE_S}"]
         with (folder / "vllm.log").open("wb") as stream:
             process = subprocess.Popen(
-                [*supervised, *vllm, "--host=127.0.0.1", f"--port={port}"],
+                supervised([*vllm, "--host=127.0.0.1", f"--port={port}"], _GRACE_S),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
@@ -127,7 +115,7 @@ def serve(
             running.wait_until_up(within_s)
             yield running
         finally:
-            running.end()
+            end(process, 4 * _GRACE_S)
 
 
 def _environment(more: Mapping[str, str], key: str) -> dict[str, str]:

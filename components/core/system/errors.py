@@ -6,8 +6,12 @@ import errno
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
+from typing import ParamSpec
 
 from components.core.tables.files import full_disk
+
+P = ParamSpec("P")
 
 
 class InputError(Exception):
@@ -49,3 +53,13 @@ def run_command(command: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         print("stopped; run the same command again to continue", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def reported(command: Callable[P, None]) -> Callable[P, None]:
+    """A command whose errors are printed as by `run_command`."""
+
+    @wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        run_command(partial(command, *args, **options))
+
+    return run

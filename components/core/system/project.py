@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable
 from contextlib import chdir
 from contextvars import ContextVar
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import typer
 
 from components.core.system.errors import InputError, run_command
 
+P = ParamSpec("P")
 GO_THERE = "run the command in the project's folder, or below it"
 _MARK = "params.yaml"
 _typed_in: ContextVar[Path | None] = ContextVar("_typed_in", default=None)
@@ -46,6 +48,16 @@ def run_in_project(command: Callable[[], None]) -> None:
             _typed_in.reset(before)
 
     run_command(there)
+
+
+def in_project(command: Callable[P, None]) -> Callable[P, None]:
+    """A command that runs in the project's folder, see `run_in_project`."""
+
+    @wraps(command)
+    def there(*args: P.args, **options: P.kwargs) -> None:
+        run_in_project(partial(command, *args, **options))
+
+    return there
 
 
 def start(main: Callable[..., Any]) -> None:

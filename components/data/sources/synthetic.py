@@ -7,16 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from components.core.settings import Settings
-from components.core.tables.records import (
-    CAPTION_QUERIES,
-    COMPARISONS,
-    HALF_TRUTHS,
-    LABELS,
-    NEGATION_QUERIES,
-    PARAPHRASE_QUERIES,
-    SWAPS,
-    TEXT_PAIRS,
-)
+from components.core.tables import records
 from components.data.source import EvaluationTables, Pair, Source, filled
 from components.data.world.alt_text import alt_text
 from components.data.world.description.difference_text import comparison_rows
@@ -61,14 +52,18 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
     named = [(pair.image_id, scene) for pair, scene in scenes]
     seed = settings.dataset.seed
     rows = (
-        ("paraphrase_queries", PARAPHRASE_QUERIES, queries),
-        ("caption_queries", CAPTION_QUERIES, captions),
-        ("swaps", SWAPS, swaps),
-        ("labels", LABELS, labels),
-        ("negations", NEGATION_QUERIES, _negations(named, random.Random(f"negations-{seed}"))),
-        ("comparisons", COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{seed}"))),
-        ("half_truths", HALF_TRUTHS, half_truth_rows(named, random.Random(f"half-truths-{seed}"))),
-        ("text_pairs", TEXT_PAIRS, likeness_rows([scene for _, scene in scenes], random.Random(f"likeness-{seed}"))),
+        ("paraphrase_queries", records.PARAPHRASE_QUERIES, queries),
+        ("caption_queries", records.CAPTION_QUERIES, captions),
+        ("swaps", records.SWAPS, swaps),
+        ("labels", records.LABELS, labels),
+        ("negations", records.NEGATION_QUERIES, _negations(named, random.Random(f"negations-{seed}"))),
+        ("comparisons", records.COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{seed}"))),
+        ("half_truths", records.HALF_TRUTHS, half_truth_rows(named, random.Random(f"half-truths-{seed}"))),
+        (
+            "text_pairs",
+            records.TEXT_PAIRS,
+            likeness_rows([scene for _, scene in scenes], random.Random(f"likeness-{seed}")),
+        ),
     )
     return {name: filled(table, data) for name, table, data in rows}
 

@@ -65,9 +65,9 @@ class Sidecar(BaseModel):
     @classmethod
     def _of_format_1(cls, content: Any) -> Any:
         """Format 1 had the size of pictures, and mean and deviation in `vision_cfg` if they were not CLIP's."""
-        if not (isinstance(content, dict) and "image_size" in content):
+        if not (isinstance(content, dict) and "image_size" in content and "architecture" in content):
             return content
-        vision = dict(content["architecture"]["vision_cfg"])
+        vision = dict(content["architecture"].get("vision_cfg", {}))
         statistics = {name: vision.pop(name) for name in ("mean", "std") if name in vision}
         kept = {name: value for name, value in content.items() if name != "image_size"}
         return kept | {

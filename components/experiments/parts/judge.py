@@ -12,6 +12,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,12 +51,9 @@ class Judge:
     def answers(self, task: str, questions: Sequence[JudgeQuestion]) -> list[str | None]:
         """The answer to each question; None if the engine returned none."""
         requests = [self._request(task, question) for question in questions]
-        store = GenerationStore(self.store)
-        try:
+        with closing(GenerationStore(self.store)) as store:
             ask(store, self.engine, requests, f"{task}: judge", len(requests))
             answers = store.answers(request.key for request in requests)
-        finally:
-            store.close()
         return [answers.get(request.key) for request in requests]
 
     def _request(self, task: str, question: JudgeQuestion) -> Request:

@@ -31,7 +31,6 @@ from components.report.comparison import (
     span_text,
     value_text,
 )
-from components.report.page.failures import FailureExplorer, build_explorer
 from components.report.page.retrieved import Gallery, build_gallery, read_retrieved
 from components.report.plots import TEMPLATES, Plot, asset, bar_plots, curve_plot, pareto_plot, plotly_script
 from components.tracking import shown_address
@@ -42,7 +41,7 @@ PACKAGES = (
     "mlflow", "dvc", "plotly",
 )  # fmt: skip
 _SECRET_KEY = re.compile(r"(^|_)(password|secret|token|api_key|credentials?)$", re.IGNORECASE)
-_SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")
+_SCRIPTS = ("theme.js", "pictures.js", "chooser.js")
 OPEN_SIDES = 4
 """Largest number of encoders that the gallery shows; of more, all but the reference and the challenger are folded."""
 
@@ -114,7 +113,6 @@ class PageContent:
     sidecars: Sequence[Sidecar]
     plots: Sequence[Plot]
     gallery: Gallery = field(default_factory=Gallery)
-    explorer: FailureExplorer = field(default_factory=FailureExplorer)
     runs: Mapping[str, str] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)
 
@@ -141,7 +139,6 @@ def collect(
         sidecars=sidecars,
         plots=plots,
         gallery=build_gallery(settings, comparison, retrieved, folders),
-        explorer=build_explorer(retrieved, folders),
         runs=curves.runs,
         origin=trace_origin(settings, reports[0].protocol, folders),
     )
@@ -178,19 +175,14 @@ def page(settings: Settings, comparison: Comparison, content: PageContent) -> st
         provenance=[_provenance(sidecar, content.runs.get(sidecar.name, "")) for sidecar in content.sidecars],
         replaced=sorted(set(comparison.encoders) - {sidecar.name for sidecar in content.sidecars}),
         open_sides=_open_sides(comparison, content.gallery),
-        pictures=_pictures(content),
+        # Row -> source and description, once for the page.
+        pictures={row: [found.src, found.alt] for row, found in sorted(content.gallery.pictures.items())},
     )
 
 
 def _open_sides(comparison: Comparison, gallery: Gallery) -> set[str]:
     few = len(comparison.encoders) <= OPEN_SIDES
     return set(comparison.encoders) if few else {comparison.reference, gallery.challenger}
-
-
-def _pictures(content: PageContent) -> dict[int, list[str]]:
-    """Row -> source and description, once for the page; the gallery's pictures are larger than the explorer's."""
-    merged = {**content.explorer.pictures, **content.gallery.pictures}
-    return {row: [picture.src, picture.alt] for row, picture in sorted(merged.items())}
 
 
 def _provenance(sidecar: Sidecar, run: str) -> dict[str, str]:

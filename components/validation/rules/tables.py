@@ -12,22 +12,7 @@ from functools import cache
 from typing import Any
 
 from components.core.system.discovery import choose
-from components.core.tables.records import (
-    ABSENCES,
-    CLASS_DESCRIPTIONS,
-    CLASS_DIFFERENCES,
-    DIFFERENCE_SCORES,
-    DIFFERENCES,
-    DIFFERENCES_CUB,
-    HARD_NEGATIVES,
-    NEGATED_TERMS,
-    NEGATIONS,
-    PARAPHRASES,
-    QUERY_PARAPHRASES,
-    REWRITES,
-    SEMCLIP_PARAPHRASES,
-    UNITS,
-)
+from components.core.tables import records
 from components.core.text import content_words, normalised, overlap
 from components.validation.rules.checks.general import (
     ABOUT_CLASSES,
@@ -208,37 +193,45 @@ _SCORE = TextCheck("score", "score", each(lambda judgement, _: float(json.loads(
 
 _TABLES = (
     Synthesised(
-        PARAPHRASES,
+        records.PARAPHRASES,
         (
             TableAnswer("paraphrase_1", "paraphrase_1", _TRUE, suffix="_1"),
             TableAnswer("paraphrase_2", "paraphrase_2", (*_TRUE, NEW_WORDS), suffix="_2"),
         ),
     ),
-    Synthesised(REWRITES, (TableAnswer("rewrite", "rewrite", (*_TRUE, NEW_WORDS)),)),
-    Synthesised(SEMCLIP_PARAPHRASES, (TableAnswer("semclip_paraphrase", "judge_paraphrase", _TRUE),)),
-    Synthesised(QUERY_PARAPHRASES, (TableAnswer("paraphrase", "query_paraphrase", (*UNSEEN, *KEPT)),), about="queries"),
-    Synthesised(NEGATIONS, (TableAnswer("negation", "judge_negation", (*COMMON, _AFFIRMED)),)),
-    Synthesised(NEGATED_TERMS, (TableAnswer("negated_term", "negate_terms", (*COMMON, _ONE_TERM, NO_STRANGER)),)),
-    Synthesised(HARD_NEGATIVES, (TableAnswer("hard_negative", "swap_negative", (*COMMON, _OVERLAP, _FALSE)),)),
+    Synthesised(records.REWRITES, (TableAnswer("rewrite", "rewrite", (*_TRUE, NEW_WORDS)),)),
+    Synthesised(records.SEMCLIP_PARAPHRASES, (TableAnswer("semclip_paraphrase", "judge_paraphrase", _TRUE),)),
     Synthesised(
-        ABSENCES,
+        records.QUERY_PARAPHRASES, (TableAnswer("paraphrase", "query_paraphrase", (*UNSEEN, *KEPT)),), about="queries"
+    ),
+    Synthesised(records.NEGATIONS, (TableAnswer("negation", "judge_negation", (*COMMON, _AFFIRMED)),)),
+    Synthesised(
+        records.NEGATED_TERMS, (TableAnswer("negated_term", "negate_terms", (*COMMON, _ONE_TERM, NO_STRANGER)),)
+    ),
+    Synthesised(records.HARD_NEGATIVES, (TableAnswer("hard_negative", "swap_negative", (*COMMON, _OVERLAP, _FALSE)),)),
+    Synthesised(
+        records.ABSENCES,
         (
             TableAnswer("absent_object", "name_absent", (*_OF_NAMES, _UNMENTIONED, _ABSENT), suffix="_object"),
             TableAnswer("absence", "state_absence", (*COMMON, *KEPT, _DENIED, _FAITHFUL_BESIDES)),
         ),
     ),
     Synthesised(
-        UNITS,
+        records.UNITS,
         (
             TableAnswer("unit", "name_unit", (*_OF_PARTS, _OVERLAP, _TRUE_PART), suffix="_unit"),
             TableAnswer("unit_foil", "change_unit", (*_OF_PARTS, _OVERLAP, _FALSE_PART), suffix="_foil"),
         ),
     ),
-    Synthesised(DIFFERENCES, (TableAnswer("difference", "difference", _COMPARED),)),
-    Synthesised(DIFFERENCES_CUB, (TableAnswer("difference", "difference_cub", _COMPARED),)),
-    Synthesised(DIFFERENCE_SCORES, (TableAnswer("judgement", "score_difference", (_SCORE,)),)),
-    Synthesised(CLASS_DESCRIPTIONS, (TableAnswer("description", "class_description", ABOUT_CLASSES),), about="classes"),
-    Synthesised(CLASS_DIFFERENCES, (TableAnswer("difference", "class_difference", ABOUT_CLASSES),), about="classes"),
+    Synthesised(records.DIFFERENCES, (TableAnswer("difference", "difference", _COMPARED),)),
+    Synthesised(records.DIFFERENCES_CUB, (TableAnswer("difference", "difference_cub", _COMPARED),)),
+    Synthesised(records.DIFFERENCE_SCORES, (TableAnswer("judgement", "score_difference", (_SCORE,)),)),
+    Synthesised(
+        records.CLASS_DESCRIPTIONS, (TableAnswer("description", "class_description", ABOUT_CLASSES),), about="classes"
+    ),
+    Synthesised(
+        records.CLASS_DIFFERENCES, (TableAnswer("difference", "class_difference", ABOUT_CLASSES),), about="classes"
+    ),
 )
 
 

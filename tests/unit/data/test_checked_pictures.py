@@ -18,7 +18,6 @@ from PIL import Image
 
 from components.core.settings import Counts, Prepare
 from components.core.system.errors import InputError
-from components.data import checked_pictures
 from components.data.checked_pictures import check_picture, checked
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError
 from tests.support.shard_making import picture
@@ -106,7 +105,6 @@ def test_a_long_path_of_temporary_files_does_not_matter(
     """On clusters it often is; a socket's path has at most 107 characters."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
     Path(tempfile.gettempdir()).mkdir()
-    checked_pictures.get_ready(3)
     assert run(parts, 3) == run(parts)
 
 

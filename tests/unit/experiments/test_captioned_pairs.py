@@ -34,9 +34,8 @@ from components.experiments.parts.captioned_pairs import (
 )
 from components.experiments.parts.clip4idc_model import PairEncoder, SentenceDecoder, captioned_pairs, picture_tokens
 from components.experiments.parts.clip4idc_training import StageSettings, learn
-from components.test_sets.pictures import picture_bytes
 from tests.support.difference_examples import colour_examples, first_words
-from tests.support.toy_context import toy_context
+from tests.support.toy_context import picture_bytes, toy_context
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="METEOR and the tokenizer are Java programs")
 SENTENCES = (
@@ -113,7 +112,7 @@ def test_a_failing_java_a_missing_package_and_missing_references(
 
 
 def _context(encoder: Encoder, folder: Path) -> PublishedContext:
-    under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", 16)
+    under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", Preparation(size=16))
     return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"))
 
 

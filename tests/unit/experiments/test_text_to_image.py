@@ -19,6 +19,7 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.captions.prompting.request import Request
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.text_tower import text_features
 from components.experiments.parts.diffusion import TOWERS, StableDiffusion, tower_states
 from tests.conftest import TINY
@@ -113,7 +114,7 @@ def test_missing_options_are_named_before_any_image_is_made(
 def test_clip_score_is_by_another_encoder_between_image_and_prompt(tmp_path: Path) -> None:
     # A picture's feature is its colour: red (1, 0, 0), blue (0, 0, 1); cosines of 0.6 and below 0.
     prompts = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
-    scorer = EncoderUnderTest("scorer", ToyEncoder(prompts), "scorer", "scorer tower", 8)
+    scorer = EncoderUnderTest("scorer", ToyEncoder(prompts), "scorer", "scorer tower", Preparation(size=8))
     crayon = Crayon()
     context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
     found = find_published("text_to_image_clip_score").score(context).values

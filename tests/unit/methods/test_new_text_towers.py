@@ -79,8 +79,9 @@ def test_image_towers(tiny_encoder: Encoder, image_tower: str) -> None:
 
 @pytest.mark.parametrize("image_tower", ["frozen", "trained"])
 def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) -> None:
-    vision = {"timm_model_name": "test_vit", "timm_pool": "", "mean": [0.5] * 3, "std": [0.5] * 3, "image_size": 160}
-    base = Encoder.create("base", "timm", {**TINY, "embed_dim": 16, "vision_cfg": vision}, "timm:test_vit")
+    vision = {"timm_model_name": "test_vit", "timm_pool": "", "image_size": 160}
+    statistics = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+    base = Encoder.create("base", "timm", {**TINY, "embed_dim": 16, "vision_cfg": vision}, "timm:test_vit", statistics)
     pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 3, 160, 160), dtype=np.uint8))
     expected = base.embed_pixels(pixels)
     encoder, trained = _start(base, strategy="frozen", image_tower=image_tower)

@@ -78,8 +78,9 @@ def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Pat
 
 
 def test_open_clip_prepares_images_as_timms_tower_wants_them(tmp_path: Path) -> None:
-    tower = {"timm_model_name": "test_vit", "timm_pool": "", "mean": [0.5, 0.4, 0.6], "std": [0.5, 0.3, 0.2]}
-    encoder, folder = _encoder(vision_cfg=tower | {"image_size": 160}), tmp_path / "exported"
+    config = _config(vision_cfg={"timm_model_name": "test_vit", "timm_pool": "", "image_size": 160})
+    statistics = {"mean": (0.5, 0.4, 0.6), "std": (0.5, 0.3, 0.2)}
+    encoder, folder = Encoder.create("small", "small", config, "test", statistics), tmp_path / "exported"
     write_checked(encoder, find_format("open_clip"), folder)
     images = _images(160)
     found = find_format("open_clip").read(folder, TEXTS, images).images

@@ -17,6 +17,7 @@ from components import tracking
 from components.core.settings import Settings
 from components.core.tables.files import file_hash
 from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
+from components.tracking.run import TrackedRun
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -74,8 +75,15 @@ def test_sigterm_and_interrupt_are_killed_and_a_second_signal_is_ignored(setting
 
 
 def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = TrackedRun._finish
+
+    def stopped(run: TrackedRun, status: str, ended: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        finish(run, status, ended)
+
+    monkeypatch.setattr(TrackedRun, "_finish", stopped)
     with tracked_run("train", "late", settings, {}, {}) as run:
-        monkeypatch.setattr(run, "flush", lambda _within_s: os.kill(os.getpid(), signal.SIGTERM))
+        pass
     assert _run(run.id).info.status == "FINISHED"
 
 

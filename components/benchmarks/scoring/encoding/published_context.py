@@ -92,7 +92,7 @@ class ImageFeatures:
             if new:
                 with bar(title, len(new), "image") as progress:
                     for batch in chunked(self._decoded(new, preparation), self.batch_size):
-                        known |= _embedded(connection, embed, under_test.name, batch, preparation)
+                        known |= _embedded(connection, embed, under_test.name, batch, preparation if changes else None)
                         progress.update(len(batch))
         return np.stack([known[source] for source in sources])
 
@@ -129,9 +129,13 @@ def _embedded(
     embed: Callable[[Any], Features],
     encoder: str,
     batch: Sequence[tuple[bytes, str, npt.NDArray[np.uint8]]],
-    preparation: Preparation,
+    changed: Preparation | None,
 ) -> dict[bytes, Vector]:
-    """Source key -> feature; features of new pixels are computed by `embed` and kept."""
+    """Source key -> feature; features of new pixels are computed by `embed` and kept.
+
+    Args:
+        changed: a preparation that is not the tower's own, which `embed` applies itself.
+    """
     import torch
 
     keys = {source: _key(pixels.tobytes()) for source, _, pixels in batch}
@@ -139,7 +143,7 @@ def _embedded(
     new = {keys[source]: (name, pixels) for source, name, pixels in batch if keys[source] not in features}
     if new:
         tensor = torch.from_numpy(np.stack([pixels for _, pixels in new.values()])).permute(0, 3, 1, 2)
-        vectors = embed(preparation.normalise(tensor))
+        vectors = embed(tensor if changed is None else changed.normalise(tensor))
         require_finite(vectors, encoder, "picture", [name for name, _ in new.values()])
         features |= dict(zip(new, vectors, strict=True))
     with connection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +31,13 @@ def export_parquet(database: Database, path: Path) -> int:
             atomic_file(path) as temporary,
             pq.ParquetWriter(temporary, EXPORT, compression="zstd") as writer,
             bar("export", total, "row") as progress,
-            ThreadPoolExecutor(1) as executor,
         ):
-            writing: Future[None] | None = None
             for rows in _stream(database):
-                # One block is written while the next is read, never more.
-                if writing is not None:
-                    writing.result()
-                writing = executor.submit(_write, writer, rows)
+                columns = zip(*rows, strict=True)
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, EXPORT, strict=True)]
+                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=EXPORT))
                 written += len(rows)
                 progress.update(len(rows))
-            if writing is not None:
-                writing.result()
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror or error}): choose another place") from None
     return written
@@ -82,12 +76,6 @@ def _stream(database: Database) -> Iterator[Sequence[Any]]:
     query = select(GENERATIONS).order_by(*(collate(column, byte_order) for column in columns))
     with database.explaining("failed", RESUME), database.streaming() as connection:
         yield from connection.execution_options(yield_per=_WRITTEN).execute(query).partitions()
-
-
-def _write(writer: pq.ParquetWriter, rows: Sequence[Any]) -> None:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, EXPORT, strict=True)]
-    writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=EXPORT))
 
 
 def _rows(path: Path) -> Iterator[list[Row]]:

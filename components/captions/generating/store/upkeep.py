@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, and_, delete, desc, func, select, text, true, update
+from sqlalchemy import ColumnElement, Executable, and_, delete, desc, func, select, text, true, update
 from sqlalchemy import Table as SqlTable
 
 from components.captions.generating.store.database import Database
 from components.captions.generating.store.schema import FAILURES, GENERATIONS, IMPORTS, PRUNED
 from components.core.system.errors import InputError
-from components.core.system.progress import bar
-
-_AT_ONCE = 50_000
-"""Rows that one transaction may delete: other workers wait meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ def prune(database: Database, choice: Choice, *, dry_run: bool) -> list[Pruned]:
         # First: an export must never count as imported when one of its rows is gone.
         if table is GENERATIONS:
             database.write(lambda connection: connection.execute(update(IMPORTS).values(rows=PRUNED)))
-        _delete(database, table, condition, sum(group.rows for group in groups))
+        database.write(lambda connection: connection.execute(delete(table).where(condition)))
     return groups
 
 
@@ -121,20 +117,6 @@ def _condition(table: SqlTable, choice: Choice) -> ColumnElement[bool]:
         # Answers have the time as text of one form, which sorts as the times do.
         conditions.append(table.c.created < choice.before.isoformat(timespec="seconds"))
     return and_(true(), *conditions)
-
-
-def _delete(database: Database, table: SqlTable, condition: ColumnElement[bool], total: int) -> None:
-    """Delete by beginnings of the keys, which are hashes and so evenly spread."""
-    beginnings = [""] if total <= _AT_ONCE else [f"{number:02x}" for number in range(256)]
-    with bar("prune", total, "row") as progress:
-        for beginning in beginnings:
-            # Unlike LIKE, a range uses the index; keys are hexadecimal.
-            statement = delete(table).where(condition, table.c.key.between(beginning, f"{beginning}g"))
-
-            def remove(connection: Connection, statement=statement) -> int:  # type: ignore[no-untyped-def]
-                return int(connection.execute(statement).rowcount)
-
-            progress.update(database.write(remove))
 
 
 def _all(database: Database, query: Executable) -> Sequence[Any]:

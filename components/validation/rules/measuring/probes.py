@@ -12,15 +12,7 @@ import pyarrow.compute as pc
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.core.tables.records import (
-    CAPTION_QUERIES,
-    COMPARISONS,
-    HALF_TRUTHS,
-    NEGATION_QUERIES,
-    PARAPHRASE_QUERIES,
-    SWAPS,
-    TEXT_PAIRS,
-)
+from components.core.tables import records
 from components.core.text import normalised
 from components.data.leaks.report import FOLDER, TestSetKeys
 from components.encoders.adapter.tokens import token_lengths
@@ -28,12 +20,12 @@ from components.validation.rules.checks.similarity import SentenceVectors
 from components.validation.rules.world import checks
 
 _SENTENCES = (
-    ("paraphrase_queries", PARAPHRASE_QUERIES, ("query", "paraphrase")),
-    ("swaps", SWAPS, ("true_caption", "false_caption")),
-    ("negations", NEGATION_QUERIES, ("caption", "negation", "paraphrase")),
-    ("comparisons", COMPARISONS, ("true_difference", "false_difference")),
-    ("half_truths", HALF_TRUTHS, ("truth", "half_truth", "full_truth")),
-    ("text_pairs", TEXT_PAIRS, ("sentence", "other_sentence")),
+    ("paraphrase_queries", records.PARAPHRASE_QUERIES, ("query", "paraphrase")),
+    ("swaps", records.SWAPS, ("true_caption", "false_caption")),
+    ("negations", records.NEGATION_QUERIES, ("caption", "negation", "paraphrase")),
+    ("comparisons", records.COMPARISONS, ("true_difference", "false_difference")),
+    ("half_truths", records.HALF_TRUTHS, ("truth", "half_truth", "full_truth")),
+    ("text_pairs", records.TEXT_PAIRS, ("sentence", "other_sentence")),
 )
 
 
@@ -53,7 +45,7 @@ def evaluation_sentences(folder: Path) -> frozenset[str]:
             sentences.update(normalised(text) for column in columns for text in rows.column(column).to_pylist())
     path = folder / "caption_queries.parquet"
     if path.exists():
-        captions = CAPTION_QUERIES.read(path)
+        captions = records.CAPTION_QUERIES.read(path)
         plain = captions.filter(pc.equal(captions.column("register"), "plain"))
         sentences.update(normalised(text) for text in plain.column("text").to_pylist())
     return frozenset(sentences)

@@ -1,10 +1,9 @@
-"""The gallery, failure explorer, pictures and origin of the page."""
+"""The gallery, pictures and origin of the page."""
 
 from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,8 +19,7 @@ from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
 from components.evaluation.results import Folders
-from components.report.page import failures, page
-from components.report.page.failures import build_explorer, choose, explorer_data, overlaps
+from components.report.page import page
 from components.report.page.page import trace_origin, without_secrets
 from components.report.page.retrieved import (
     Lists,
@@ -127,47 +125,3 @@ def test_secrets_are_not_shown() -> None:
         ({"token": "", "tokenizer": "clip-bpe"}, {"token": "", "tokenizer": "clip-bpe"}),
     ):
         assert without_secrets(given) == shown
-
-
-FAILED = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare", "held_out": "x"} for row in range(4)]
-STABLE = Lists("base", np.array([[0, 1], [0, 1], [0, 1], [0, 1]]), np.array([[0, 1], [0, 1], [2, 3], [0, 1]]))
-CHANGED = Lists("tuned", np.array([[0, 1], [0, 1], [0, 1], [4, 5]]), np.array([[0, 1], [0, 6], [0, 1], [4, 5]]))
-FOUR = Retrieved([STABLE, CHANGED], FAILED, [0, 0, 0, 7])
-
-
-def test_pairs_of_lists_are_each_encoders_own_and_each_with_the_reference() -> None:
-    own_base, own_tuned, across = overlaps([STABLE, CHANGED], 2)
-    assert own_base.tolist() == [1, 1, 0, 1]
-    assert own_tuned.tolist() == [1, 0.75, 1, 1]
-    assert across.tolist() == [1, 1, 1, 0]
-
-
-def test_the_most_different_of_every_pair_come_in_turn() -> None:
-    assert choose(FOUR, 2, 2) == [2, 1, 3, 0]
-
-
-def test_queries_and_pictures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(failures, "QUERIES", 2)
-        assert choose(FOUR, 2, 2) == [2, 1]
-    # Query 2 shows 0, 1, 2 and 3, query 1 also 6; query 3 would bring 4, 5 and its own image 7.
-    monkeypatch.setattr(failures, "PICTURES", 5)
-    assert choose(FOUR, 2, 2) == [2, 1]
-    monkeypatch.setattr(failures, "PICTURES", 1)
-    assert choose(FOUR, 2, 2) == [2]
-
-
-def test_the_script_gets_the_lists_of_the_listed_queries() -> None:
-    data = json.loads(json.dumps(explorer_data(FOUR, [2, 3], 2)))
-    assert data["encoders"] == ["base", "tuned"]
-    assert data["queries"][1] == {"query": "q3", "paraphrase": "p3", "tier": "rare", "gold": 7}
-    assert data["lists"]["base"] == {"query": [[0, 1], [0, 1]], "paraphrase": [[2, 3], [0, 1]]}
-    assert data["lists"]["tuned"]["query"] == [[0, 1], [4, 5]]
-
-
-def test_every_image_that_is_shown_has_a_picture(folders: Folders) -> None:
-    three = np.array([[0, 1, 2], [2, 3, 1], [3, 2, 1]])
-    found = build_explorer(Retrieved([Lists("base", three, three)], FAILED[:3], [0, 2, 3]), folders)
-    assert (found.depth, found.top, found.total) == (3, 3, 3)
-    assert set(found.pictures) == {0, 1, 2, 3}
-    assert not build_explorer(Retrieved(), folders).rows

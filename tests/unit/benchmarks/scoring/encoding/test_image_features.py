@@ -19,10 +19,10 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.published_context import ImageFeatures
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import SQUASHED
+from components.encoders.adapter.images import SQUASHED, Preparation
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
-from components.test_sets.pictures import picture_bytes, picture_file
-from tests.support.toy_context import ToyEncoder, colour_image
+from components.test_sets.pictures import picture_file
+from tests.support.toy_context import ToyEncoder, colour_image, picture_bytes
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
@@ -55,7 +55,7 @@ def encoder() -> Watched:
 
 @pytest.fixture
 def under_test(encoder: Watched) -> EncoderUnderTest:
-    return EncoderUnderTest("toy", encoder, "toy", "tower", 8)
+    return EncoderUnderTest("toy", encoder, "toy", "tower", Preparation(size=8))
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_pictures_are_embedded_once_per_tower_and_content(
     (tmp_path / "one/0.png").rename(tmp_path / "gone.png")
     assert embedded(first)[1] == [], "not even opened again"
     assert embedded(pictures(tmp_path / "other", BLUE, GREEN)) == ([[0, 0, 1], [0, 1, 0]], [1])
-    for number, changes in enumerate(({"image_tower_sha256": "other"}, {"image_size": 4})):
+    for number, changes in enumerate(({"image_tower_sha256": "other"}, {"preparation": Preparation(size=4)})):
         assert embedded(pictures(tmp_path / f"again{number}", BLUE, GREEN), **changes)[1] == [2]
     path = tmp_path / "one/1.png"
     colour_image(path, BLUE)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from components.captions.generating.store import GenerationStore, upkeep
+from components.captions.generating.store import GenerationStore
 from components.captions.generating.store.upkeep import Choice, Pruned
 from components.core.system.errors import InputError
-from tests.support.store_rows import failures, keys, replies, request
+from tests.support.store_rows import failures, replies, request
 
 OLD = [request(f"old {number}") for number in range(3)]
 OTHER = [request("other model", model="n"), request("other task", task="rewrite")]
@@ -53,15 +53,6 @@ def test_failures_go_only_when_asked_for(store: GenerationStore) -> None:
     assert store.prune(Choice(failed=True, model="n")) == [Pruned("paraphrase_1", "n", 1)]
     assert store.prune(Choice(failed=True)) == [Pruned("paraphrase_1", "m", 1)]
     assert (store.count(), store.stats().failures) == (6, ())
-
-
-def test_many_rows_go_slice_by_slice(store: GenerationStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_AT_ONCE", 100)
-    asked = [request(f"many {number}", task="many") for number in range(1500)]
-    store.add(replies(asked))
-    assert store.prune(Choice(task="many")) == [Pruned("many", "m", 1500)]
-    assert store.answers(keys(asked)) == {}
-    assert store.count() == 6
 
 
 def test_pruning_everything_by_mistake_is_refused(store: GenerationStore) -> None:
