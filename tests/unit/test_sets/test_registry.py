@@ -21,6 +21,7 @@ from components.data.leaks.keys import text_key
 from components.test_sets.image_sets.image_set import image_sets
 from components.test_sets.pictures import LazyPicture
 from components.test_sets.readers import all_test_sets, cc_neg, load_test_sets
+from components.test_sets.readers.negbench import CAPTIONS, PICTURES, QUESTIONS
 from components.test_sets.readers.sts import SICK, STS_B
 from components.test_sets.readers.sugar_crepe import SUBSETS, TYPES
 from tests.support.toy_context import toy_context
@@ -28,6 +29,7 @@ from tests.unit.test_sets.writing import write_files
 
 NO_TEST_SET = {
     "analogies": "words, not sentences",
+    "brittleness": "the user's own texts",
     "caption_differences": "the user's own texts",
     "caption_quality": "the user's own texts",
     "comparison_distance": "authors' texts about no test picture",
@@ -96,7 +98,16 @@ COCO_P = {
     "coco_p.json": [{"image_id": 1, "query": "a dog", "paraphrase": "one hound"}],
     **{f"{place}/00000000000{len(place) % 2}.jpg": (9, 9, 0) for place in ("val2017", "unlabeled2017")},
 }
+NEGBENCH = {
+    path: "image_path,correct_answer,caption_0,caption_1,caption_2,caption_3,correct_answer_template\n"
+    f"/coco/1.jpg,0,{path} a,{path} b,c,d,hybrid\n"
+    for path, _ in QUESTIONS.values()
+} | {
+    **{path: f"filepath,captions\n/coco/1.jpg,\"['{kind}', 'no {kind}']\"\n" for kind, path in CAPTIONS.items()},
+    **{f"{folder}/1.jpg": (7, 9, 0) for folder in PICTURES.values()},
+}
 FILES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(PICTURES, NEGBENCH),
     "coco_retrieval": {
         "dataset_coco.json": {"images": KARPATHY}, **{f"val2014/{row['filename']}": RED for row in KARPATHY},
     },
