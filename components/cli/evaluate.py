@@ -46,8 +46,10 @@ def evaluate(
         bool, typer.Option("--dry-run", help="Print the benchmarks that would be scored and the missing data.")
     ] = False,
     precision: Annotated[
-        Literal["fp32", "bf16"],
-        typer.Option(help="Precision of the towers; results in bf16 are stored as <encoder>-bf16."),
+        Literal["fp32", "bf16", "int8"],
+        typer.Option(
+            help="Number format: bf16 of both towers, int8 of the text tower; results are stored as <encoder>-bf16."
+        ),
     ] = "fp32",
     device: Device = "auto",
     list_all: Annotated[bool, typer.Option("--list", help="List benchmarks, families and collections.")] = False,
@@ -246,7 +248,8 @@ def _show(encoder: str, outcomes: list[BenchmarkRun]) -> None:
         if outcome.report is None:
             console.print(f"{outcome.benchmark}: {outcome.state}. {outcome.fault}".rstrip(". "), markup=False)
             continue
-        marks = (("partial data", outcome.report.partial), ("bf16", outcome.report.precision == "bf16"))
+        precision = outcome.report.precision
+        marks = (("partial data", outcome.report.partial), (precision, precision != "fp32"))
         title = ", ".join([outcome.benchmark, outcome.state, *(mark for mark, holds in marks if holds)])
         shown = table_of(("metric", "value", "95% interval"), title)
         plain = {name: value for name, value in outcome.report.metrics.items() if name.count("/") == 1}

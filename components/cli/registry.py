@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -191,12 +191,16 @@ def serve(
     ] = 1024,
     cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.")] = 4096,
     device: Device = "auto",
+    precision: Annotated[
+        Literal["fp32", "bf16", "int8"],
+        typer.Option(help="Number format of the text tower; fewer bits are faster, and vectors differ slightly."),
+    ] = "fp32",
 ) -> None:
     """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
 
     Clients on other machines need the token in the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
 
-    Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000;
+    Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000; cliptune serve --precision bf16;
     CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
     """
 
@@ -210,6 +214,15 @@ def serve(
             quiet_mlflow()
             from components.serving.server import serve as run
 
-            run(name, place, tokens, limits, any_tower=allow_tower_change, every=poll_seconds, device=device)
+            run(
+                name,
+                place,
+                tokens,
+                limits,
+                any_tower=allow_tower_change,
+                every=poll_seconds,
+                device=device,
+                precision=precision,
+            )
 
     run_in_project(command)

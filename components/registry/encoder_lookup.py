@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
 from components.core.compute.hardware import pick_device
@@ -16,6 +14,7 @@ from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL
+from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
@@ -23,13 +22,13 @@ from components.tracking import explained, make_client
 
 
 def find_encoder(
-    name: str, models: Path = DEFAULT.models, precision: str = "fp32", device: str = "auto"
+    name: str, models: Path = DEFAULT.models, precision: Precision = "fp32", device: str = "auto"
 ) -> EncoderUnderTest:
     """Load the encoder `name`; the forms are tried from the most to the least specific.
 
     Args:
         name: see `cliptune evaluate --encoder`.
-        precision: number format of its towers, `fp32` or `bf16`.
+        precision: number format of its towers; see `Encoder.compute_in`.
         device: `auto`, `cpu`, `cuda` or `cuda:<number>`; `auto` is the GPU if there is one.
 
     Raises:
@@ -47,24 +46,24 @@ def find_encoder(
     under_test = next(encoder for encoder in loaded if encoder is not None)
     assert isinstance(under_test.encoder, Encoder | SentenceEncoder)
     under_test.encoder.to(place)
-    return in_bf16(under_test) if precision == "bf16" else under_test
+    return under_test if precision == "fp32" else in_precision(under_test, precision)
 
 
-def in_bf16(under_test: EncoderUnderTest) -> EncoderUnderTest:
-    """The encoder with towers that compute in bfloat16; caches, results and tables treat it as another encoder.
+def in_precision(under_test: EncoderUnderTest, precision: Precision) -> EncoderUnderTest:
+    """The encoder, computing in fewer bits from now on; caches, results and tables treat it as another encoder.
 
     It has no folder, so that its results are not logged into the MLflow run of the float32 encoder.
     """
     encoder, tower = under_test.encoder, under_test.image_tower_sha256
     assert isinstance(encoder, Encoder | SentenceEncoder)
-    encoder.autocast = torch.bfloat16
+    encoder.compute_in(precision)
     return replace(
         under_test,
-        name=f"{under_test.name}-bf16",
-        sha256=content_hash(under_test.sha256, "bf16"),
-        image_tower_sha256=None if tower is None else content_hash(tower, "bf16"),
+        name=f"{under_test.name}-{precision}",
+        sha256=content_hash(under_test.sha256, precision),
+        image_tower_sha256=content_hash(tower, precision) if tower and precision == "bf16" else tower,
         folder=None,
-        precision="bf16",
+        precision=precision,
     )
 
 

@@ -96,6 +96,7 @@ class _Routes:
             "live": alive,
             "ready": alive,
             "model": served.id,
+            "precision": served.precision,
             "image_tower_sha256": served.image_tower_sha256,
             "problem": self._problem() or None,
         }

@@ -1,4 +1,8 @@
-"""Embeds the texts of many requests in batches: the requests that wait during one batch form the next one."""
+"""Embeds the texts of many requests in batches: the requests that wait during one batch form the next one.
+
+One thread makes the tokens of new requests while another embeds a batch. The event loop does neither: hostile texts
+take a twentieth of a second each to tokenize.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from components.serving.address import ServingLimits
 from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
 from components.serving.metrics import Metrics
-from components.serving.served import Served
+from components.serving.served import Served, TextTokens
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,14 +26,16 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, eq=False)
 class _Waiting:
     request: EmbeddingRequest
+    served: Served
     future: asyncio.Future[EncodeResponse]
+    tokens: dict[str, TextTokens] = field(default_factory=dict)
 
 
 class Batcher:
-    """A thread that embeds batches of requests, which an event loop submits.
+    """Two threads that tokenize and embed requests, which an event loop submits.
 
     Args:
-        served: the first version; if the attribute is replaced, the new version embeds the next batch.
+        served: the first version; if the attribute is replaced, the new version embeds the requests from then on.
     """
 
     def __init__(self, served: Served, limits: ServingLimits, metrics: Metrics) -> None:
@@ -37,6 +45,7 @@ class Batcher:
         self._texts = 0
         self._changed = threading.Condition()
         self._stopping = False
+        self._tokenizing = ThreadPoolExecutor(1, "tokenize")
         self._thread = threading.Thread(target=self._work, name="embed", daemon=True)
         metrics.queue.set_function(lambda: self._texts)
 
@@ -49,6 +58,7 @@ class Batcher:
             self._stopping = True
             self._changed.notify()
         self._thread.join()
+        self._tokenizing.shutdown()
 
     @property
     def alive(self) -> bool:
@@ -62,18 +72,28 @@ class Batcher:
         Raises:
             ApiError: the queue is full, or the server is stopping.
         """
-        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(request, self.served, asyncio.get_running_loop().create_future())
         texts = len(request.texts)
         with self._changed:
             if self._stopping:
                 raise ApiError(503, "The server is stopping.", "stopping", retry_after=1)
             if self._texts + texts > self._limits.queue:
                 raise ApiError(429, "The server is overloaded: try again later.", "overloaded", retry_after=1)
-            self._queue.append(waiting)
             self._texts += texts
-            self._changed.notify()
+            self._tokenizing.submit(self._tokenize, waiting)
         waiting.future.add_done_callback(lambda future: self._drop(waiting) if future.cancelled() else None)
         return waiting.future
+
+    def _tokenize(self, waiting: _Waiting) -> None:
+        # A text that fails here fails again when it is embedded, and its client is told then.
+        with suppress(Exception):
+            waiting.tokens.update(waiting.served.tokens(waiting.request))
+        with self._changed:
+            if waiting.future.cancelled():
+                self._texts -= len(waiting.request.texts)
+            else:
+                self._queue.append(waiting)
+            self._changed.notify()
 
     def _drop(self, waiting: _Waiting) -> None:
         self._metrics.dropped.inc()
@@ -81,10 +101,11 @@ class Batcher:
             if waiting in self._queue:
                 self._queue.remove(waiting)
                 self._texts -= len(waiting.request.texts)
+                self._changed.notify()
 
     def _work(self) -> None:
         while batch := self._next():
-            results = _results(self.served, [waiting.request for waiting in batch])
+            results = _results(batch)
             if texts := sum(len(result.vectors) for result in results if isinstance(result, EncodeResponse)):
                 self._metrics.batches.observe(texts)
                 self._metrics.texts.inc(texts)
@@ -92,32 +113,37 @@ class Batcher:
             batch[0].future.get_loop().call_soon_threadsafe(_deliver, batch, results)
 
     def _next(self) -> list[_Waiting]:
-        """The requests of the next batch, oldest first; empty when the server stops."""
+        """The requests of the next batch, oldest first and of one version; empty when the server stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._stopping)
+            self._changed.wait_for(lambda: self._queue or (self._stopping and not self._texts))
             batch, texts = list[_Waiting](), 0
-            while self._queue and (not batch or texts + len(self._queue[0].request.texts) <= self._limits.batch):
+            while self._queue and (not batch or self._fits(batch[0], texts)):
                 batch.append(self._queue.popleft())
                 texts += len(batch[-1].request.texts)
             self._texts -= texts
             return batch
 
+    def _fits(self, first: _Waiting, texts: int) -> bool:
+        following = self._queue[0]
+        return following.served is first.served and texts + len(following.request.texts) <= self._limits.batch
 
-def _results(served: Served, requests: Sequence[EmbeddingRequest]) -> list[EncodeResponse | ApiError]:
+
+def _results(batch: Sequence[_Waiting]) -> list[EncodeResponse | ApiError]:
     """A response or an error for each request."""
-    errors = [served.unsupported(request) for request in requests]
-    supported = [request for request, error in zip(requests, errors, strict=True) if error is None]
-    embedded = iter(_embed(served, supported))
+    errors = [waiting.served.unsupported(waiting.request) for waiting in batch]
+    supported = [waiting for waiting, error in zip(batch, errors, strict=True) if error is None]
+    embedded = iter(_embed(supported))
     return [next(embedded) if error is None else error for error in errors]
 
 
-def _embed(served: Served, requests: Sequence[EmbeddingRequest]) -> list[EncodeResponse | ApiError]:
+def _embed(batch: Sequence[_Waiting]) -> list[EncodeResponse | ApiError]:
     try:
-        return list(served.embed(requests)) if requests else []
+        tokens = {text: one for waiting in batch for text, one in waiting.tokens.items()}
+        return list(batch[0].served.embed([waiting.request for waiting in batch], tokens)) if batch else []
     except Exception:
         # A request that fails must not affect the other requests of the batch.
-        if len(requests) > 1:
-            return [result for request in requests for result in _embed(served, [request])]
+        if len(batch) > 1:
+            return [result for waiting in batch for result in _embed([waiting])]
         _LOG.exception("a request failed")
         return [ApiError(500, "The server failed to answer.", "internal_error")]
 

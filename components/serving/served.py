@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from cachetools import LRUCache
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
@@ -31,42 +32,23 @@ class TextVector(NamedTuple):
     tokens: int
 
 
-class CountingTokenizer:
-    """A tokenizer that stores the lengths of the last texts, so that they are not computed twice."""
+class TextTokens(NamedTuple):
+    """A text's token ids `[context_length]`, and how many of them the tower needs."""
 
-    def __init__(self, inner: Tokenizer) -> None:
-        self._inner = inner
-        self.identity, self.context_length, self.trims = inner.identity, inner.context_length, inner.trims
-        self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-
-    def __call__(self, texts: Sequence[str]) -> Tokens:
-        return self._inner(texts)
-
-    def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
-        self.counts = self._inner.lengths(tokens)
-        return self.counts
-
-    def texts(self, tokens: Tokens) -> list[str]:
-        return self._inner.texts(tokens)
-
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer's files."""
-        self._inner.save(folder)
-
-    def forget(self) -> None:
-        """Empty the cache of words if clients sent too many different ones."""
-        if isinstance(self._inner, ClipTokenizer):
-            self._inner.forget(_MOST_WORDS)
+    ids: Tokens
+    length: int
 
 
 @dataclass(frozen=True)
 class Served:
-    """A loaded version of a model; not thread-safe.
+    """A loaded version of a model; one thread may tokenize while one other embeds.
 
     Attributes:
         id: its name in responses: `text-encoder/3`, or an encoder's name.
         names: its names in requests.
-        embed_new: texts to unit vectors `[texts, dim]` and numbers of tokens `[texts]`.
+        precision: of its text tower; see `Encoder.compute_in`.
+        tokenizer: texts to their tokens.
+        tower: token ids `[texts, context_length]` to unit vectors `[texts, dim]`.
     """
 
     id: str
@@ -74,7 +56,9 @@ class Served:
     sha256: str
     image_tower_sha256: str
     dim: int
-    embed_new: Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]
+    precision: Precision
+    tokenizer: Callable[[list[str]], list[TextTokens]]
+    tower: Callable[[Tokens], npt.NDArray[np.float32]]
     cache: LRUCache[str, TextVector] | None
 
     def unsupported(self, request: EmbeddingRequest) -> ApiError | None:
@@ -87,25 +71,37 @@ class Served:
             return ApiError(400, message, "invalid_value", "dimensions")
         return None
 
-    def embed(self, requests: Sequence[EmbeddingRequest]) -> list[EncodeResponse]:
-        """Responses to several requests; equal texts are embedded once."""
-        embedded = self._embed([text for request in requests for text in request.texts])
+    def tokens(self, request: EmbeddingRequest) -> dict[str, TextTokens]:
+        """The tokens of a request's texts whose vectors are not cached."""
+        new = [text for text in dict.fromkeys(request.texts) if self.cache is None or text not in self.cache]
+        return dict(zip(new, self.tokenizer(new), strict=True)) if new else {}
+
+    def embed(self, requests: Sequence[EmbeddingRequest], tokens: Mapping[str, TextTokens]) -> list[EncodeResponse]:
+        """Responses to several requests; equal texts are embedded once.
+
+        Args:
+            tokens: of the requests' texts; those of missing ones are made here.
+        """
+        embedded = self._embed([text for request in requests for text in request.texts], tokens)
         responses = []
         for request in requests:
             texts = [embedded[text] for text in request.texts]
-            vectors, tokens = [text.vector for text in texts], sum(text.tokens for text in texts)
-            responses.append(EncodeResponse(self.id, vectors, tokens))
+            vectors, counts = [text.vector for text in texts], sum(text.tokens for text in texts)
+            responses.append(EncodeResponse(self.id, vectors, counts))
         return responses
 
-    def _embed(self, texts: Sequence[str]) -> dict[str, TextVector]:
+    def _embed(self, texts: Sequence[str], tokens: Mapping[str, TextTokens]) -> dict[str, TextVector]:
         unique = dict.fromkeys(texts)
         cached = {} if self.cache is None else {text: self.cache[text] for text in unique if text in self.cache}
         new = [text for text in unique if text not in cached]
         if not new:
             return cached
-        vectors, counts = self.embed_new(new)
+        # A text may have left the cache since the request was tokenized.
+        if missing := [text for text in new if text not in tokens]:
+            tokens = {**tokens, **dict(zip(missing, self.tokenizer(missing), strict=True))}
+        vectors = self.tower(np.stack([tokens[text].ids for text in new]))
         # A copy of each row, or one cached text would keep the vectors of its whole batch in memory.
-        embedded = {text: TextVector(vectors[row].copy(), int(counts[row])) for row, text in enumerate(new)}
+        embedded = {text: TextVector(vectors[row].copy(), tokens[text].length) for row, text in enumerate(new)}
         if self.cache is not None:
             self.cache.update(embedded)
         return cached | embedded
@@ -131,7 +127,7 @@ class Alias:
         return None if version is None else str(version.version)
 
 
-def load_first(name: str, cache: int, device: str = "auto") -> Served:
+def load_first(name: str, cache: int, precision: Precision = "fp32", device: str = "auto") -> Served:
     """The version to serve when the server starts.
 
     Raises:
@@ -142,34 +138,38 @@ def load_first(name: str, cache: int, device: str = "auto") -> Served:
         version = alias.version()
         if version is None:
             raise InputError(f"{alias.model} has no alias '{alias.alias}': `cliptune history` lists the promotions")
-        return load_version(alias, version, cache, device)
+        return load_version(alias, version, cache, precision, device)
     registered = ALIAS.match(name)
     if registered is None:
-        return load(name, cache=cache, device=device)
+        return load(name, cache=cache, precision=precision, device=device)
     model, version = registered["model"], registered["version"]
-    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache, device)
+    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache, precision, device)
 
 
-def load_version(alias: Alias, version: str, cache: int, device: str = "auto") -> Served:
+def load_version(alias: Alias, version: str, cache: int, precision: Precision = "fp32", device: str = "auto") -> Served:
     """A version of a registered model, which also has the names of its alias.
 
     Raises:
         InputError: it cannot be loaded.
     """
     name = f"{alias.model}/{version}"
-    return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache, device)
+    return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache, precision, device)
 
 
-def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0, device: str = "auto") -> Served:
+def load(
+    name: str, also: frozenset[str] = frozenset(), cache: int = 0, precision: Precision = "fp32", device: str = "auto"
+) -> Served:
     """Load an encoder, which requests may also name by `also`, and embed two texts as a test.
 
     Raises:
-        InputError: it cannot be loaded, has no image tower, or does not give unit vectors.
+        InputError: it cannot be loaded, has no image tower, cannot compute in `precision`, or does not give unit
+            vectors.
     """
     under_test = find_encoder(name, device=device)
     encoder = under_test.encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")
+    encoder.compute_in(precision)
     vectors = encoder.embed_texts(["a dog", "two cats sleep on a red sofa beside the window"])
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
         raise InputError(f"{name} does not give unit vectors: train it again")
@@ -181,20 +181,16 @@ def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0, device: 
         sha256=under_test.sha256,
         image_tower_sha256=under_test.image_tower_sha256 or "",
         dim=vectors.shape[1],
-        embed_new=_embedder(encoder),
+        precision=precision,
+        tokenizer=partial(_tokenized, encoder.tokenizer),
+        tower=encoder.embed_tokens,
         cache=LRUCache(cache) if cache else None,
     )
 
 
-def _embedder(
-    encoder: Encoder,
-) -> Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
-    counting = CountingTokenizer(encoder.tokenizer)
-    encoder = replace(encoder, tokenizer=counting)
-
-    def embed(texts: list[str]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        vectors = encoder.embed_texts(texts)
-        counting.forget()
-        return vectors, counting.counts
-
-    return embed
+def _tokenized(tokenizer: Tokenizer, texts: list[str]) -> list[TextTokens]:
+    ids = tokenizer(texts)
+    if isinstance(tokenizer, ClipTokenizer):
+        # Clients may send any number of different words.
+        tokenizer.forget(_MOST_WORDS)
+    return [TextTokens(row, length) for row, length in zip(ids, tokenizer.lengths(ids).tolist(), strict=True)]

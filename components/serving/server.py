@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from components.encoders.adapter.precision import Precision
 from components.serving.address import ServingLimits
 from components.serving.app import make_app
 from components.serving.batches import Batcher
@@ -33,6 +34,7 @@ def serve(
     any_tower: bool,
     every: float,
     device: str = "auto",
+    precision: Precision = "fp32",
 ) -> None:
     """Load an encoder and answer until SIGTERM or SIGINT.
 
@@ -40,20 +42,20 @@ def serve(
         encoder: see `cliptune evaluate --encoder`; of an alias the current version is served.
 
     Raises:
-        InputError: the encoder cannot be loaded.
+        InputError: the encoder cannot be loaded, or cannot compute in `precision`.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
-    served = load_first(encoder, limits.cache, device)
+    served = load_first(encoder, limits.cache, precision, device)
     metrics.serves(served)
     batcher = Batcher(served, limits, metrics)
     alias = Alias.of(encoder)
     with ExitStack() as stack:
         watch = None
         if alias is not None:
-            load = partial(load_version, alias, cache=limits.cache, device=device)
+            load = partial(load_version, alias, cache=limits.cache, precision=precision, device=device)
             watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every)
             watch.start()
             stack.callback(watch.stop)

@@ -28,6 +28,11 @@ def test_both_servers_answer_the_same_vectors(tmp_path: Path, monkeypatch: pytes
     assert all(found[name] < 1e-5 for name in found if "largest_difference" in name)
     assert found["not_answered"] == found["not_answered_mlflow"] == found["overload_other"] == 0
     assert found["overload_alive"]
+    rows = found["precisions"]
+    assert list(rows) == ["fp32", "bf16", "int8"]
+    assert rows["fp32"]["cosine_least"] > 0.999999 > rows["bf16"]["cosine_mean"] > rows["int8"]["cosine_mean"] > 0.99
+    assert rows["fp32"]["top_ten_overlap"] == 1
+    assert all(row["requests_per_second"] > 0 and row["not_answered"] == 0 for row in rows.values())
 
 
 def test_figures_are_medians_of_right_answers() -> None:

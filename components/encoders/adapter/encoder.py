@@ -26,6 +26,7 @@ from components.encoders.adapter.architecture import build, uses_quick_gelu
 from components.encoders.adapter.clip_model import load_clip_model
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import own_image_tower
+from components.encoders.adapter.precision import Precision, quantise, round_weights, text_parts
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
 from components.encoders.adapter.tokens import HuggingFaceTokenizer, Tokenizer, Tokens, tokenizer_of, trimmed
@@ -183,6 +184,12 @@ class Encoder:
         """Raw features `[texts, dim]` of the text tower."""
         return self._of_texts(text_features, texts, batch_size, title)
 
+    @torch.inference_mode()
+    def embed_tokens(self, tokens: Tokens) -> Vectors:
+        """`embed_texts` of the ids `[texts, context_length]` that the tokenizer made of them."""
+        rows, features = self._sorted(encode_tokens, tokens)
+        return self._in_batches([(0, rows, features)], len(tokens), len(tokens), None, "text")
+
     def _of_texts(self, encode: _Encode, texts: Sequence[str], batch_size: int | None, title: str | None) -> Vectors:
         # A GPU is faster than a tokenizer, which therefore works ahead; towers on the CPU leave it no core.
         ahead = self._on_gpu()
@@ -191,18 +198,21 @@ class Encoder:
 
         def parts(_stop: Event) -> Generator[_Part]:
             for start in starts:
-                tokens = self.tokenizer(texts[start : start + share])
-                lengths = self.tokenizer.lengths(tokens)
-                order = np.argsort(lengths, kind="stable")
-                # The longest texts first: their batch shows how many fit into the memory of a GPU.
-                rows = order[::-1] if ahead else order
-                yield start, rows, partial(self._of_tokens, encode, tokens, lengths)
+                yield start, *self._sorted(encode, self.tokenizer(texts[start : start + share]))
 
         with closing(parts(Event()) if len(starts) < 2 else prefetched(parts, 1)) as made:
             return self._in_batches(made, len(texts), batch_size, title, "text")
 
-    def _of_tokens(self, encode: _Encode, tokens: Tokens, lengths: Rows, rows: Rows) -> Tensor:
-        return encode(self.model, trimmed(tokens[rows], lengths[rows]).to(self.device))
+    def _sorted(self, encode: _Encode, tokens: Tokens) -> tuple[Rows, Callable[[Rows], Tensor]]:
+        """Rows of tokens by length, and a function that returns the features of some rows."""
+        lengths = self.tokenizer.lengths(tokens)
+        order = np.argsort(lengths, kind="stable")
+
+        def features(rows: Rows) -> Tensor:
+            return encode(self.model, trimmed(tokens[rows], lengths[rows]).to(self.device))
+
+        # The longest texts first: their batch shows how many fit into the memory of a GPU.
+        return order[::-1] if self._on_gpu() else order, features
 
     def embed_images(
         self,
@@ -299,6 +309,29 @@ class Encoder:
                     if progress is not None:
                         progress.update(len(vectors))
         return result
+
+    def compute_in(self, precision: Precision) -> None:
+        """Embed in another precision from now on; an encoder in fewer bits cannot be saved.
+
+        In `bf16` both towers compute in bfloat16. In `int8` the text tower multiplies 8-bit integers, and the image
+        tower stays in float32.
+
+        Raises:
+            InputError: this machine or this text tower does not support it.
+        """
+        parts = text_parts(self.model)
+        if precision == "bf16":
+            self.autocast = torch.bfloat16
+            round_weights(parts)
+        elif precision == "int8":
+            quantise(parts)
+            try:
+                self.embed_texts(["a dog", "two cats on a couch"])
+            except (AttributeError, RuntimeError, TypeError) as error:
+                raise InputError(
+                    f"the text tower of '{self.sidecar.name}' cannot compute in int8 ({str(error).splitlines()[0]}): "
+                    "choose bf16 or fp32"
+                ) from None
 
     def save_text_files(self, folder: Path) -> None:
         """Write the Hugging Face files of the text side, if it has any."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from components.encoders.adapter.language_tower import LanguageTower
 from components.encoders.adapter.low_rank import product
+from components.encoders.adapter.precision import Int8Attention
 
 _ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "argmax": lambda tokens, _: tokens.argmax(dim=-1),
@@ -232,21 +233,29 @@ def _padded_states(tower: Any, tokens: Tensor, below: Below | None, depth: int |
     return x
 
 
-def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
+def _projected(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, part: slice | None = None) -> Tensor:
+    """Queries, keys and values side by side, `[tokens, 3 * width]`, or a part of these columns."""
+    if isinstance(attention, Int8Attention):
+        columns: Tensor = attention.in_proj(x)
+        return columns if part is None else columns[:, part]
+    bias = attention.in_proj_bias
+    return product(x, attention, "in_proj_weight", bias if part is None else bias[part], part)
+
+
+def _attention(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, packing: Packing) -> Tensor:
     """Causal self-attention of packed rows `[tokens, width]`."""
-    rows = packing.padded(product(x, attention, "in_proj_weight", attention.in_proj_bias))
+    rows = packing.padded(_projected(attention, x))
     query, key, value = (_heads(part, attention.num_heads) for part in rows.chunk(3, dim=-1))
     found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
     projected: Tensor = attention.out_proj(packing.packed(found.transpose(1, 2).flatten(2)))
     return projected
 
 
-def _end_attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
+def _end_attention(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, packing: Packing) -> Tensor:
     """Attention of each text's end token, `[texts, width]`, on packed rows `[tokens, width]`."""
-    own, others, bias = slice(0, x.shape[1]), slice(x.shape[1], None), attention.in_proj_bias
-    query = product(x[packing.ends], attention, "in_proj_weight", bias[own], own)
-    query = _heads(query[:, None], attention.num_heads)
-    rows = packing.padded(product(x, attention, "in_proj_weight", bias[others], others))
+    own, others = slice(0, x.shape[1]), slice(x.shape[1], None)
+    query = _heads(_projected(attention, x[packing.ends], own)[:, None], attention.num_heads)
+    rows = packing.padded(_projected(attention, x, others))
     key, value = (_heads(part, attention.num_heads) for part in rows.chunk(2, dim=-1))
     seen = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
     found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None])

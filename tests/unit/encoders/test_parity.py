@@ -9,15 +9,19 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import open_clip
 import pytest
 
 from components.base.published import folder_encoder
 from components.core.system.errors import InputError
+from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import tokenizer_of
 from components.encoders.parity import Reference, measured_parity
 from tests.support.open_clip_folders import FAMILIES, write_folder
 
+_TEXTS = ["a dog", "Two cats sleep on a red sofa beside the window, and a third one watches them."]
+_LEAST_COSINE: dict[Precision, float] = {"bf16": 0.999, "int8": 0.99}
 _SIZES = {"width": 64, "heads": 2, "layers": 2}
 
 
@@ -69,9 +73,16 @@ def test_every_architecture_of_open_clip_has_the_features_that_open_clip_compute
     assert {name for names in groups.values() for name in names} == set(open_clip.list_models())
     for number, (content, names) in enumerate(groups.items()):
         write_folder(tmp_path / str(number), content)
-        parity = folder_encoder(f"local-dir:{tmp_path / str(number)}", check_on="cpu").sidecar.parity
+        encoder = folder_encoder(f"local-dir:{tmp_path / str(number)}", check_on="cpu")
+        parity = encoder.sidecar.parity
         assert parity is not None
         assert max(parity.texts, parity.images) < 1e-5, names
+        for precision, least in _LEAST_COSINE.items():
+            rounded = deepcopy(encoder)
+            rounded.compute_in(precision)
+            first, second = rounded.embed_texts(_TEXTS), encoder.embed_texts(_TEXTS)
+            assert (first * second).sum(axis=1).min() > least, (precision, names)
+            assert not np.array_equal(first, second), (precision, names)
 
 
 @pytest.mark.parametrize(

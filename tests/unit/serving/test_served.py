@@ -16,10 +16,11 @@ from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEnco
 from components.core.system.errors import InputError
 from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.precision import Precision
 from components.serving import served
 from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
-from components.serving.messages import EmbeddingRequest
+from components.serving.messages import EmbeddingRequest, EncodeResponse
 from components.serving.metrics import Metrics
 from components.serving.served import Alias, Served, load, load_first, load_version
 from components.serving.watch import Watch
@@ -36,24 +37,42 @@ def folder(tmp_path: Path, tiny_encoder: Encoder) -> Path:
     return tmp_path / "mine"
 
 
+def _answer(found: Served, texts: str | list[str]) -> EncodeResponse:
+    request = EmbeddingRequest(input=texts)
+    (answer,) = found.embed([request], found.tokens(request))
+    return answer
+
+
 def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
     found = load(str(folder))
-    answers = found.embed([EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])])
+    requests = [EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])]
+    answers = found.embed(requests, found.tokens(requests[0]))
     vectors = np.stack([vector for answer in answers for vector in answer.vectors])
     np.testing.assert_allclose(vectors, tiny_encoder.embed_texts(TEXTS), atol=1e-5)
     # Start, two words and end; start, five words and end; the last is cut at the context.
     assert answers[0].tokens == 4 + 7
-    assert found.embed([EmbeddingRequest(input=TEXTS[-1])])[0].tokens == 24
+    assert _answer(found, TEXTS[-1]).tokens == 24
     assert (found.id, found.names, found.dim) == ("mine", {"mine"}, 16)
     assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
+
+
+@pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.999), ("int8", 0.99)])
+def test_vectors_in_fewer_bits_fit_the_index_of_the_same_image_tower(
+    folder: Path, precision: Precision, cosine: float
+) -> None:
+    exact, rounded = load(str(folder)), load(str(folder), precision=precision)
+    first, second = (np.stack(_answer(found, TEXTS).vectors) for found in (exact, rounded))
+    assert cosine < (first * second).sum(axis=1).min() < 1 - 1e-6
+    assert (exact.precision, rounded.precision) == ("fp32", precision)
+    assert (rounded.id, rounded.image_tower_sha256) == (exact.id, exact.image_tower_sha256)
 
 
 def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
     plain, kept = load(str(folder)), load(str(folder), cache=2)
     computed: list[list[str]] = []
-    kept = replace(kept, embed_new=lambda texts: (computed.append(texts), plain.embed_new(texts))[1])
+    kept = replace(kept, tokenizer=lambda texts: (computed.append(texts), plain.tokenizer(texts))[1])
     for texts in (["a"], ["a", "b"], ["b", "a"], ["c", "d"], ["a"], TEXTS):
-        (answer,), (expected,) = (one.embed([EmbeddingRequest(input=texts)]) for one in (kept, plain))
+        answer, expected = (_answer(one, texts) for one in (kept, plain))
         np.testing.assert_allclose(np.stack(answer.vectors), np.stack(expected.vectors), atol=1e-6)
         assert answer.tokens == expected.tokens
         assert kept.cache is not None
@@ -64,11 +83,11 @@ def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "_MOST_WORDS", 50)
     found = load(str(folder))
-    before = found.embed([EmbeddingRequest(input="a dog")])[0].vectors[0]
+    before = _answer(found, "a dog").vectors[0]
     for number in range(20):
-        found.embed([EmbeddingRequest(input=" ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))])
+        _answer(found, " ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))
         assert len(tokens._byte_pairs(24).cache) <= 50
-    np.testing.assert_array_equal(found.embed([EmbeddingRequest(input="a dog")])[0].vectors[0], before)
+    np.testing.assert_array_equal(_answer(found, "a dog").vectors[0], before)
 
 
 def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,5 +231,4 @@ def test_a_real_registry(tmp_path: Path, track_in: Callable[[Path], None], tiny_
     assert load_first(f"models:/text-encoder/{second}", 0).names == {f"text-encoder/{second}", "text-encoder"}
     served = load_version(champion, second, 0)
     assert served.id == f"text-encoder/{second}"
-    (answer,) = served.embed([EmbeddingRequest(input="a dog")])
-    np.testing.assert_allclose(answer.vectors, other.embed_texts(["a dog"]), atol=1e-5)
+    np.testing.assert_allclose(_answer(served, "a dog").vectors, other.embed_texts(["a dog"]), atol=1e-5)

@@ -76,7 +76,7 @@ class EncoderUnderTest:
         image_tower_sha256: hash of everything that determines its image features; None for a text encoder.
         preparation: of its pictures; None for a text encoder.
         folder: the folder that it was loaded from, if it is an encoder of this project.
-        precision: `fp32` or `bf16`; both hashes change with it.
+        precision: of its towers; the hashes of those that are not in float32 change with it.
     """
 
     name: str

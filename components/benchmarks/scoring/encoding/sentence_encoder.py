@@ -18,6 +18,7 @@ from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.adapter.encoder import unit_rows
+from components.encoders.adapter.precision import Precision, quantise
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -47,6 +48,13 @@ class SentenceEncoder:
         """Move the model to a device of `pick_device`; returns the encoder."""
         self._model.to(device)
         return self
+
+    def compute_in(self, precision: Precision) -> None:
+        """Embed in another precision from now on; an `InputError` if this machine does not support it."""
+        if precision == "bf16":
+            self.autocast = torch.bfloat16
+        elif precision == "int8":
+            quantise([self._model])
 
     def embed_texts(self, texts: Sequence[str], batch_size: int = _BATCH, title: str | None = None) -> Features:
         """Unit vectors `[texts, dim]` in the order given; a bar named `title` shows progress."""
