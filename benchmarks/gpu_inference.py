@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu_sides import Figures, Setup
-from components.core.compute.devices import Gallery, computing_on, fetched, in_batches
+from components.core.compute.devices import FeatureGallery, computing_on, fetched, in_batches
 from components.core.compute.hardware import peak_memory, pick_autocast, pick_precision
 from components.core.compute.metrics import (
     Features,
@@ -62,7 +62,7 @@ def texts(setup: Setup) -> Figures:
 def search(setup: Setup) -> Figures:
     """Exact search: the ten best of many vectors, which stay on the device, for each query."""
     gallery, queries = _unit(setup, _size(setup, 500_000, 500_000)), _unit(setup, _size(setup, 4_096, 64))
-    placed = Gallery(gallery, setup.device)
+    placed = FeatureGallery(gallery, setup.device)
 
     def found() -> Features:
         return in_blocks(len(queries), placed, lambda rows: top_columns(placed.similarities(queries[rows]), DEPTH))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import faiss
 import numpy as np
 
-from components.core.compute.devices import Gallery, Values, fetched, library, taken
+from components.core.compute.devices import FeatureGallery, Values, fetched, library, taken
 from components.core.compute.metrics import Features, Indices, top_columns
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
@@ -84,7 +84,9 @@ def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -
         blocks = ((part, vectors.gallery.similarities(queries, slice(part[0], part[-1] + 1))) for part in numbered)
     else:
         read = vectors.blocks(most)
-        blocks = ((np.arange(at, at + len(block)), Gallery(block, "cpu").similarities(queries)) for at, block in read)
+        blocks = (
+            (np.arange(at, at + len(block)), FeatureGallery(block, "cpu").similarities(queries)) for at, block in read
+        )
     for numbers, similarity in blocks:
         best = _better(best, similarity, numbers, k)
     return best
@@ -93,7 +95,7 @@ def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -
 def _compared(vectors: Vectors, queries: Features, rows: Indices) -> Values:
     if vectors.gallery is not None:
         return vectors.gallery.similarities(queries, rows)
-    return Gallery(vectors.take(rows), "cpu").similarities(queries)
+    return FeatureGallery(vectors.take(rows), "cpu").similarities(queries)
 
 
 def _better(best: Found, similarity: Values, numbers: Indices, k: int) -> Found:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.compute.devices import Gallery, fits
+from components.core.compute.devices import FeatureGallery, fits
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array, rows_of
@@ -47,7 +47,7 @@ class Vectors:
         self._segments = list(segments)
         self._starts = np.cumsum([0, *map(len, self._segments)])
         self.dim = dim
-        self.gallery: Gallery | None = None
+        self.gallery: FeatureGallery | None = None
 
     @staticmethod
     def open(folder: Path, facts: Facts) -> Vectors:
@@ -67,7 +67,7 @@ class Vectors:
     def to(self, device: str) -> None:
         """Copy all vectors to a GPU, if they fit: exact search compares them there."""
         if device != "cpu" and len(self) and fits(_TYPE.itemsize * len(self) * self.dim, device):
-            self.gallery = Gallery(np.concatenate(self._segments), device)
+            self.gallery = FeatureGallery(np.concatenate(self._segments), device)
 
     def take(self, rows: Indices) -> Features:
         """Vectors `[len(rows), dim]` by valid row numbers."""

@@ -41,6 +41,7 @@ from components.registry.encoder_lookup import find_encoder
 from components.registry.export import write_checked
 from components.registry.formats.format import ExportedVectors, Format
 from components.serving import served
+from components.serving.messages import EmbeddingRequest
 from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
 from tests.support.fake_gpu import GPU, fake_gpus
 from tests.support.index_making import drawn, make_index, write_vectors
@@ -117,7 +118,8 @@ def _published(place: Place) -> None:
 
 
 def _serve(place: Place) -> None:
-    served.load(str(place.base), device=GPU).embed_new(["a dog", "two cats on a long sofa"])
+    request = EmbeddingRequest(input=["a dog", "two cats on a long sofa"])
+    served.load(str(place.base), device=GPU).embed([request], {})
 
 
 def _index(place: Place) -> None:

@@ -57,7 +57,7 @@ def taken(values: Values, columns: Values) -> Values:
     return np.take_along_axis(values, columns, axis=1) if isinstance(values, np.ndarray) else values.gather(1, columns)
 
 
-class Gallery:
+class FeatureGallery:
     """Features `[items, dim]` that queries are compared with, on a GPU if they fit.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.devices import Gallery, Values, fetched, in_batches, placed, taken
+from components.core.compute.devices import FeatureGallery, Values, fetched, in_batches, placed, taken
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,7 +99,7 @@ def rank_correlation(queries: Features, others: Features, gallery: Features) -> 
     from scipy.stats import rankdata
 
     finite(queries, others, gallery)
-    against = Gallery(gallery)
+    against = FeatureGallery(gallery)
 
     def correlations(rows: slice) -> Values:
         sides = (against.similarities(side[rows]) for side in (queries, others))
@@ -183,7 +183,7 @@ def top_k(queries: Features, gallery: Features, k: int) -> Indices:
     if k > len(gallery):
         raise ValueError(f"a gallery of {len(gallery)} items has no top {k}")
     finite(queries, gallery)
-    against = Gallery(gallery)
+    against = FeatureGallery(gallery)
     return in_blocks(len(queries), against, lambda rows: top_columns(against.similarities(queries[rows]), k))
 
 
@@ -246,7 +246,7 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
     (array([0]), array([1]))
     """
     finite(queries, gallery)
-    against = Gallery(gallery)
+    against = FeatureGallery(gallery)
 
     def ranks(rows: slice) -> Values:
         similarity = against.similarities(queries[rows])
@@ -259,7 +259,7 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
 
 
 def in_blocks(
-    queries: int, gallery: Gallery, compute: Callable[[slice], Values], size: int | None = None
+    queries: int, gallery: FeatureGallery, compute: Callable[[slice], Values], size: int | None = None
 ) -> npt.NDArray[Any]:
     """`compute(rows)` of consecutive blocks of queries, joined; by default a block has 64 MB of similarities."""
     size = size or max(1, _CELLS // max(1, len(gallery)))

@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[Settings], object]] = {
     "serve": lambda _: load_first("text-encoder@champion", 0),
     "watch": lambda _: Alias("text-encoder", "champion").version(),
     "sweep aliases": lambda _: sweep_aliases("text-encoder"),
-    "sweep runs": lambda _: sweep_runs(24, True),
+    "sweep runs": lambda _: sweep_runs(True),
     "stage": lambda settings: tracked_run("train", "one", settings, {}, {}).__enter__(),
 }
 

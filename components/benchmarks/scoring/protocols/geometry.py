@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from components.core.compute.devices import Gallery, Values, fetched, library, placed, taken
+from components.core.compute.devices import FeatureGallery, Values, fetched, library, placed, taken
 from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite, in_blocks
 
 SEEDS = 5
@@ -119,7 +119,7 @@ def gaussian_potential(features: Features) -> Reals:
     It is 1 if all features are the same, and 0 for a single item. The logarithm of the mean is l_uniform for t = 2.
     """
     finite(features)
-    means, against = np.zeros(len(features), dtype=np.float64), Gallery(features.astype(np.float64))
+    means, against = np.zeros(len(features), dtype=np.float64), FeatureGallery(features.astype(np.float64))
     for start in range(0, len(features), BLOCK):
         rows = features[start : start + BLOCK].astype(np.float64)
         potential = np.exp(4 * (fetched(against.similarities(rows)) - 1))
@@ -148,7 +148,7 @@ def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
     `vocabulary` `[words, dim]`.
     """
     finite(vocabulary)
-    words = Gallery(vocabulary)
+    words = FeatureGallery(vocabulary)
 
     def of_block(rows: slice) -> Values:
         a, b, c = (vocabulary[questions[rows, column]] for column in range(3))

@@ -14,7 +14,7 @@ import numpy as np
 
 from components.benchmarks.scoring.benchmark import Correlation
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.core.compute.devices import Gallery, Values, library, placed, taken
+from components.core.compute.devices import FeatureGallery, Values, library, placed, taken
 from components.core.compute.metrics import (
     BLOCK,
     Features,
@@ -43,7 +43,7 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
     `owners` `[items]` is the query whose gold item each gallery row is; every query has at least one.
     """
     finite(queries, gallery)
-    against = Gallery(np.ascontiguousarray(gallery.T).T)
+    against = FeatureGallery(np.ascontiguousarray(gallery.T).T)
 
     def ranks(rows: slice) -> Values:
         similarity = against.similarities(queries[rows])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.devices import Gallery, fetched
+from components.core.compute.devices import FeatureGallery, fetched
 from components.core.compute.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, top_k
 
 TIE = "the class that is first in the list of classes"
@@ -52,7 +52,7 @@ def confidence_margins(images: Features, weights: Features) -> Reals:
     Probabilities are the softmax of plain cosines, as in PC-CLIP's released run.py, without an encoder's scale.
     """
     finite(images, weights)
-    cosines = np.asarray(fetched(Gallery(weights).similarities(images)), dtype=np.float64)
+    cosines = np.asarray(fetched(FeatureGallery(weights).similarities(images)), dtype=np.float64)
     shares = np.exp(cosines - cosines.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     second, first = np.sort(shares, axis=1)[:, -2:].T

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from components.core.compute.devices import Gallery, fits, in_batches
+from components.core.compute.devices import FeatureGallery, fits, in_batches
 from components.core.compute.metrics import best_columns, tensor_columns
 from components.core.system.errors import InputError
 
@@ -51,7 +51,7 @@ def test_a_first_batch_shows_how_many_rows_fit_into_the_free_memory(
     ]
     with caplog.at_level(logging.WARNING):
         assert (fits(5_000, "cuda"), fits(5_001, "cuda"), fits(10**9, "cpu")) == (True, False, True)
-        assert Gallery(np.zeros((2_000, 1), np.float32), "cuda").device == "cpu"
+        assert FeatureGallery(np.zeros((2_000, 1), np.float32), "cuda").device == "cpu"
     assert caplog.messages[0].endswith("of free memory, features take 0.0 GB: they are compared on the CPU")
 
 
