@@ -358,7 +358,7 @@ def test_ranks_share_the_reading_and_have_the_hash_of_one_process(size: int, tmp
     make_shards(tmp_path, 5, 1)
     others: tuple[int, ...] = ()
     for rank in range(size):
-        world = Sharing(rank, size, others)
+        world = Sharing(rank, size, others=others)
         found = _hash(tmp_path, world)
         others = world.others
     assert found == _hash(tmp_path)
