@@ -381,9 +381,12 @@ def pooling_of(text: dict[str, Any]) -> str:
 def _check_vocabulary(model: Any, tokenizer: Tokenizer, name: str) -> None:
     """Refuse a tokenizer of another vocabulary than the text tower has embeddings for."""
     rows = getattr(getattr(model, "text", model), "vocab_size", 0)
-    # CLIP's end token has the highest id.
-    highest = tokenizer.highest_id() if isinstance(tokenizer, HuggingFaceTokenizer) else int(tokenizer([""]).max())
-    if rows and not _LEAST_SHARE * rows <= highest + 1 <= rows:
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        highest, least = tokenizer.highest_id(), _LEAST_SHARE * rows
+    else:
+        # CLIP's end token has the highest id; open_clip's coca_base has more embeddings than it has ids.
+        highest, least = int(tokenizer([""]).max()), 0
+    if rows and not least <= highest + 1 <= rows:
         raise InputError(
             f"the tokenizer of '{name}' has ids up to {highest}, its text tower has {rows} embeddings: correct the "
             "tokenizer or vocab_size"

@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -43,6 +42,9 @@ class FrozenStates:
         if depth == 0:
             return None
         ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        # Only this case needs psutil, which torch does not bring: the GPU benchmark runs without it.
+        import psutil
+
         size = int(_MEMORY_SHARE * psutil.virtual_memory().available / ranks)
         if leads:
             print(
