@@ -1,4 +1,4 @@
-"""Two GPUs that this machine lacks: torch's fake tensors have a device and no numbers.
+"""A machine's GPU, or two that it lacks: torch's fake tensors have a device and no numbers.
 
 An operation on tensors of two devices raises, and results may only leave from a GPU. Weights are read and written
 outside: only the passes, searches and statistics in between are fake.
@@ -26,21 +26,27 @@ GPU = "cuda:0"
 
 
 @contextmanager
-def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.device]]:
-    """Every tensor in the block is fake; yields the devices that results were fetched from."""
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.device]]:
+    """Yields the devices that results were fetched from; without a GPU, every tensor in the block is fake."""
     fetched_from: list[torch.device] = []
+    real, original = torch.cuda.is_available(), devices.fetched
 
     def fetched(tensor: Tensor) -> Any:
         fetched_from.append(torch.device(tensor.device))
         assert fetched_from[-1] == torch.device(GPU), f"computed on {tensor.device}"
+        if real:
+            return original(tensor)
         if not tensor.is_floating_point():
             # Numbers of columns, such as a search returns; nothing is damaged.
             return np.zeros(tensor.shape, np.bool_) if tensor.dtype == torch.bool else np.indices(tensor.shape)[-1]
         return np.full(tensor.shape, tensor.shape[-1] ** -0.5 if tensor.ndim else 0, np.float32)
 
     for module in [*sys.modules.values()]:
-        if getattr(module, "fetched", None) is devices.fetched and module is not devices:
+        if getattr(module, "fetched", None) is original and module is not devices:
             monkeypatch.setattr(module, "fetched", fetched)
+    if real:
+        yield fetched_from
+        return
     for name, value in (("is_available", True), ("device_count", 2), ("mem_get_info", (1 << 33, 1 << 34))):
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     for name in ("memory_reserved", "memory_allocated", "max_memory_allocated", "reset_peak_memory_stats"):

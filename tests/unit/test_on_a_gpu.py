@@ -1,7 +1,7 @@
 """Every entry point that embeds or searches computes on the GPU that it was given.
 
-Tensors are fake: an array that is not moved meets one on the GPU and raises, and a result that was computed on the CPU
-is refused. What torch.cuda itself does is not tested here.
+Without a GPU, tensors are fake: an array that is not moved meets one on the GPU and raises, and a result that was
+computed on the CPU is refused. What torch.cuda itself does is tested only on a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from components.registry.formats.format import ExportedVectors, Format
 from components.serving import served
 from components.serving.messages import EmbeddingRequest
 from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
-from tests.support.fake_gpu import GPU, fake_gpus
+from tests.support.fake_gpu import GPU, gpus
 from tests.support.index_making import drawn, make_index, write_vectors
 from tests.support.toy_context import colour_image
 
@@ -173,7 +173,7 @@ ENTRIES = (_evaluate, _published, _serve, _index, _tuned_index, _explore, _expor
 def test_it_computes_on_the_gpu_that_was_chosen(
     entry: Callable[[Place], Any], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with fake_gpus(monkeypatch) as fetched_from:
+    with gpus(monkeypatch) as fetched_from:
         entry(place)
     assert set(fetched_from) == {torch.device(GPU)}
 
