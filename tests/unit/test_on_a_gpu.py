@@ -144,8 +144,11 @@ def _explore(place: Place) -> None:
 
 
 def _export(place: Place) -> None:
+    loaded = Encoder.load(place.base).to(GPU)
+
     def read(_folder: Path, texts: Any, images: Any) -> ExportedVectors:
-        return ExportedVectors(*(np.full((len(rows), 16), 0.25, np.float32) for rows in (texts, images)))
+        pixels = torch.from_numpy(np.stack([np.asarray(image) for image in images]))
+        return ExportedVectors(loaded.embed_texts(texts), loaded.embed_pixels(pixels.permute(0, 3, 1, 2)))
 
     form = Format("made_up", lambda _: None, lambda *_: None, read, "")
     write_checked(Encoder.load(place.base), form, place.folder / "exported", GPU)
