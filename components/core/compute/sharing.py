@@ -58,6 +58,7 @@ def once_per_machine(world: World, make: Callable[[], T], folder: Path) -> T:
 
 
 class _Pickler(pickle.Pickler):
+    # Pickled bytes only pass between ranks of one run, as torch.distributed sends objects; files hold arrays alone.
     def reducer_override(self, value: Any) -> Any:
         # A part of a mapped array has another array as base.
         if isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap):
