@@ -110,7 +110,7 @@ def measure(folder: Path, rows: int, ranks: int) -> dict[str, Any]:
     if not (folder / folders.EMBEDDINGS / MANIFEST).is_file():
         write_inputs(folder, rows)
     params = yaml.safe_load((folder / "params.yaml").read_text("utf-8"))
-    params |= {"device": "cpu"}
+    params["device"] = "cpu"
     params["train"] |= {"processes": ranks, "precision": "fp32", "checkpoint_dir": str(_STATE)}
     params["train"] |= {"validation_images": 0, "validate_every": None}
     (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False), "utf-8")
