@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from pathlib import Path
 
 import psutil
@@ -13,6 +12,7 @@ import pytest
 from tests.faults.train_driver import FINAL, STEPS_PER_EPOCH
 from tests.faults.trainers import EPOCHS, Torchrun, Trainer, assert_equal, saved
 from tests.support.held_stages import wait_until_gone
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -20,9 +20,8 @@ pytestmark = pytest.mark.integration
 def _two_ranks(folder: Path) -> list[int]:
     """Train as torchrun's ranks would, from a warm parent; returns the steps that were done."""
     folder.mkdir(exist_ok=True)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    (port,) = free_ports(1)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     ranks = [Trainer(folder, EPOCHS, environment=place | {"RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")]
     leading, _ = [list(rank.steps()) for rank in ranks]
     assert [rank.ended() for rank in ranks] == [0, 0]

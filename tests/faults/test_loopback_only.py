@@ -18,7 +18,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.integration.conftest import free_ports
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 REPO = Path(__file__).parents[2]

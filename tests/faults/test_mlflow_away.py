@@ -16,8 +16,8 @@ from components.core.settings import load_settings
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import RUN_FILE, tracked_run
 from components.tracking.errors import WAIT
-from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import tracking_server
+from tests.support.ports import free_ports
 from tests.support.stage_project import make_trainable, write_params
 from tests.support.toy_world import world_settings
 from tests.support.warm_stages import WarmStage

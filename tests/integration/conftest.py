@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.restartable_s3 import RestartableS3, free_ports, restartable_s3
-
-__all__ = ["free_ports"]
+from tests.support.restartable_s3 import RestartableS3, restartable_s3
 
 
 @pytest.fixture(scope="session")

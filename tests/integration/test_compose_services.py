@@ -23,7 +23,8 @@ from components.core.pictures.storage import S3
 from infra.compose_env import NAMES
 from infra.services import Services, is_healthy
 from tests.integration.postgres import PROGRAMS, PostgresServer
-from tests.support.restartable_s3 import RestartableS3, free_ports
+from tests.support.ports import free_ports
+from tests.support.restartable_s3 import RestartableS3
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 REPO = Path(__file__).parents[2]

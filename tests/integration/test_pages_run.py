@@ -17,10 +17,10 @@ import httpx
 import pytest
 import yaml
 
-from tests.integration.conftest import free_ports
 from tests.support.coloured_squares import shown_squares, write_folder
 from tests.support.documented import PAGES, REPO, block_lines
 from tests.support.fake_llm_process import fake_llm
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

@@ -22,8 +22,8 @@ import torch
 from benchmarks.serving_client import Job, run_clients
 from components.encoders.adapter.encoder import Encoder
 from tests.conftest import REPO, TINY
-from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
+from tests.support.ports import free_ports
 from tests.support.serving import wait_until
 from tests.support.serving_registry import point, register_champion
 

@@ -13,8 +13,8 @@ import pytest
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.registry.promotion import promote
-from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
+from tests.support.ports import free_ports
 from tests.support.registry_project import make_project
 
 TEXTS = ["a dog", "two cats on a sofa"]

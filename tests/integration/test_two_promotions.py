@@ -27,8 +27,8 @@ from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.tracking import make_client
 from tests.conftest import REPO
-from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import tracking_server
+from tests.support.ports import free_ports
 from tests.support.registry_project import Project, make_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]

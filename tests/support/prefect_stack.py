@@ -21,7 +21,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_A
 
 from infra.services import is_healthy
 from infra.stack import environment
-from tests.support.restartable_s3 import free_ports
+from tests.support.ports import free_ports
 from tests.support.waiting import started, stop, wait_until
 
 REPO = Path(__file__).parents[2]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.support.ports import free_ports
 from tests.support.waiting import started, wait_until
 
 _UP_WITHIN = 180.0
@@ -76,7 +76,7 @@ class RestartableS3:
 
     def wait(self) -> None:
         """Return when objects can be written."""
-        client, faults = self.client(), []
+        client, faults, log = self.client(), [], self.folder / "log"
         made_before = client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists
 
         def is_written() -> bool:
@@ -87,10 +87,10 @@ class RestartableS3:
                 client.put_object(Bucket="ready", Key="ready", Body=b"ready")
             except (BotoCoreError, ClientError) as error:
                 faults.append(error)
+                assert self.process is None or self.process.poll() is None, log.read_text(errors="replace")[-4000:]
                 return False
             return True
 
-        log = self.folder / "log"
         wait_until(is_written, _UP_WITHIN, lambda: f"{faults[-1]}: {log.read_text(errors='replace')[-4000:]}")
 
 
@@ -114,10 +114,3 @@ def restartable_s3(volumes: int = 100) -> Iterator[RestartableS3]:
             for part in _PARTS:
                 # A killed server leaves these sockets behind.
                 Path(f"/tmp/seaweedfs-{part}-grpc-{ports[f'{part}.port.grpc']}.sock").unlink(missing_ok=True)
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 on which nothing listens."""
-    with ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [server.getsockname()[1] for server in taken]

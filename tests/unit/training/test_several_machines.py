@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 
 from components.core.tables.records import NEGATED_TERMS
 from tests.support.params import REPO, every_method
+from tests.support.ports import free_ports
 from tests.support.stage_project import make_trainable, write_params
 
 pytestmark = pytest.mark.slow
@@ -50,10 +50,8 @@ def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def _two_machines(*folders: Path) -> list[subprocess.Popen[str]]:
     """Each with its own folder, as without a shared disk."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    nodes = ("--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", port)
+    (port,) = free_ports(1)
+    nodes = ("--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port))
     return [_start(folder, *LAUNCHER, *nodes, "--node-rank", str(n), *TRAIN) for n, folder in enumerate(folders)]
 
 

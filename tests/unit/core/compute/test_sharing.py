@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import mmap
-import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -19,6 +21,7 @@ from components.core.compute.sharing import once_per_machine
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array
 from components.core.tables.text_column import TextColumn
+from tests.support.params import REPO
 
 ROWS = 100_000
 
@@ -40,21 +43,24 @@ def _rank(rank: int, folder: Path, fails: bool) -> None:
     assert all((values == np.arange(ROWS)).all() for values in (numbers, tensor.numpy(), sparse.toarray()[0], tokens))
     assert column[77] == "row 77"
     assert isinstance(tokens.base, mmap.mmap), "it stays in its file"
-    lines = Path("/proc/self/smaps").read_text().splitlines()
-    (start,) = (number for number, line in enumerate(lines) if ".shared-" in line)
-    sizes = dict(line.split()[:2] for line in lines[start + 1 : start + 20])
-    assert int(sizes["Size:"]) * 1024 > 4 * ROWS * 8, "arrays, sparse ones and texts are in the file"
-    assert sizes["Anonymous:"] == "0", "no page is this rank's own"
+    (shared_file,) = (place for place in psutil.Process().memory_maps() if str(folder / ".shared-") in place.path)
+    assert shared_file.size > 4 * ROWS * 8, "arrays, sparse ones and texts are in the file"
+    assert shared_file.anonymous < ROWS * 8, "hardly a page is this rank's own"
 
 
-@pytest.mark.parametrize(("fails", "codes"), [(False, [0, 0]), (True, [1, 1])])
-def test_one_rank_makes_what_both_map(fails: bool, codes: list[int], tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=_rank, args=(rank, tmp_path, fails)) for rank in range(2)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(60)
-    assert [process.exitcode for process in ranks] == codes
+def _started(rank: int, folder: Path, fails: bool) -> subprocess.Popen[str]:
+    """A process that inherits neither threads nor mapped files from the tests before."""
+    call = f"import {__name__} as here, pathlib; here._rank({rank}, pathlib.Path({str(folder)!r}), {fails})"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([sys.executable, "-c", call], cwd=REPO, env=environment, **streams)
+
+
+@pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 1)])
+def test_one_rank_makes_what_both_map(fails: bool, code: int, tmp_path: Path) -> None:
+    ranks = [_started(rank, tmp_path, fails) for rank in range(2)]
+    outputs = "\n".join(process.communicate(timeout=300)[0] for process in ranks)
+    assert [process.returncode for process in ranks] == [code, code], outputs
+    assert outputs.count("InputError: no such table") == fails, outputs
     assert len(list(tmp_path.glob("made-by-*"))) == 1
     assert list(tmp_path.glob(".shared-*")) == []
