@@ -41,8 +41,8 @@ from components.registry.export import ao_loss
 from components.registry.model import CHAMPION
 from components.serving.served import Alias
 from components.tracking import tracking_uri
-from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
+from tests.support.ports import free_ports
 from tests.support.serving_registry import MODEL, register_champion
 
 CHAMPION_NAME = f"{MODEL}@{CHAMPION}"
