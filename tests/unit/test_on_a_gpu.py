@@ -100,7 +100,6 @@ def _scored(context: PublishedContext) -> Scores:
     rank_correlation(texts, texts, images)
     zero_shot.confidence_margins(images, texts)
     zero_shot.predicted(images, texts)
-    geometry.analogy_ranks(texts, gold[None])
     geometry.uniformity(images)
     return Scores({"all/raw": context.raw_texts(["one"])[0].astype(np.float64)})
 

@@ -1,4 +1,4 @@
-"""Geometry of an encoder's features: PC-CLIP's table 7, opposites, modality gap, uniformity, analogies.
+"""Geometry of an encoder's features: PC-CLIP's table 7, opposites, modality gap and uniformity.
 
 Formats:
 
@@ -8,7 +8,6 @@ Formats:
   (github.com/dsam99/pc_clip, src/utils.py). If a data set also has the row of B and A, their opposition is measured.
 - `caption_differences` reads a table `differences` of components/core/tables/records.py.
 - `modality_gap` reads COCO's captions of 2017 and the images; the first caption of each image is its pair.
-- `analogies` reads Mikolov's `questions-words.txt`: lines of four words, below lines such as ": family".
 """
 
 from __future__ import annotations
@@ -18,28 +17,24 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
 from components.benchmarks.scoring.encoding.context import RawEncoder
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols import geometry
-from components.core.compute.metrics import Indices, Reals
+from components.core.compute.metrics import Reals
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import VAL2017
 
-COMPARISONS, CAPTIONS, GAP, ANALOGIES = "comparison_distance", "caption_differences", "modality_gap", "analogies"
+COMPARISONS, CAPTIONS, GAP = "comparison_distance", "caption_differences", "modality_gap"
 PROMPTS = {"": "This is a photo of {}", "_released": "A photo of a {}"}
 """Suffix of a group -> prompt: of section 4.3, and of the released test_embeddings.py.
 
 The released code does not normalise the features of classes.
 """
 DATASETS, PAIRS_EACH, COCO_IMAGES = 5, 3, 5000
-SEMANTIC, SYNTACTIC = 8869, 10675
-_SYNTACTIC = "gram"
-"""Prefix of the names of syntactic sections."""
 
 
 def score_comparisons(context: PublishedContext) -> Scores:
@@ -131,44 +126,6 @@ def _first_captions(context: PublishedContext) -> dict[str, str]:
     return {row["file_name"]: captions[row["id"]] for row in captioned}
 
 
-def score_analogies(context: PublishedContext) -> Scores:
-    """Share of questions whose answer is the nearest of all words in the file: all, semantic and syntactic ones."""
-    words, questions, syntactic = _questions(context)
-    context.expect("questions-words.txt: semantic questions", int((~syntactic).sum()), SEMANTIC)
-    context.expect("questions-words.txt: syntactic questions", int(syntactic.sum()), SYNTACTIC)
-    right = (geometry.analogy_ranks(context.texts(words), questions) == 0).astype(np.float64)
-    return Scores(
-        {
-            f"{ANALOGIES}/accuracy": right,
-            f"{ANALOGIES}/semantic/accuracy": right[~syntactic],
-            f"{ANALOGIES}/syntactic/accuracy": right[syntactic],
-        }
-    )
-
-
-def _questions(context: PublishedContext) -> tuple[list[str], Indices, npt.NDArray[np.bool_]]:
-    """All words, the rows of each question's four `[questions, 4]`, and whether it is syntactic `[questions]`."""
-    path = context.folder / "questions-words.txt"
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text ({error.reason}): fetch it again") from None
-    quadruples, syntactic, section = [], [], ""
-    for number, line in enumerate(lines, 1):
-        if line.startswith(":"):
-            section = line[1:].strip()
-        elif line.strip():
-            if len(line.split()) != 4 or not section:
-                raise InputError(f"{path}: line {number} is not a question of four words in a section: fetch it again")
-            quadruples.append(line.split())
-            syntactic.append(section.startswith(_SYNTACTIC))
-    if not quadruples:
-        raise InputError(f"{path} has no questions: fetch it again")
-    words = sorted({word for four in quadruples for word in four})
-    rows = {word: row for row, word in enumerate(words)}
-    return words, np.array([[rows[word] for word in four] for four in quadruples]), np.array(syntactic)
-
-
 _NONE = "none: a distance"
 _DISTANCES = (
     *metrics(_NONE, "comparison", higher_is_better=False),
@@ -213,20 +170,5 @@ BENCHMARKS = (
         needs=tuple(VAL2017.files),
         metrics=metrics(_NONE, "gap", "alignment", "uniformity", higher_is_better=False),
         score=score_gap,
-    ),
-    Benchmark(
-        name=ANALOGIES,
-        version=1,
-        protocol="nearest to b - a + c among the file's words without these three, case kept",
-        citation="Mikolov et al. 2013 (arXiv 1301.3781)",
-        folder="analogies",
-        needs=(
-            RequiredFile(
-                "questions-words.txt", "19,544 questions", "1 MB", "Apache-2.0", "github.com/tmikolov/word2vec"
-            ),
-        ),
-        metrics=metrics("a word as near as the right one is wrong", "accuracy"),
-        score=score_analogies,
-        text_only=True,
     ),
 )

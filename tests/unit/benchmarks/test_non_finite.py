@@ -44,7 +44,6 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "semclip_scores": ([F, F, F, F], lambda *four: choices.semclip_scores("x", ROWS, *four)),
     "classified": ([V], lambda values: geometry.classified(values, "right")),
     "pooled": ([V, V], lambda a, b: geometry.pooled([a, b], [np.zeros((6, 2), int)] * 2)),
-    "analogy_ranks": ([F], lambda words: geometry.analogy_ranks(words, np.array([[0, 1, 2, 3]]))),
     "probe_answers": ([F, F], lambda a, b: linear_probe.probe_answers(a, LABELS, b, 0)),
     "released_answers": ([F, F], lambda a, b: linear_probe.released_answers(a, LABELS, b, 2, 0)),
     "best_gold_ranks": ([F, F], lambda a, b: retrieval.best_gold_ranks(a, b, ROWS)),

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from components.benchmarks.published import find_published
-from components.captions.prompting.request import PICTURE, Request
+from components.captions.prompting.request import Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
-from components.experiments.parts.judge import JudgeQuestion, judge_of, judged, question_about, read_score
+from components.experiments.parts.judge import JudgeQuestion, judge_of, judged
 from tests.support.toy_context import toy_context
 from tests.unit.experiments.conftest import ScriptedModel
 
@@ -56,27 +55,6 @@ def test_the_judge_is_named_in_params(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             judge_of(toy_context(tmp_path, {}, options=options))
-
-
-def test_a_question_about_an_image_has_the_image_and_its_prompt() -> None:
-    question = question_about("a blue {cat}", Image.new("RGBA", (4, 4), "blue"))
-    (message,) = question.messages
-    text = message["content"]
-    assert text.count(PICTURE) == len(question.pictures) == 1
-    # PC-CLIP, appendix B.4, from its first to its last line.
-    assert text.startswith("You are an expert image judge. Please judge how well the corresponding generated image")
-    assert text.endswith(f"Prompt: Generate an image of the following: a blue {{cat}}\nImage: {PICTURE}\n")
-    assert '"I see a red apple on a tree but no spots, so partial match.",\n    "score": 3\n}' in text
-    assert (message["role"], question.pictures[0].media_type) == ("user", "image/jpeg")
-
-
-def test_scores_are_read_from_json() -> None:
-    assert read_score('{"explanation": "fine", "score": 4}') == 4
-    text = 'Steps first. {"score": 1} Then:\n```json\n{"explanation": "a {blue} cat", "score": 4.5}\n```'
-    assert read_score(text) == 4.5, "the last object counts"
-    wrong = [f'{{"score": {value}}}' for value in ("0", "6", "true", '"5"', "NaN")]
-    for answer in (*wrong, '{"explanation": "cut', "five", '{"a":' * 3000):
-        assert read_score(answer) is None, answer[:20]
 
 
 def _critic() -> ScriptedModel:

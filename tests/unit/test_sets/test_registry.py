@@ -28,14 +28,11 @@ from tests.support.toy_context import toy_context
 from tests.unit.test_sets.writing import write_files
 
 NO_TEST_SET = {
-    "analogies": "words, not sentences",
     "brittleness": "the user's own texts",
     "caption_differences": "the user's own texts",
     "caption_quality": "the user's own texts",
     "comparison_distance": "authors' texts about no test picture",
     "difference_cifar100_size": "the test split of zero_shot_cifar100",
-    "text_to_image": "class names",
-    "text_to_image_clip_score": "class names",
 }
 
 

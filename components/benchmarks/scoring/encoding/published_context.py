@@ -62,7 +62,6 @@ class ImageFeatures:
         self,
         under_test: EncoderUnderTest,
         pictures: Sequence[LazyPicture],
-        title: str = "embed images",
         changes: Mapping[str, Any] = NO_CHANGES,
         *,
         raw: bool = False,
@@ -90,7 +89,7 @@ class ImageFeatures:
             known = _known(connection, sources)
             new = {source: one for source, one in zip(sources, pictures, strict=True) if source not in known}
             if new:
-                with bar(title, len(new), "image") as progress:
+                with bar("embed images", len(new), "image") as progress:
                     for batch in chunked(self._decoded(new, preparation), self.batch_size):
                         known |= _embedded(connection, embed, under_test.name, batch, preparation if changes else None)
                         progress.update(len(batch))

@@ -1,4 +1,4 @@
-"""Geometry of features: differences of pairs, opposites, modality gap, alignment, uniformity, analogies.
+"""Geometry of features: differences of pairs, opposites, modality gap, alignment and uniformity.
 
 Difference-based classification compares the difference of two images with a text about it (PC-CLIP, section 3.3).
 """
@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from components.core.compute.devices import FeatureGallery, Values, fetched, library, placed, taken
-from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite, in_blocks
+from components.core.compute.devices import FeatureGallery, fetched
+from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
 
 SEEDS = 5
 """Draws that are averaged (PC-CLIP, table 1)."""
@@ -138,26 +138,3 @@ def uniformity(features: Features) -> float:
     if len(features) < 2:
         raise ValueError("uniformity needs at least two features")
     return float(np.log(gaussian_potential(features).mean()))
-
-
-def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
-    """Rank of the right word of each question "a is to b as c is to d", 0 being the best `[questions]`.
-
-    The answer is the word nearest to f_b - f_a + f_c, other than a, b and c (Mikolov et al. 2013, arXiv 1301.3781,
-    section 4). A word as near as the right one counts as nearer. `questions` has the rows of a, b, c and d in the
-    `vocabulary` `[words, dim]`.
-    """
-    finite(vocabulary)
-    words = FeatureGallery(vocabulary)
-
-    def of_block(rows: slice) -> Values:
-        a, b, c = (vocabulary[questions[rows, column]] for column in range(3))
-        near = words.similarities(b - a + c)
-        asked, right = (placed(numbers, words.device) for numbers in (questions[rows, :3], questions[rows, 3:]))
-        reference = taken(near, right)
-        near[placed(np.arange(len(a))[:, None], words.device), asked] = -np.inf
-        # A right word that is one of the three can never be the answer.
-        possible = library(near).isfinite(taken(near, right))[:, 0]
-        return library(near).where(possible, (near >= reference).sum(axis=1) - 1, len(vocabulary))
-
-    return in_blocks(len(questions), words, of_block, BLOCK)

@@ -307,38 +307,3 @@ def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
     assert found.scalars["modality_gap/gap"] == pytest.approx(HALF)
     assert found.scalars["modality_gap/images/uniformity"] == pytest.approx(-4)
     assert "captions_val2017.json: images: 2 found, 5,000 published" in context.notes
-
-
-QUESTIONS = """: family
-boy girl king queen
-boy girl queen king
-: gram2-opposite
-good bad king queen
-"""
-
-
-def test_analogies_by_hand(tmp_path: Path) -> None:
-    (tmp_path / "questions-words.txt").write_text(QUESTIONS)
-    table = {
-        "boy": (1, 0, 0), "girl": (0, 1, 0), "king": (1, 0, 1), "queen": (0, 1, 1),
-        "good": (1, 0, -1), "bad": (0, 1, -1),
-    }  # fmt: skip
-    context = toy_context(tmp_path, table, allow_partial=True)
-    found = find_published("analogies").score(context).values
-    # The second question asks for a king and gets, of boy, good and bad among others, one less far from the queen.
-    assert found["analogies/semantic/accuracy"].tolist() == [1, 0]
-    assert found["analogies/syntactic/accuracy"].tolist() == [1]
-    assert found["analogies/accuracy"].tolist() == [1, 0, 1]
-    assert "questions-words.txt: semantic questions: 2 found, 8,869 published" in context.notes
-
-
-def test_analogies_of_another_format_are_refused(tmp_path: Path) -> None:
-    for content, message in (
-        (b"boy girl king queen\n", "line 1 is not a question of four words in a section"),
-        (b": family\nboy girl king\n", "line 2 is not a question"),
-        (b": family\n", "has no questions"),
-        (b": family\n\xff\xfe\n", "is not text"),
-    ):
-        (tmp_path / "questions-words.txt").write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            find_published("analogies").score(toy_context(tmp_path, {}, allow_partial=True))
