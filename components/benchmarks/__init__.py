@@ -1,1 +1,1 @@
-"""Benchmarks, embedded and published: the files they need, their protocols, and metrics with direction and tie rule."""
+"""Benchmarks, published and of the project's own data: files, protocols, and metrics with direction and tie rule."""

@@ -68,7 +68,7 @@ def _check_gate(settings: Settings) -> None:
     Raises:
         InputError: the benchmark does not have the metric, or `evaluate.top_k` not the depth.
     """
-    from components.benchmarks.embedded import find_benchmark
+    from components.benchmarks.project import find_benchmark
 
     promote = settings.promote
     guards = [name for name, loss in promote.guards.items() if loss is not None]

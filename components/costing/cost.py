@@ -72,7 +72,7 @@ class Rates(Block):
     machine: str
     stages: dict[str, PerRow]
     similarities_per_second: PositiveFloat
-    embedded: Tokens
+    local: Tokens
     server: Tokens | None = None
     trained_texts_per_second: PositiveFloat
     """Through ViT-B/32's text tower, forward and backward; other towers in proportion to their parameters."""
@@ -271,7 +271,7 @@ class Costing:
     def _synthesize(self, name: str) -> Cost:
         block, questions = self._settings.synthesize, self._questions[name]
         engine = block.llms[block.model_of(block.tasks[name])]["engine"]
-        rate = self._rates.embedded if engine == "local" else self._rates.server
+        rate = self._rates.local if engine == "local" else self._rates.server
         seconds = 0.0 if questions.open == 0 else None
         if rate is not None:
             seconds = rate.seconds(questions.tokens_in, questions.tokens_out)

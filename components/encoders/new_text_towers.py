@@ -15,8 +15,8 @@ from components.encoders.adapter.language_tower import (
     LanguageTower,
     Placement,
     Strategy,
-    embedded_model,
     load_pretrained,
+    packaged_model,
 )
 from components.encoders.adapter.tokens import HuggingFaceTokenizer
 
@@ -36,7 +36,7 @@ def with_language_tower(
     Raises:
         InputError: language model or tokenizer is missing, or the two do not fit each other.
     """
-    source = language_model or str(embedded_model())
+    source = language_model or str(packaged_model())
     added = alignment_layers if strategy == "alignment" else 0
     language = load_pretrained(source, added)
     # RoBERTa and similar models count positions from two, after the id of the padding.

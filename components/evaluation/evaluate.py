@@ -14,9 +14,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
+from components.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
 from components.benchmarks.scoring.benchmark import Scores, tracked_metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.compute.devices import computing_on
 from components.core.compute.hardware import pick_device
 from components.core.compute.metrics import Features
@@ -48,7 +48,7 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     encoder = Encoder.load(folders.models / name).to(pick_device(settings.device))
     under_test = EncoderUnderTest(name, encoder, encoder.sidecar.weights_sha256)
     ids, features = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
-    context = EmbeddedContext(under_test, folders.evaluation, settings.evaluate.top_k, ids, features)
+    context = ProjectContext(under_test, folders.evaluation, settings.evaluate.top_k, ids, features)
     with computing_on(under_test.device):
         scores, results = score(benchmarks, context, settings.evaluate)
     report = Report(
@@ -63,7 +63,7 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     return report
 
 
-def _track(report: Report, benchmarks: Sequence[EmbeddedBenchmark], folders: Folders) -> None:
+def _track(report: Report, benchmarks: Sequence[ProjectBenchmark], folders: Folders) -> None:
     """Log the decisive metrics to the encoder's MLflow run, and all metrics as a table."""
     few = tracked_metrics(benchmarks, list(report.metrics))
     results = report.metrics.values()
@@ -99,7 +99,7 @@ def image_features(
 
 
 def score(
-    benchmarks: Sequence[EmbeddedBenchmark], context: EmbeddedContext, settings: Evaluate
+    benchmarks: Sequence[ProjectBenchmark], context: ProjectContext, settings: Evaluate
 ) -> tuple[Scores, dict[str, Result]]:
     """The scores of all benchmarks, and every metric's result in the order reported."""
     scores, results = Scores({}), dict[str, Result]()
@@ -110,7 +110,7 @@ def score(
     return scores, results
 
 
-def _protocol(benchmark: EmbeddedBenchmark, scores: Scores) -> str:
+def _protocol(benchmark: ProjectBenchmark, scores: Scores) -> str:
     """Name and version; `+pictures` if intervals resample pictures, because a picture has several queries."""
     resampled = any(name.startswith(benchmark.name) for name in scores.pictures)
     return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"

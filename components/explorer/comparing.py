@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
+from components.benchmarks.project.paraphrased_retrieval import FILE, NAME
 from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import Interval, paired_difference
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.benchmarks.embedded import paraphrased_retrieval
+from components.benchmarks.project import paraphrased_retrieval
 from components.benchmarks.scoring.bootstrap import paired_difference
-from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.compute.devices import computing_on
 from components.core.compute.hardware import pick_device
 from components.core.settings import load_settings
@@ -172,7 +172,7 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     sides = [EncoderUnderTest(encoder.sidecar.name, texts, "") for texts in (encoder, _TextEncoder(embed))]
     with computing_on(sides[0].device):
         exact, rounded = (
-            paraphrased_retrieval.score(EmbeddedContext(side, folders.evaluation, (depth,), ids, images))
+            paraphrased_retrieval.score(ProjectContext(side, folders.evaluation, (depth,), ids, images))
             for side in sides
         )
     before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))

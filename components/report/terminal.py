@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.project import find_benchmark
 from components.benchmarks.scoring.benchmark import key_metrics
 from components.core.settings import Settings
 from components.report.comparison import LEGEND, Comparison, delta_text, headline, mark, value_text

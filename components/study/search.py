@@ -18,8 +18,8 @@ from typing import Any
 import optuna
 from torch import Tensor
 
-from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
-from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.compute.metrics import Features
 from components.core.settings import Mix, Settings
 from components.core.system.errors import InputError
@@ -40,7 +40,7 @@ class MixEvaluator:
 
     settings: Settings
     families: Mapping[str, str]
-    benchmarks: Sequence[EmbeddedBenchmark]
+    benchmarks: Sequence[ProjectBenchmark]
     image_ids: Sequence[str]
     image_features: Features
 
@@ -67,7 +67,7 @@ class MixEvaluator:
         # A trial does not need intervals.
         evaluate = self.settings.evaluate.model_copy(update={"bootstrap": 1})
         places = EVALUATION / VALIDATION, evaluate.top_k, self.image_ids, self.image_features
-        _, results = score(self.benchmarks, EmbeddedContext(under_test, *places), evaluate)
+        _, results = score(self.benchmarks, ProjectContext(under_test, *places), evaluate)
         by_need = {need: results[metric] for need, metric in self.families.items()}
         return {need: one.value if one.higher_is_better else -one.value for need, one in by_need.items()}
 

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from components.benchmarks.embedded import benchmark_names, find_benchmark
+from components.benchmarks.project import benchmark_names, find_benchmark
 from components.benchmarks.published import published_benchmarks
-from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.settings import Counts, Settings, load_settings
 from components.data.sources import find_source
 from components.encoders.adapter.encoder import Encoder
@@ -24,7 +24,7 @@ from components.evaluation.results import summarise
 SCENES = 40
 
 
-def context(settings: Settings, folder: Path) -> EmbeddedContext:
+def context(settings: Settings, folder: Path) -> ProjectContext:
     """A small encoder of random weights before 40 scenes, whose questions are written into `folder`."""
     source = find_source("synthetic")
     scenes = [pair for pair in source.pairs(settings) if pair.split == "test"]
@@ -34,7 +34,7 @@ def context(settings: Settings, folder: Path) -> EmbeddedContext:
     encoder = Encoder.create("small", "cliptune-tiny", model_config("cliptune-tiny"), "clip")
     features = encoder.embed_images([scene.image for scene in scenes])
     under_test = EncoderUnderTest("small", encoder, "random weights")
-    return EmbeddedContext(under_test, folder, settings.evaluate.top_k, [scene.image_id for scene in scenes], features)
+    return ProjectContext(under_test, folder, settings.evaluate.top_k, [scene.image_id for scene in scenes], features)
 
 
 def main(name: str) -> dict[str, float]:

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from components.core.tables.records import PAIRS
-from components.encoders.adapter.language_tower import embedded_model
+from components.encoders.adapter.language_tower import packaged_model
 from tests.conftest import REPO
 from tests.support.shard_making import sound, write_tar
 from tests.support.stage_project import make_trainable, write_params
@@ -84,7 +84,7 @@ def test_an_encoder_whose_weights_are_a_pickle(mark: Path, tmp_path: Path, raw_p
 def test_a_language_model_that_is_a_pickle(mark: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     project, model = tmp_path / "project", tmp_path / "model"
     make_trainable(project)
-    shutil.copytree(embedded_model(), model)
+    shutil.copytree(packaged_model(), model)
     (model / "model.safetensors").unlink()
     _pickled(model / "pytorch_model.bin", mark)
     raw_params["train"] = {"checkpoint_dir": "state/train", "validation_images": 12}

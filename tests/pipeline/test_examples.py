@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from components.benchmarks.embedded import benchmark_names
+from components.benchmarks.project import benchmark_names
 from components.benchmarks.published import published_benchmarks
 from components.core.system.discovery import names_in
 from components.methods.registry import method_names
@@ -41,7 +41,7 @@ def test_every_method_learns_in_its_example(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", benchmark_names())
-def test_every_benchmark_of_the_embedded_world_scores(name: str) -> None:
+def test_every_project_benchmark_scores(name: str) -> None:
     scored = _load("benchmark")["main"](name)
     # Only people have rated captions.
     assert bool(scored) == (name != "caption_ratings")

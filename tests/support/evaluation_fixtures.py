@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from components.benchmarks.embedded.typos import ERRORS, with_typing_errors
+from components.benchmarks.project.typos import ERRORS, with_typing_errors
 from components.core.settings import Settings
 from components.core.tables import records
 from components.core.tables.files import file_hash

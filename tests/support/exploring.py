@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
+from components.benchmarks.project.paraphrased_retrieval import FILE, NAME
 from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.settings import Settings

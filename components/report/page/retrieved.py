@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.embedded.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
+from components.benchmarks.project.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
 from components.core.compute.metrics import Reals, average_overlap
 from components.core.pictures.rgb import open_picture, rgb
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture

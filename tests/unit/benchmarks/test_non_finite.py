@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.project import find_benchmark
 from components.benchmarks.published import linear_probe
 from components.benchmarks.scoring.benchmark import Correlation, Scores
 from components.benchmarks.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p

@@ -17,7 +17,7 @@ from dvc.repo import Repo
 from typer.testing import CliRunner
 
 from components.base.published import facts_of, published_weights
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.project import find_benchmark
 from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.cli import app

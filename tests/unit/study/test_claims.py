@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.project import find_benchmark
 from components.benchmarks.published import find_published
 from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Scores
 from components.benchmarks.scoring.bootstrap import Interval
@@ -75,7 +75,7 @@ claims: {one: {paper: p, says: s, parts: [{metric: p/ao, encoder: a, by: 0.0}]}}
 
 def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> None:
     settings = settings_with("claims")
-    measured: dict[str, Benchmark] = {name: find_benchmark(name) for name in names_in("components.benchmarks.embedded")}
+    measured: dict[str, Benchmark] = {name: find_benchmark(name) for name in names_in("components.benchmarks.project")}
     # No study scores it: such a claim is not measured, and its note says what a script found.
     measured["query_expansion"] = find_published("query_expansion")
     for name in settings.study.claims:

@@ -112,7 +112,7 @@ class Context:
 
 
 @dataclass
-class EmbeddedContext(Context):
+class ProjectContext(Context):
     """One encoder, and the gallery of all test images with their unit features `[images, dim]`."""
 
     image_ids: Sequence[str]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from components.encoders.adapter.language_tower import embedded_model
+from components.encoders.adapter.language_tower import packaged_model
 from components.encoders.adapter.tokens import ClipTokenizer, HuggingFaceTokenizer, Tokenizer, token_lengths, trimmed
 
 END = 49407
@@ -57,7 +57,7 @@ def test_many_texts_have_the_tokens_of_each_by_itself(language_folders: dict[str
 def test_special_tokens_in_a_text_are_letters_and_the_tokenizers_own_limit_counts(
     language_folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    tokenizer = HuggingFaceTokenizer(embedded_model(), 12)
+    tokenizer = HuggingFaceTokenizer(packaged_model(), 12)
     padded, plain = tokenizer(["red [PAD] dog", "red dog"])
     assert tokenizer.pad_id not in padded[: tokenizer.lengths(padded[None])[0]]
     assert tokenizer.lengths(padded[None])[0] > tokenizer.lengths(plain[None])[0]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.benchmarks.project.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
 from components.core.settings import Compare, Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.core.compute.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.tables.records import CAPTION_QUERIES
 
 FILE = "caption_queries.parquet"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Recall@k in both directions for every register of the table."""
     table = context.read(CAPTION_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -31,7 +31,7 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores(values, pictures=pictures)
 
 
-def _ranks(context: EmbeddedContext, texts: Sequence[str], gold: Indices) -> dict[str, Indices]:
+def _ranks(context: ProjectContext, texts: Sequence[str], gold: Indices) -> dict[str, Indices]:
     """Rank of each text's image among the images, and of each image's best text among the texts."""
     features = context.texts(texts)
     per_text = gold_ranks(context.image_features[gold], features, np.arange(len(texts)))
@@ -41,7 +41,7 @@ def _ranks(context: EmbeddedContext, texts: Sequence[str], gold: Indices) -> dic
     return {"t2i": gold_ranks(features, context.image_features, gold), "i2t": best}
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     "retrieval",
     score,
     [FILE],

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.choices import group_numbers
 from components.benchmarks.scoring.protocols.geometry import classified, margins
 from components.core.compute.metrics import strictly_greater
@@ -27,7 +27,7 @@ ANSWERS = ("first", "second")
 _ZERO = "a cosine of zero is a failure, as in the released code; equation 2 counts it right"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Accuracies over all pairs, per kind of difference and averaged over kinds, and the ordering by size."""
     table = context.read(COMPARISONS, FILE)
     shown = [context.rows(table[column].to_pylist(), FILE) for column in ("first_id", "second_id")]
@@ -56,14 +56,14 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-def _checked(context: EmbeddedContext, words: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
+def _checked(context: ProjectContext, words: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
     """The words of a column `[rows]`; an `InputError` names one that is not `known`."""
     for word in sorted(set(words) - set(known)):
         raise InputError(f"{context.folder / FILE}: {column} '{word}' is unknown: use one of {', '.join(known)}")
     return np.array(words)
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.core.compute.metrics import strictly_greater
 from components.core.system.errors import InputError
 from components.core.tables.records import SWAPS
@@ -18,7 +18,7 @@ FILE = "swaps.parquet"
 KINDS = ("relation", "attribute")
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Accuracy per kind of swap, and the macro accuracy over the groups of the relations."""
     table = context.read(SWAPS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -42,7 +42,7 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores(values, strata, pictures=pictures)
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     "swaps",
     score,
     [FILE],

@@ -12,10 +12,10 @@ import string
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
-from components.benchmarks.embedded.retrieval import FILE
+from components.benchmarks.project import on_test_split
+from components.benchmarks.project.retrieval import FILE
 from components.benchmarks.scoring.benchmark import Scores, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.core.tables.records import CAPTION_QUERIES
 
@@ -24,7 +24,7 @@ ERRORS = 3
 """Misspelt texts for each query."""
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Text-to-image recall@k of misspelt plain queries: the mean over a query's errors, and whether all of them hit."""
     table = context.read(CAPTION_QUERIES, FILE)
     plain = [row for row in table.to_pylist() if row["register"] == "plain"]
@@ -63,7 +63,7 @@ def _with_error(text: str, rng: random.Random) -> str:
     return text[:place] + letter + text[place + (kind != "insert") :]
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.choices import original_over_negation, row_cosine
 from components.core.compute.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.core.tables.records import NEGATION_QUERIES
@@ -20,7 +20,7 @@ NAME = "negations"
 FILE = "negations.parquet"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Accuracies over negations, top-1 retrieval among all test images, and the composite of them per query."""
     table = context.read(NEGATION_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -45,7 +45,7 @@ def _rescaled(correct: Reals) -> Reals:
     return 2 * correct - 1 if correct.mean() > 0.5 else np.zeros_like(correct)
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

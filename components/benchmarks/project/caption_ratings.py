@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Correlation, Scores, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.choices import row_cosine
 from components.core.tables.records import CAPTION_RATINGS
 
@@ -20,7 +20,7 @@ FILE = "caption_ratings.parquet"
 PROMPT = "A photo depicts {caption}"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """The correlation over all ratings; its interval is of resampled images."""
     table = context.read(CAPTION_RATINGS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -30,7 +30,7 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores({}, correlations={f"{NAME}/tau_c": correlation}, pictures={f"{NAME}/tau_c": gold})
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

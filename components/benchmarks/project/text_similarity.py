@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Correlation, Scores, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.retrieval import pair_cosines
 from components.core.tables.records import TEXT_PAIRS
 
@@ -19,7 +19,7 @@ NAME = "text_similarity"
 FILE = "text_pairs.parquet"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """The correlation over all pairs and per tier; pairs are of different scenes and so independent."""
     table = context.read(TEXT_PAIRS, FILE)
     first, second = context.columns(table, "sentence", "other_sentence")
@@ -32,7 +32,7 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores({}, correlations={f"{NAME}/{group}spearman": column for group, column in columns.items()})
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

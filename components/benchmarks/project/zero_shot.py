@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.zero_shot import prompt_ensemble
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.core.tables.records import LABELS
@@ -24,7 +24,7 @@ DEPTHS = (1, 5)
 _TIE = "the class that is first in alphabetical order"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Top-1 and top-5 accuracy per image for both, and SemCLIP's top-1 accuracies."""
     table = context.read(LABELS, FILE)
     labels = table["label"].to_pylist()
@@ -45,7 +45,7 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     "zero_shot",
     score,
     [FILE],

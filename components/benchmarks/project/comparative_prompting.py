@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
-from components.benchmarks.embedded.zero_shot import FILE, PROMPT
+from components.benchmarks.project import on_test_split
+from components.benchmarks.project.zero_shot import FILE, PROMPT
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.zero_shot import comparative_weights, top_accuracy
 from components.core.compute.metrics import Features, Indices, top_k
 from components.core.tables.records import LABELS
@@ -24,7 +24,7 @@ ALPHA = 0.9
 """Weight of the original prompt; the paper's tables use it."""
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Top-1 accuracy of corrected prompts per image, and its gain over the plain prompts."""
     table = context.read(LABELS, FILE)
     labels = table["label"].to_pylist()
@@ -47,4 +47,4 @@ def most_similar(prompts: Features) -> Indices:
     return np.where(best[:, 0] == np.arange(len(prompts)), best[:, 1], best[:, 0])
 
 
-BENCHMARK = on_scenes(NAME, score, [FILE], metrics("the class that is first in alphabetical order", "top1", "gain"))
+BENCHMARK = on_test_split(NAME, score, [FILE], metrics("the class that is first in alphabetical order", "top1", "gain"))

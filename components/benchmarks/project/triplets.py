@@ -6,9 +6,9 @@ P1 is a swap's true caption, P2 the paraphrase of the same image, N the swap's f
 
 from __future__ import annotations
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.scoring.encoding.context import QUERIES_FILE, ProjectContext
 from components.benchmarks.scoring.protocols.choices import image_triplets, text_triplets
 from components.core.tables.records import SWAPS
 
@@ -16,7 +16,7 @@ NAME = "triplets"
 FILE = "swaps.parquet"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """ITT and its two halves, and TOT, over all swaps and per kind."""
     table = context.read(SWAPS, FILE)
     image_ids = table["image_id"].to_pylist()
@@ -28,7 +28,7 @@ def score(context: EmbeddedContext) -> Scores:
     return grouped(NAME, columns, gold, {"kind": table["kind"].to_pylist()})
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE, QUERIES_FILE],

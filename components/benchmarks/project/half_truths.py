@@ -7,9 +7,9 @@ kind of detail.
 
 from __future__ import annotations
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.benchmarks.scoring.protocols.choices import half_truth_choices
 from components.core.tables.records import HALF_TRUTHS
 
@@ -17,7 +17,7 @@ NAME = "half_truths"
 FILE = "half_truths.parquet"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Both accuracies over all rows and per kind."""
     table = context.read(HALF_TRUTHS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -26,7 +26,7 @@ def score(context: EmbeddedContext) -> Scores:
     return grouped(NAME, columns, gold, {"kind": table["kind"].to_pylist()})
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

@@ -1,4 +1,4 @@
-"""Benchmarks on synthetic scenes, one file each; the file name is the benchmark's name in `evaluate.benchmarks`."""
+"""Benchmarks on the tables of `data/evaluation`; a file's name is the benchmark's name in `evaluate.benchmarks`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import TypeAlias
 
 from components.benchmarks.scoring.benchmark import Benchmark, Metric, Scores
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.core.system.discovery import file_names, find
 from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile
 
-EmbeddedBenchmark: TypeAlias = Benchmark[EmbeddedContext]
+ProjectBenchmark: TypeAlias = Benchmark[ProjectContext]
 
 
-def on_scenes(
+def on_test_split(
     name: str,
-    score: Callable[[EmbeddedContext], Scores],
+    score: Callable[[ProjectContext], Scores],
     files: Iterable[str],
     metrics: tuple[Metric, ...],
     key_metrics: tuple[str, ...] = (),
-) -> EmbeddedBenchmark:
+) -> ProjectBenchmark:
     """The declaration of a benchmark that reads the tables `files`."""
     return Benchmark(name, 1, tuple(map(RequiredFile, files)), metrics, score, key_metrics)
 
@@ -31,7 +31,7 @@ def benchmark_names() -> list[str]:
     return file_names(__path__)
 
 
-def table_files(benchmarks: Iterable[EmbeddedBenchmark], folder: Path) -> list[Path]:
+def table_files(benchmarks: Iterable[ProjectBenchmark], folder: Path) -> list[Path]:
     """The tables that the benchmarks read from `folder`, sorted, without repetition.
 
     Raises:
@@ -47,12 +47,12 @@ def table_files(benchmarks: Iterable[EmbeddedBenchmark], folder: Path) -> list[P
     return sorted({folder / need.path for benchmark in benchmarks for need in benchmark.needs})
 
 
-def find_benchmark(name: str) -> EmbeddedBenchmark:
+def find_benchmark(name: str) -> ProjectBenchmark:
     """The benchmark in `benchmarks/<name>.py`.
 
     Raises:
         InputError: there is none; the message lists the existing ones.
     """
     what = "params.yaml: evaluate.benchmarks has"
-    benchmark: EmbeddedBenchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
+    benchmark: ProjectBenchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
     return benchmark

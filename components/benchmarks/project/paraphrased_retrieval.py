@@ -5,9 +5,9 @@ Values are reported over all queries, per tier of the paraphrase's hardest word,
 
 from __future__ import annotations
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import EmbeddedContext
+from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.core.compute.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.core.tables.records import PARAPHRASE_QUERIES
 
@@ -17,7 +17,7 @@ QUERY_TOP, PARAPHRASE_TOP = f"{NAME}/query_top", f"{NAME}/paraphrase_top"
 """Names of the two rankings that the report's gallery shows."""
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """AO@k and JS@k between the lists of query and paraphrase, and recall@k of the paraphrase's image."""
     table = context.read(PARAPHRASE_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -33,7 +33,7 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE],

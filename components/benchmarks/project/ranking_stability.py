@@ -7,16 +7,16 @@ of one query; here each pair of query and paraphrase is a row, and rows have equ
 
 from __future__ import annotations
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.scoring.encoding.context import QUERIES_FILE, ProjectContext
 from components.core.compute.metrics import rank_correlation, shared_of_top, top_k
 from components.core.tables.records import PARAPHRASE_QUERIES
 
 NAME = "ranking_stability"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Rank correlation over the gallery and overlap@k of query and paraphrase, also per tier of the hardest word."""
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
     gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
@@ -27,7 +27,7 @@ def score(context: EmbeddedContext) -> Scores:
     return grouped(NAME, overall, gold, {"tier": table["tier"].to_pylist()})
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [QUERIES_FILE],

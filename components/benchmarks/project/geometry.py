@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.embedded import on_scenes
+from components.benchmarks.project import on_test_split
 from components.benchmarks.scoring.benchmark import Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.scoring.encoding.context import QUERIES_FILE, ProjectContext
 from components.benchmarks.scoring.protocols import geometry
 from components.core.compute.metrics import Indices, Reals
 from components.core.tables.records import COMPARISONS, PARAPHRASE_QUERIES
@@ -23,14 +23,14 @@ FILE = "comparisons.parquet"
 _NONE = "no ranking, so no ties"
 
 
-def score(context: EmbeddedContext) -> Scores:
+def score(context: ProjectContext) -> Scores:
     """Distances of differences, alignment and Gaussian potentials, each per pair or item."""
     scores = grouped(NAME, *_differences(context))
     scores.update(grouped(NAME, *_spread(context)))
     return scores
 
 
-def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
+def _differences(context: ProjectContext) -> tuple[dict[str, Reals], Indices]:
     """Values of pairs, and the two pictures of each."""
     table = context.read(COMPARISONS, FILE)
     ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
@@ -48,7 +48,7 @@ def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     return values, np.stack(shown, axis=1)
 
 
-def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
+def _spread(context: ProjectContext) -> tuple[dict[str, Reals], Indices]:
     """Values of items, and the picture of each."""
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
     gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
@@ -63,7 +63,7 @@ def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     return values, gold
 
 
-BENCHMARK = on_scenes(
+BENCHMARK = on_test_split(
     NAME,
     score,
     [FILE, QUERIES_FILE],

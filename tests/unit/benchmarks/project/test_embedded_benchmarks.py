@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from scipy.stats import spearmanr
 
-from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
-from components.benchmarks.embedded.typos import with_typing_errors
+from components.benchmarks.project import benchmark_names, find_benchmark, table_files
+from components.benchmarks.project.typos import with_typing_errors
 from components.benchmarks.scoring.benchmark import Scores, key_metrics, tracked_metrics
 from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.compute.metrics import rank_correlation
 from components.core.system.errors import InputError
 from components.core.tables.records import CAPTION_QUERIES, COMPARISONS, LABELS, SWAPS
@@ -25,8 +25,8 @@ from components.evaluation.results import Folders
 
 
 @pytest.fixture
-def context(stub: Any, vectors: dict[str, Sequence[float]], folders: Folders) -> EmbeddedContext:
-    return EmbeddedContext(
+def context(stub: Any, vectors: dict[str, Sequence[float]], folders: Folders) -> ProjectContext:
+    return ProjectContext(
         EncoderUnderTest("stub", stub(vectors), ""),
         folders.evaluation,
         (1, 2),
@@ -123,25 +123,25 @@ EXPECTED: dict[str, dict[str, list[float]]] = {
 }
 
 
-def _score(name: str, context: EmbeddedContext, **vectors: Sequence[float]) -> Scores:
+def _score(name: str, context: ProjectContext, **vectors: Sequence[float]) -> Scores:
     known = context.under_test.encoder.vectors | {text.replace("_", " "): vector for text, vector in vectors.items()}  # type: ignore[attr-defined]
     context.under_test.encoder.vectors = known  # type: ignore[attr-defined]
     return find_benchmark(name).score(context)
 
 
-def _rewrite(context: EmbeddedContext, table: Table, file: str, **columns: list[object]) -> None:
+def _rewrite(context: ProjectContext, table: Table, file: str, **columns: list[object]) -> None:
     rows = table.read(context.folder / file).to_pydict() | columns
     table.write(context.folder / file, rows)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_values_by_hand(name: str, context: EmbeddedContext) -> None:
+def test_values_by_hand(name: str, context: ProjectContext) -> None:
     values = _score(name, context).values
     for metric, expected in EXPECTED[name].items():
         assert values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6), metric
 
 
-def test_rankings_registers_and_groups_by_hand(context: EmbeddedContext) -> None:
+def test_rankings_registers_and_groups_by_hand(context: ProjectContext) -> None:
     rankings = _score("paraphrased_retrieval", context).rankings
     assert rankings["paraphrased_retrieval/query_top"].tolist() == [[0, 1], [2, 3], [3, 2]]
     assert rankings["paraphrased_retrieval/paraphrase_top"].tolist() == [[1, 0], [0, 2], [3, 2]]
@@ -150,7 +150,7 @@ def test_rankings_registers_and_groups_by_hand(context: EmbeddedContext) -> None
     assert groups[0] == groups[1] != groups[2]
 
 
-def test_correlations_by_hand(context: EmbeddedContext) -> None:
+def test_correlations_by_hand(context: ProjectContext) -> None:
     scores = _score("caption_ratings", context)
     correlation = scores.correlations["caption_ratings/tau_c"]
     np.testing.assert_allclose(correlation.predicted, [0.1, 0.3, 0.2, 0.9], rtol=1e-6)
@@ -165,7 +165,7 @@ def test_correlations_by_hand(context: EmbeddedContext) -> None:
     assert found == pytest.approx({"spearman": 0.4, "tier_common/spearman": 1, "tier_rare/spearman": -1})
 
 
-def test_the_best_text_of_an_image_counts(context: EmbeddedContext) -> None:
+def test_the_best_text_of_an_image_counts(context: ProjectContext) -> None:
     columns = {"image_id": ["b", "a", "a"], "text": ["c query", "d query", "a query"], "register": ["plain"] * 3}
     CAPTION_QUERIES.write(context.folder / "caption_queries.parquet", columns)
     values = _score("retrieval", context).values
@@ -175,7 +175,7 @@ def test_the_best_text_of_an_image_counts(context: EmbeddedContext) -> None:
 
 
 @pytest.mark.parametrize(("third", "hit"), [(1.0, 0), (1.5, 1)])
-def test_the_ensemble_is_a_renormalised_mean(context: EmbeddedContext, third: float, hit: int) -> None:
+def test_the_ensemble_is_a_renormalised_mean(context: ProjectContext, third: float, hit: int) -> None:
     changed = {f"{prefix}_cat": (0.9, 0.2, third, 0.0) for prefix in ("a_photo_of_a", "an_image_of_one")}
     values = _score("zero_shot", context, **changed).values
     assert values["zero_shot/top1"].tolist() == [1, 1, 0]
@@ -199,18 +199,18 @@ def test_the_ensemble_is_a_renormalised_mean(context: EmbeddedContext, third: fl
     ],
 )  # fmt: skip
 def test_changed_texts_change_values(
-    context: EmbeddedContext, name: str, texts: Vectors, metric: str, expected: list[float]
+    context: ProjectContext, name: str, texts: Vectors, metric: str, expected: list[float]
 ) -> None:
     assert _score(name, context, **texts).values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_kinds_that_the_table_lacks_have_no_metric(context: EmbeddedContext) -> None:
+def test_kinds_that_the_table_lacks_have_no_metric(context: ProjectContext) -> None:
     _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
     wanted = ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
     assert set(_score("differences", context).values) == {f"differences/{name}" for name in wanted}
 
 
-def test_captions_and_opposite_sentences_have_distances(context: EmbeddedContext) -> None:
+def test_captions_and_opposite_sentences_have_distances(context: ProjectContext) -> None:
     values = {name.removeprefix("geometry/"): found for name, found in _score("geometry", context).values.items()}
     assert values["image_difference/reverse_distance"][:2] == pytest.approx([1 + 0.8 / ROOT, 1 + 0.8 / ROOT])
     # Captions of a and d differ by (0.9, 0.7, -0.1, -0.9).
@@ -221,7 +221,7 @@ def test_captions_and_opposite_sentences_have_distances(context: EmbeddedContext
 
 
 @pytest.mark.parametrize("name", benchmark_names())
-def test_every_metric_is_declared_and_has_a_picture_for_each_query(name: str, context: EmbeddedContext) -> None:
+def test_every_metric_is_declared_and_has_a_picture_for_each_query(name: str, context: ProjectContext) -> None:
     benchmark = find_benchmark(name)
     scores = benchmark.score(context)
     declared = {benchmark.metric(metric).name for metric in (*scores.values, *scores.correlations)}
@@ -232,7 +232,7 @@ def test_every_metric_is_declared_and_has_a_picture_for_each_query(name: str, co
         assert pictures.shape in {(rows[metric],), (rows[metric], 2)}
 
 
-def test_queries_about_one_picture_name_it(context: EmbeddedContext) -> None:
+def test_queries_about_one_picture_name_it(context: ProjectContext) -> None:
     pictures: dict[str, dict[str, list[object]]] = {}
     for name in benchmark_names():
         found = _score(name, context).pictures.items()
@@ -258,7 +258,7 @@ def test_missing_tables_are_named(folders: Folders) -> None:
             path.write_bytes(content)
 
 
-def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
+def test_a_text_is_embedded_once(context: ProjectContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
     asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
@@ -281,7 +281,7 @@ def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     ],
 )  # fmt: skip
 def test_bad_tables_are_named(
-    context: EmbeddedContext, name: str, table: Table, file: str, columns: dict[str, list[object]], message: str
+    context: ProjectContext, name: str, table: Table, file: str, columns: dict[str, list[object]], message: str
 ) -> None:
     _rewrite(context, table, f"{file}.parquet", **columns)
     with pytest.raises(InputError, match=message):
@@ -289,14 +289,14 @@ def test_bad_tables_are_named(
 
 
 def test_unknown_benchmarks_deep_lists_and_broken_encoders_are_named(
-    context: EmbeddedContext, stub: Any, folders: Folders
+    context: ProjectContext, stub: Any, folders: Folders
 ) -> None:
     with pytest.raises(InputError, match=r"'swap'.*paraphrased_retrieval, .*, swaps, text_similarity, triplets, typos"):
         find_benchmark("swap")
     with pytest.raises(InputError, match="'c query' a non-finite feature"):
         _score("retrieval", context, c_query=(np.nan, 0, 0, 0))
     with pytest.raises(InputError, match=r"evaluate.top_k has 5, but the test split has only 4 images"):
-        EmbeddedContext(EncoderUnderTest("stub", stub({}), ""), folders.evaluation, (1, 5), [*"abcd"], np.eye(4))
+        ProjectContext(EncoderUnderTest("stub", stub({}), ""), folders.evaluation, (1, 5), [*"abcd"], np.eye(4))
 
 
 WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
