@@ -1,7 +1,8 @@
-"""The commands `cliptune explore` and `cliptune votes`: results of encoders next to each other, and blind votes."""
+"""The commands `cliptune explore`, `votes` and `review`: results next to each other, blind votes, and test queries."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +14,17 @@ from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from components.benchmarks.scoring.encoding.context import EncoderUnderTest
     from components.explorer.explored import Explored
     from components.index.image_index import ImageIndex
 
 PORT = 8321
+_Host = Annotated[
+    str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
+]
+_Port = Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)]
 
 
 @in_project
@@ -32,10 +39,8 @@ def explore(
             help="An index, or a source as for `cliptune index build --from`; by default this project's data."
         ),
     ] = "data",
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = PORT,
+    host: _Host = "127.0.0.1",
+    port: _Port = PORT,
     device: Device = "auto",
     export: Annotated[
         Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
@@ -66,7 +71,9 @@ def explore(
         raise InputError("--export needs queries: give --query or --queries")
     explored = _explored(names, images, device)
     if page is None:
-        _serve(explored, host, port)
+        from components.explorer.server import make_app
+
+        _serve(lambda hosts: make_app(explored, hosts), host, port)
         return
     from components.core.tables.files import atomic_file
     from components.explorer.server import snapshot
@@ -121,6 +128,54 @@ def votes(
     print_table(view)
 
 
+@in_project
+def review(
+    sample: Annotated[int, typer.Option(help="Number of queries to read, chosen at random.", min=1)] = 100,
+    summary: Annotated[bool, typer.Option("--summary", help="Print the shares instead of opening the page.")] = False,
+    user: Annotated[str, typer.Option(help="Your name, which is stored with each answer.")] = "",
+    host: _Host = "127.0.0.1",
+    port: _Port = PORT,
+    as_json: AsJson = False,
+) -> None:
+    """Open a page to check a random sample of the written test queries: y is right, n is wrong, b goes back.
+
+    Each answer is stored at once; after a stop the page resumes at the first unread query. `cliptune report` and the
+    model card state the share that is right, and promote.min_reviewed can require it.
+
+    Examples: cliptune review; cliptune review --sample 200 --user Ada; cliptune review --summary
+    """
+    from components.core.settings import load_settings
+
+    store = load_settings().synthesize.store
+    if summary or as_json:
+        _print_reviews(store, as_json)
+        return
+    from getpass import getuser
+
+    from components.explorer.reviewing import Reviewing, review_app
+
+    reviewing = Reviewing(sample, store, user or getuser())
+    _serve(lambda hosts: review_app(reviewing, hosts), host, port)
+
+
+def _print_reviews(store: str, as_json: bool) -> None:
+    from components.registry.reviews import Reviews, reviewed, verdicts
+    from components.test_queries.written import TEST_SET, frozen_hash
+
+    with closing(Reviews(store)) as reviews:
+        shares = reviewed(verdicts(reviews.all(), frozen_hash(TEST_SET)))
+    if as_json:
+        print_json([share.model_dump() for share in shares])
+        return
+    if not shares:
+        typer.echo("no test query was read yet: run `cliptune review`")
+        return
+    table = table_of(("kind", "read", "right", "share"), numbers=("read", "right", "share"))
+    for row in shares:
+        table.add_row(row.kind, str(row.read), str(row.right), f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]")
+    print_table(table)
+
+
 def _explored(names: list[str], images: str, device: str) -> Explored:
     from components.core.settings import load_settings
     from components.explorer.comparing import Explorer
@@ -161,10 +216,9 @@ def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]
     return [(query.strip(), paraphrase.strip()) for query, _, paraphrase in parts]
 
 
-def _serve(explored: Explored, host: str, port: int) -> None:
+def _serve(make: Callable[[list[str] | None], FastAPI], host: str, port: int) -> None:
     import uvicorn
 
-    from components.explorer.server import make_app
     from components.serving.address import bind
 
     here = host in ("127.0.0.1", "localhost", "::1")
@@ -173,5 +227,5 @@ def _serve(explored: Explored, host: str, port: int) -> None:
         listening.listen()
         shown = f"[{host}]" if ":" in host else host
         typer.echo(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
-        app = make_app(explored) if here else make_app(explored, ["*"])
+        app = make(None if here else ["*"])
         uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listening])

@@ -81,6 +81,7 @@ def report(
     """
     from components.core.settings import load_settings
     from components.evaluation.results import DEFAULT
+    from components.registry.reviews import read_reviewed
     from components.report.comparison import long_table, read_csv
     from components.report.terminal import show
 
@@ -89,6 +90,8 @@ def report(
         print_json(long_table(read_csv(DEFAULT.csv)))
         return
     show(read_csv(DEFAULT.csv), settings, every, groups)
+    if reviewed := read_reviewed(settings.synthesize.store):
+        typer.echo(f"{reviewed}: `cliptune review`")
     typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
 

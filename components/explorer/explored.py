@@ -27,7 +27,8 @@ from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import DEFAULT, Folders
 from components.explorer.comparing import METRICS, Changed, Explorer, Hit, Marks, changed, overlap, scored
 from components.index.image_index import ImageIndex
-from components.registry.votes import LONGEST, Vote, Votes
+from components.registry.opinions import LONGEST
+from components.registry.votes import Vote, Votes
 
 MOST_SHOWN = 100
 MOST_WORDINGS = 12
@@ -202,17 +203,25 @@ class Thumbnails:
         return self._jpeg(row, LARGE)
 
     def _jpeg(self, row: int, side: int = SIDE) -> bytes:
-        encoded = self._index.picture(row)
-        try:
-            with open_picture(encoded) as opened:
-                check_size(opened)
-                small = rgb(opened)
-        except ValueError as error:
-            raise InputError(f"the picture of row {row} cannot be decoded ({error})") from None
-        small.thumbnail((side, side))
-        stream = io.BytesIO()
-        small.save(stream, "JPEG", quality=85)
-        return stream.getvalue()
+        return small_jpeg(self._index.picture(row), side, f"the picture of row {row}")
+
+
+def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:
+    """The picture as JPEG, at most `side` pixels long.
+
+    Raises:
+        InputError: it cannot be decoded; `subject` begins the message.
+    """
+    try:
+        with open_picture(encoded) as opened:
+            check_size(opened)
+            small = rgb(opened)
+    except ValueError as error:
+        raise InputError(f"{subject} cannot be decoded ({error})") from None
+    small.thumbnail((side, side))
+    stream = io.BytesIO()
+    small.save(stream, "JPEG", quality=85)
+    return stream.getvalue()
 
 
 class ParaphraseWriter:

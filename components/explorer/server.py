@@ -25,11 +25,9 @@ from components.explorer.explored import (
     VoteRequest,
     WordingsRequest,
 )
-from components.registry.votes import LONGEST
+from components.registry.opinions import LONGEST
 
 _LARGEST_BODY = 1 << 16
-_PAGE = {"": ("explorer.html", "text/html"), "explorer.css": ("explorer.css", "text/css"),
-         "explorer.js": ("explorer.js", "text/javascript")}  # fmt: skip
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -39,16 +37,25 @@ HEADERS = {
 _K = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 
 
-def make_app(explored: Explored, hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")) -> FastAPI:
-    """The page and its data; `hosts` are accepted, others may be names redirected to this machine."""
-    app = FastAPI(title="cliptune explore", docs_url=None, redoc_url=None, openapi_url=None)
-    app.middleware("http")(_guarded)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_exception_handler(InputError, _input_error)
-    app.add_exception_handler(RequestValidationError, _refused)
-    _add_page(app)
+def make_app(explored: Explored, hosts: Sequence[str] | None = None) -> FastAPI:
+    """The page and its data; `hosts` as in `guarded_app`."""
+    app = guarded_app("cliptune explore", "explorer", hosts)
     _add_searches(app, explored)
     _add_votes(app, explored)
+    return app
+
+
+def guarded_app(title: str, page: str, hosts: Sequence[str] | None = None) -> FastAPI:
+    """An app with the files `<page>.html` and `<page>.js` and the style sheet, for data behind them.
+
+    Requests for `hosts` are accepted, by default for this machine's names: others may be names redirected to it.
+    """
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_guarded)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts or ("127.0.0.1", "localhost", "[::1]")))
+    app.add_exception_handler(InputError, _input_error)
+    app.add_exception_handler(RequestValidationError, _refused)
+    _add_page(app, page)
     return app
 
 
@@ -76,12 +83,13 @@ async def _refused(_: Request, error: Exception) -> Response:
     return JSONResponse({"detail": detail}, 422)
 
 
-def _add_page(app: FastAPI) -> None:
+def _add_page(app: FastAPI, page: str) -> None:
     def shown(file: str, kind: str) -> Callable[[], Response]:
         return lambda: Response(page_file(file), media_type=kind)
 
-    for path, (file, kind) in _PAGE.items():
-        app.get(f"/{path}")(shown(file, kind))
+    app.get("/")(shown(f"{page}.html", "text/html"))
+    for file, kind in (("explorer.css", "text/css"), (f"{page}.js", "text/javascript")):
+        app.get(f"/{file}")(shown(file, kind))
 
 
 def page_file(name: str) -> str:

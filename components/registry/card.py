@@ -16,6 +16,7 @@ from components.registry.decision import Decision
 from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import gain
 from components.registry.lineage import tables_trained_on
+from components.registry.reviews import read_reviewed
 
 _NOT_STATED = "Not stated: describe dataset '{dataset}' in `promote.card` of params.yaml."
 
@@ -45,7 +46,7 @@ def model_card(subject: CardSubject, settings: Settings, folders: PromotionFolde
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
         "## Known weaknesses\n\n" + _weaknesses(subject, settings, folders),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
-        "## Metrics\n\n" + _metrics(subject.candidate, subject.incumbent),
+        "## Metrics\n\n" + _reviewed(settings, folders) + _metrics(subject.candidate, subject.incumbent),
         "## Training data\n\n" + _data(sidecar, settings, folders),
         "## Prompts\n\n" + _prompts(sidecar, folders),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
@@ -103,6 +104,14 @@ def _overall(report: Report) -> dict[str, Result]:
 
 def _overlap(left: Result, right: Result) -> bool:
     return left.span[0] <= right.span[1] and right.span[0] <= left.span[1]
+
+
+def _reviewed(settings: Settings, folders: PromotionFolders) -> str:
+    """What people found about the written test queries; empty without such queries."""
+    found = read_reviewed(settings.synthesize.store, folders.test_set)
+    if found is None:
+        return ""
+    return f"A language model wrote the test queries; {found}.\n\n" if found.read else "Nobody has read the written test queries.\n\n"
 
 
 def _metrics(candidate: Report, incumbent: Report) -> str:

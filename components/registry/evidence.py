@@ -18,6 +18,7 @@ from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import Evidence
 from components.registry.lineage import tables_trained_on
 from components.registry.model import ROLLED_BACK, find_weights
+from components.registry.reviews import read_reviewed
 from components.registry.votes import Votes, Wins, wins
 from components.tracking import training_run
 from components.tracking.errors import is_transient
@@ -46,6 +47,7 @@ def gather(
         provenance_faults=(*faults, *_provenance_faults(client, sidecar, folders)),
         rolled_back=str(registered.version) if registered is not None and ROLLED_BACK in registered.tags else "",
         wins=None if policy.min_vote_win_rate is None else _wins(settings.synthesize.store, report, incumbent),
+        reviewed=read_reviewed(settings.synthesize.store, folders.test_set),
     )
 
 

@@ -10,6 +10,7 @@ from components.core.settings import Margin, Promote
 from components.core.system.errors import InputError
 from components.evaluation.results import Report, Result
 from components.registry.decision import RuleVerdict
+from components.registry.reviews import Reviewed
 from components.registry.votes import Wins
 
 
@@ -23,6 +24,8 @@ class Evidence:
     """The version with these weights that was rolled back, or empty."""
     wins: Wins | None = None
     """Blind votes for the candidate against the incumbent, if `promote.min_vote_win_rate` is set."""
+    reviewed: Reviewed | None = None
+    """People's verdicts on the written test queries; None without such queries."""
 
 
 def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evidence) -> tuple[RuleVerdict, ...]:
@@ -43,6 +46,7 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_rolled_back(evidence.rolled_back),
         *([] if policy.min_vote_win_rate is None else [_voted(evidence.wins, policy.min_vote_win_rate)]),
+        *([] if policy.min_reviewed is None else [_reviewed(evidence.reviewed, policy.min_reviewed)]),
     )
 
 
@@ -144,3 +148,10 @@ def _voted(wins: Wins | None, least: float) -> RuleVerdict:
         f"the lower end must be above {least:.0%}"
     )
     return RuleVerdict(name="votes", passed=wins.low > least, reason=reason)
+
+
+def _reviewed(reviewed: Reviewed | None, least: float) -> RuleVerdict:
+    if reviewed is None:
+        return RuleVerdict(name="reviewed", passed=True, reason="the test queries were not written by a model")
+    reason = f"{reviewed}; the lower end must be {least:.0%} or more: read more in `cliptune review`"
+    return RuleVerdict(name="reviewed", passed=reviewed.low >= least, reason=reason)

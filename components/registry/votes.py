@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import BaseModel, Field
-from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, insert, select
 
-from components.captions.generating.store.database import Database
-
-LONGEST = 1000
-"""Characters of a text in a vote."""
-_TABLE = Table(
-    "votes",
-    MetaData(),
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    *(
-        Column(name, String(LONGEST), nullable=False)
-        for name in ("time", "user", "query", "paraphrase", "first", "first_sha256", "second", "second_sha256")
-    ),
-    Column("choice", String(LONGEST), nullable=False),
-    Column("image", String(LONGEST), nullable=False),
-)
+from components.registry.opinions import LONGEST, Opinions, now, share_interval
 
 
 class Vote(BaseModel):
@@ -36,7 +20,7 @@ class Vote(BaseModel):
         image: name of the picture that the person looked for; empty if none was marked.
     """
 
-    time: str = Field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    time: str = Field(default_factory=now)
     user: str = Field(max_length=LONGEST)
     query: str = Field(max_length=LONGEST)
     paraphrase: str = Field("", max_length=LONGEST)
@@ -64,35 +48,11 @@ class Wins(BaseModel):
     high: float
 
 
-class Votes:
+class Votes(Opinions[Vote]):
     """The votes in a store; raises InputError if it cannot be reached."""
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
-        self._database = Database(url, must_exist=must_exist)
-
-    def add(self, vote: Vote) -> None:
-        """Store a vote."""
-
-        def write(connection: Connection) -> None:
-            _TABLE.create(connection, checkfirst=True)
-            connection.execute(insert(_TABLE).values(**vote.model_dump()))
-
-        self._database.write(write)
-
-    def all(self) -> list[Vote]:
-        """All votes, oldest first."""
-
-        def read(connection: Connection) -> list[Vote]:
-            if not connection.dialect.has_table(connection, _TABLE.name):
-                return []
-            rows = connection.execute(select(_TABLE).order_by(_TABLE.c.id)).mappings()
-            return [Vote(**{name: row[name] for name in Vote.model_fields}) for row in rows]
-
-        return self._database.read(read)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._database.close()
+        super().__init__(url, "votes", Vote, must_exist=must_exist)
 
 
 def wins(votes: Sequence[Vote], sha256: str, against: str) -> Wins:
@@ -110,9 +70,5 @@ def wins(votes: Sequence[Vote], sha256: str, against: str) -> Wins:
         if vote.choice != "tie"
     )
     lost = len(about) - ties - won
-    if not won + lost:
-        return Wins(won=0, lost=0, ties=ties, share=0.5, low=0.0, high=1.0)
-    from scipy.stats import binomtest
-
-    low, high = binomtest(won, won + lost).proportion_ci(method="wilson")
-    return Wins(won=won, lost=lost, ties=ties, share=won / (won + lost), low=float(low), high=float(high))
+    low, high = share_interval(won, won + lost)
+    return Wins(won=won, lost=lost, ties=ties, share=won / (won + lost) if won + lost else 0.5, low=low, high=high)

@@ -115,6 +115,8 @@ class Promote(Block):
     """Refuse encoders that were trained from a checkout with uncommitted changes."""
     min_vote_win_rate: float | None = Field(None, ge=0, lt=1)
     """Minimum share of blind votes won against the champion; the lower end of its interval must reach it."""
+    min_reviewed: float | None = Field(None, ge=0, le=1)
+    """Minimum share of written test queries that people found right; the lower end of its interval must reach it."""
     webhook: str | None = Field(
         None, pattern=r"^https://[^\s@]+$|^http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/[^\s@]*)?$"
     )
