@@ -12,12 +12,13 @@ from pydantic import BaseModel, Field
 
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture
 from components.core.system.errors import InputError
+from components.core.tables.folders import TEST_SET
 from components.core.tables.records import PAIRS
 from components.explorer.explored import LARGE, small_jpeg
 from components.explorer.server import guarded_app
 from components.registry.opinions import LONGEST
 from components.registry.reviews import Review, Reviews, key_of, verdicts
-from components.test_queries.written import TEST_SET, WrittenQuery, frozen_hash, read_written_queries
+from components.test_queries.written import WrittenQuery, frozen_hash, read_written_queries
 
 PAIRS_TO_TEST = Path("data/pairs/test.parquet")
 QUESTIONS = {
@@ -50,7 +51,9 @@ class Reviewing:
     ) -> None:
         written = read_written_queries(folder)
         if not written:
-            raise InputError(f"{folder} has no written test queries: set test_set.llm in params.yaml, `dvc repro test_set`")
+            raise InputError(
+                f"{folder} has no written test queries: set test_set.llm in params.yaml, `dvc repro test_set`"
+            )
         random.Random(_SEED).shuffle(written)
         self.queries: list[WrittenQuery] = written[:sample]
         self._test_set, self._store, self._user = frozen_hash(folder), store, user[:LONGEST]

@@ -111,7 +111,11 @@ def _reviewed(settings: Settings, folders: PromotionFolders) -> str:
     found = read_reviewed(settings.synthesize.store, folders.test_set)
     if found is None:
         return ""
-    return f"A language model wrote the test queries; {found}.\n\n" if found.read else "Nobody has read the written test queries.\n\n"
+    return (
+        f"A language model wrote the test queries; {found}.\n\n"
+        if found.read
+        else "Nobody has read the written test queries.\n\n"
+    )
 
 
 def _metrics(candidate: Report, incumbent: Report) -> str:

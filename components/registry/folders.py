@@ -11,7 +11,6 @@ from components.core.compute.provenance import LOCK
 from components.core.tables import folders
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.registry.decision import RECORDS
-from components.test_queries.written import TEST_SET
 
 BASE = "base"
 """The encoder that the first candidate must beat."""
@@ -27,7 +26,7 @@ class PromotionFolders:
     records: Path = RECORDS
     dvc_lock: Path = LOCK
     leaks: Path = LEAKS_FOLDER
-    test_set: Path = TEST_SET
+    test_set: Path = folders.TEST_SET
 
     def summary(self, table: str) -> Path:
         """The file with the result of stage `validate` for a table."""

@@ -8,6 +8,7 @@ PAIRS = Path("data/pairs")
 VALIDATED = Path("data/validated")
 QUARANTINE = Path("data/quarantine")
 EVALUATION = Path("data/evaluation")
+TEST_SET = Path("data/test_set")
 EMBEDDINGS = Path("data/embeddings")
 BASE = Path("models/base")
 

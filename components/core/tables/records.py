@@ -216,6 +216,18 @@ QUERY_PARAPHRASES = Table(
 )
 """An evaluation query of image `id` and its paraphrase; never for training."""
 
+WRITTEN_QUERIES = Table(
+    "written queries",
+    _schema(
+        ("image_id", _TEXT), ("caption", _TEXT), ("query", _TEXT), ("kind", _TEXT), ("model", _TEXT),
+        ("prompt", _TEXT), ("judge", _TEXT), ("judge_prompt", _TEXT),
+    ),
+)  # fmt: skip
+"""A query for a test caption that `model` wrote with task `prompt` and `judge` accepted with task `judge_prompt`.
+
+`kind` is `paraphrase`, `negation` or `swap`. Never for training.
+"""
+
 
 def key_of(table: Table) -> str:
     """The key of a table in params.yaml, which also names its file."""

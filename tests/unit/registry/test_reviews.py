@@ -1,0 +1,53 @@
+"""Reviews are counted once for each query of the current test set, with an interval, and used by gate and card."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from components.registry.promotion import promote
+from components.registry.reviews import Review, Reviewed, Reviews, read_reviewed, reviewed, verdicts
+from components.test_queries.written import frozen_hash
+from tests.support.written_queries import write_test_set
+
+
+def _review(query: int, verdict: str, kind: str = "swap", test_set: str = "t") -> Review:
+    texts = {"caption": f"caption {query}", "query": f"{kind} of caption {query}", "kind": kind}
+    return Review(user="Ada", test_set=test_set, verdict=verdict, **texts)
+
+
+def _told(found: Reviewed) -> tuple[str, int, int]:
+    return found.kind, found.read, found.right
+
+
+def test_shares_count_the_last_verdict_on_each_query_of_this_test_set() -> None:
+    given = [_review(number, "right") for number in range(8)]
+    given += [_review(0, "wrong"), _review(1, "wrong", "negation"), _review(9, "right", test_set="other")]
+    found = reviewed(verdicts(given, "t"))
+    assert [_told(share) for share in found] == [("negation", 1, 0), ("swap", 8, 7), ("all", 9, 7)]
+    interval = binomtest(7, 9).proportion_ci(method="wilson")
+    assert (found[-1].share, found[-1].low, found[-1].high) == pytest.approx((7 / 9, interval.low, interval.high))
+    assert reviewed(verdicts(given, "a new test set")) == []
+
+
+def test_gate_card_and_report_state_the_reviews(project: Any, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    synthesize = project.settings.synthesize.model_copy(update={"store": store})
+    policy = project.settings.promote.model_copy(update={"min_reviewed": 0.8})
+    settings = project.settings.model_copy(update={"synthesize": synthesize, "promote": policy})
+    project.add("paraclip", 2, 0.5)
+    assert read_reviewed(store) is None
+    write_test_set(Path("data/test_set"), [(f"image {number}", f"caption {number}") for number in range(40)])
+    for count, outcome in ((0, "refused"), (15, "refused"), (16, "promoted")):
+        with closing(Reviews(store)) as reviews:
+            for number in range(count):
+                reviews.add(_review(number, "right", test_set=frozen_hash(Path("data/test_set"))))
+        # Of 15 right ones of 15 read, the interval begins at 79.6%; of 16, at 80.6%.
+        decision = promote(settings)
+        assert decision.outcome == outcome
+        (rule,) = (rule for rule in decision.rules if rule.name == "reviewed")
+        assert f"{count} of {count} read test queries are right" in rule.reason
