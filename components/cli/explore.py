@@ -161,7 +161,7 @@ def review(
 def _print_reviews(store: str, as_json: bool) -> None:
     from components.core.tables.folders import TEST_SET
     from components.registry.reviews import Reviews, reviewed, verdicts
-    from components.test_queries.written import frozen_hash
+    from components.test_sets.written import frozen_hash
 
     with closing(Reviews(store)) as reviews:
         shares = reviewed(verdicts(reviews.all(), frozen_hash(TEST_SET)))

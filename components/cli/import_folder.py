@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from components.core.settings import Settings
 
 _OVER = "vit-b-32"
+WRITTEN_BENCHMARKS = ["paraphrased_retrieval", "ranking_stability", "retrieval", "negations", "swaps"]
+"""Benchmarks of a dataset whose test queries a model writes."""
 _STEPS = 4
 """Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
 
@@ -121,10 +123,7 @@ def _profile(folder: Path, contents: Survey, over: str, content: dict[str, Any])
 
 
 def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> dict[str, Any]:
-    """The facts of the folder as blocks of params.yaml that change `settings`.
-
-    Without human paraphrases, paraphrased retrieval cannot be scored, and recall is the primary metric.
-    """
+    """The facts of the folder as blocks of params.yaml that change `settings`."""
     content: dict[str, Any] = {
         "dataset": {"name": name},
         "prepare": {"source": contents.source, "folder": str(folder), "counts": contents.counts.model_dump()},
@@ -138,13 +137,9 @@ def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> d
         content["promote"]["card"] |= {"data": "", "licences": [], "weaknesses": []}
         content["validate"] = {"check_scene_facts": False}
     if not contents.described.paraphrases:
-        content["evaluate"] = {"benchmarks": ["retrieval"]}
-        content["promote"] |= {
-            "metric": "retrieval/t2i_recall_at_5",
-            # The profile's guards name benchmarks that are not scored here.
-            "guards": dict.fromkeys(settings.promote.guards) | {"retrieval/i2t_recall_at_5": 0.01},
-            "require_benchmarks": ["retrieval"],
-        }
+        # A model writes the paraphrases of test captions.
+        content["test_set"] = {"llm": settings.synthesize.default_llm}
+        content["evaluate"] = {"benchmarks": WRITTEN_BENCHMARKS}
     return content
 
 

@@ -30,6 +30,7 @@ from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
 from components.evaluation.results import DEFAULT, Folders, Report, Result, summarise, write_results
+from components.test_sets.written import SUMMARY, read_summary
 from components.tracking import add_metrics
 
 
@@ -56,6 +57,7 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
         data_hash=_data_hash([folders.test_pairs, *tables]),
         encoder_sha256=under_test.sha256,
+        test_queries=_written(tables),
         metrics=results,
     )
     write_results(report, scores, folders.metrics, folders.per_query)
@@ -120,6 +122,12 @@ def _data_hash(files: Sequence[Path]) -> str:
     return content_hash(*(part for path in files for part in (path.name, file_hash(path))))
 
 
+def _written(tables: Sequence[Path]) -> str:
+    """Who wrote the test queries of these tables, if a language model did."""
+    folder = next((path.parent for path in tables if (path.parent / SUMMARY).is_file()), None)
+    return str(read_summary(folder) or "") if folder is not None else ""
+
+
 def print_report(report: Report) -> None:
     """Print one encoder's values over all queries, with their intervals."""
     table = Table(title=f"{report.encoder}, values times 100")
@@ -136,6 +144,8 @@ def print_report(report: Report) -> None:
     console = Console()
     console.print(table)
     console.print(f"{hidden} more by group in the metrics file", style="dim")
+    if report.test_queries:
+        console.print(report.test_queries, style="dim")
 
 
 def main(

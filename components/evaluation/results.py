@@ -81,7 +81,8 @@ class Report(BaseModel):
     """Results of one encoder on all benchmarks of the pipeline.
 
     `protocol` lists every benchmark with its protocol version, `data_hash` is over the benchmark tables and the test
-    pairs, and `metrics` are by full metric name, in the order of the benchmarks.
+    pairs, `test_queries` states which model wrote test queries, if one did, and `metrics` are by full metric name, in
+    the order of the benchmarks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,6 +91,7 @@ class Report(BaseModel):
     protocol: str
     data_hash: str
     encoder_sha256: str
+    test_queries: str = ""
     metrics: dict[str, Result]
 
     @property

@@ -18,6 +18,7 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features, average_overlap, jaccard_similarity
 from components.core.settings import Evaluate
 from components.core.system.errors import InputError
+from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.evaluation.results import Folders, Report, read_report, read_scores
 from components.index.image_index import ImageIndex
@@ -266,7 +267,7 @@ def changed(folders: Folders, reports: Sequence[Report], metric: str, count: int
     scores = [read_scores(report, folders.per_query) for report in reports]
     name = _measured(metric, scores[0])
     before, after = (encoder.values[name] for encoder in scores)
-    rows = PARAPHRASE_QUERIES.read(folders.evaluation / FILE).to_pylist()
+    rows = PARAPHRASE_QUERIES.read(benchmark_table(folders.evaluation, FILE)).to_pylist()
     if len(rows) != len(before):
         raise InputError(f"{folders.evaluation / FILE} does not have the evaluated queries: run `dvc repro`")
     order = np.argsort(before - after, kind="stable")

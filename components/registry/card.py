@@ -46,7 +46,9 @@ def model_card(subject: CardSubject, settings: Settings, folders: PromotionFolde
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
         "## Known weaknesses\n\n" + _weaknesses(subject, settings, folders),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
-        "## Metrics\n\n" + _reviewed(settings, folders) + _metrics(subject.candidate, subject.incumbent),
+        "## Metrics\n\n"
+        + _test_queries(subject, settings, folders)
+        + _metrics(subject.candidate, subject.incumbent),
         "## Training data\n\n" + _data(sidecar, settings, folders),
         "## Prompts\n\n" + _prompts(sidecar, folders),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
@@ -106,16 +108,14 @@ def _overlap(left: Result, right: Result) -> bool:
     return left.span[0] <= right.span[1] and right.span[0] <= left.span[1]
 
 
-def _reviewed(settings: Settings, folders: PromotionFolders) -> str:
-    """What people found about the written test queries; empty without such queries."""
-    found = read_reviewed(settings.synthesize.store, folders.test_set)
-    if found is None:
+def _test_queries(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
+    """Who wrote the test queries, and what people found about them; empty without written queries."""
+    about = subject.candidate.test_queries
+    if not about:
         return ""
-    return (
-        f"A language model wrote the test queries; {found}.\n\n"
-        if found.read
-        else "Nobody has read the written test queries.\n\n"
-    )
+    found = read_reviewed(settings.synthesize.store, folders.test_set)
+    reviewed = f"{found}" if found is not None and found.read else "nobody has reviewed a sample of them"
+    return f"{about[:1].upper()}{about[1:]}; {reviewed}.\n\n"
 
 
 def _metrics(candidate: Report, incumbent: Report) -> str:

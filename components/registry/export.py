@@ -20,6 +20,7 @@ from components.core.compute.hardware import pick_device
 from components.core.settings import load_settings
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, write_json
+from components.core.tables.folders import benchmark_table
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
 from components.encoders.embeddings import MANIFEST
@@ -162,7 +163,7 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     Args:
         embed: texts to unit vectors `[texts, dim]`.
     """
-    table = folders.evaluation / paraphrased_retrieval.FILE
+    table = benchmark_table(folders.evaluation, paraphrased_retrieval.FILE)
     if not all(path.is_file() for path in (table, folders.test_pairs, folders.embeddings / MANIFEST)):
         return None
     settings = load_settings()

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from components.core.tables.folders import TEST_SET
 from components.registry.opinions import LONGEST, Opinions, now, share_interval
-from components.test_queries.written import WrittenQuery, frozen_hash, read_written_queries
+from components.test_sets.written import WrittenQuery, frozen_hash, read_written_queries
 
 ALL = "all"
 

@@ -61,6 +61,8 @@ class ValidationFiles:
         """The inputs of a table's results."""
         inputs = {"captions": self.captions / table, "pairs": self.pairs}
         inputs |= {"evaluation": self.evaluation, "leaks": self.leaks}
+        if (written := self.evaluation.with_name(folders.TEST_SET.name)).is_dir():
+            inputs["test_set"] = written
         return inputs | {"encoder": self.encoder / SIDECAR}
 
 

@@ -10,6 +10,7 @@ from components.benchmarks.scoring.benchmark import Benchmark, Metric, Scores
 from components.benchmarks.scoring.encoding.context import ProjectContext
 from components.core.system.discovery import file_names, find
 from components.core.system.errors import InputError
+from components.core.tables.folders import benchmark_table
 from components.test_sets.files import RequiredFile
 
 ProjectBenchmark: TypeAlias = Benchmark[ProjectContext]
@@ -32,19 +33,21 @@ def benchmark_names() -> list[str]:
 
 
 def table_files(benchmarks: Iterable[ProjectBenchmark], folder: Path) -> list[Path]:
-    """The tables that the benchmarks read from `folder`, sorted, without repetition.
+    """The tables that the benchmarks read from `folder` or the written test set, sorted, without repetition.
 
     Raises:
         InputError: one is missing.
     """
     benchmarks = list(benchmarks)
     for benchmark in benchmarks:
-        for need in benchmark.missing(folder):
-            raise InputError(
-                f"{folder / need.path} is missing, benchmark '{benchmark.name}' requires it: run `dvc repro prepare`, "
-                f"or remove '{benchmark.name}' from evaluate.benchmarks in params.yaml"
-            )
-    return sorted({folder / need.path for benchmark in benchmarks for need in benchmark.needs})
+        for need in benchmark.needs:
+            if not benchmark_table(folder, need.path).exists():
+                raise InputError(
+                    f"{folder / need.path} is missing, benchmark '{benchmark.name}' requires it: run `dvc repro "
+                    f"prepare`, have a model write it (test_set.llm in params.yaml), or remove '{benchmark.name}' from "
+                    "evaluate.benchmarks"
+                )
+    return sorted({benchmark_table(folder, need.path) for benchmark in benchmarks for need in benchmark.needs})
 
 
 def find_benchmark(name: str) -> ProjectBenchmark:

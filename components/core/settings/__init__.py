@@ -9,7 +9,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from components.core.settings.block import Block, Device, Scale
-from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate
+from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate, WrittenTestSet
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
 from components.core.settings.renamed import refuse_renamed
 from components.core.settings.training import Card, Compare, Evaluate, Margin, Mix, Promote, Shards, Study, Train
@@ -20,7 +20,7 @@ from components.core.system.project import GO_THERE
 __all__ = [
     "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Depends", "Embed", "Evaluate", "Fit", "Limits", "Margin",
     "Mix", "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task",
-    "Train", "Validate", "explain_fault", "load_settings",
+    "Train", "Validate", "WrittenTestSet", "explain_fault", "load_settings",
 ]  # fmt: skip
 
 PARAMS = Path("params.yaml")
@@ -39,6 +39,7 @@ class Settings(Block):
     students: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Student] = Field(default_factory=dict)
     """Name of a student -> its settings; its adapter is `models/students/<name>`."""
     synthesize: Synthesize
+    test_set: WrittenTestSet = WrittenTestSet()
     validation: Validate = Field(alias="validate")
     train: Train
     methods: dict[str, dict[str, Any]]

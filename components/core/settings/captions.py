@@ -74,6 +74,29 @@ class Synthesize(Block):
         return next((other for other in self.tasks if read == Path("data/captions") / self.answers(other)), None)
 
 
+class WrittenTestSet(Block):
+    """Test queries that a language model writes of the captions of the test and validation splits.
+
+    For data without paraphrases by people; the stage makes the test set once, see `components.test_queries`.
+    """
+
+    llm: str | None = None
+    """The model that writes them, a key of `synthesize.llms`; null writes none."""
+    judge_llm: str | None = None
+    """The model that judges them; by default the one that writes, with another prompt."""
+    max_captions: PositiveInt = 1000
+    """Number of test images whose caption is used, drawn by `dataset.seed`."""
+    max_validation_captions: PositiveInt = 300
+    """The same for the validation split, on which settings are tuned."""
+    paraphrases: int = Field(2, ge=1, le=3)
+    """Number of paraphrases of a caption; it has one negation and one swap."""
+    temperature: float = Field(0.7, ge=0)
+    top_p: float = Field(0.95, gt=0, le=1)
+    max_tokens: PositiveInt = 60
+    min_accepted_share: float = Field(0.2, ge=0, le=1)
+    """Minimum share of paraphrases that rules and judge accept; with fewer the stage fails."""
+
+
 class Student(Block):
     """A LoRA adapter of a causal language model that learns from a teacher's answers (ParaCLIP, section 2.1)."""
 

@@ -118,6 +118,9 @@ def _check_captions(settings: Settings) -> None:
     for name, model in wanted.llms.items():
         choose(engines, str(model.get("engine")), f"params.yaml: synthesize.llms.{name}.engine")
     choose(list(wanted.llms), wanted.default_llm, "params.yaml: synthesize.default_llm")
+    for key in ("llm", "judge_llm"):
+        if (chosen := getattr(settings.test_set, key)) is not None:
+            choose(list(wanted.llms), chosen, f"params.yaml: test_set.{key}: synthesize.llms:")
     for name, task in wanted.tasks.items():
         choose(tasks, name, "params.yaml: synthesize.tasks:")
         choose(list(wanted.llms), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.llm")

@@ -9,6 +9,8 @@ VALIDATED = Path("data/validated")
 QUARANTINE = Path("data/quarantine")
 EVALUATION = Path("data/evaluation")
 TEST_SET = Path("data/test_set")
+WRITTEN = "queries"
+"""The table of all queries in `TEST_SET`, which a language model wrote."""
 EMBEDDINGS = Path("data/embeddings")
 BASE = Path("models/base")
 
@@ -17,3 +19,14 @@ VALIDATION = "validation"
 
 SUMMARY = "summary.json"
 """The summary of a table by stage `validate`: `data/quarantine/<table>/summary.json`."""
+
+
+def benchmark_table(folder: Path, file: str) -> Path:
+    """The table `file` of `folder`, which is `EVALUATION` or `VALIDATION` in it.
+
+    Where it lacks the table, it is that of the written test set next to `EVALUATION`, if there is one.
+    """
+    own, split = folder / file, folder.name == VALIDATION
+    beside = (folder.parent if split else folder).with_name(TEST_SET.name)
+    written = (beside / VALIDATION if split else beside) / file
+    return written if written.is_file() and not own.exists() else own

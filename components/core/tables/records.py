@@ -228,6 +228,12 @@ WRITTEN_QUERIES = Table(
 `kind` is `paraphrase`, `negation` or `swap`. Never for training.
 """
 
+REJECTED_QUERIES = Table(
+    "rejected queries",
+    _schema(("image_id", _TEXT), ("caption", _TEXT), ("kind", _TEXT), ("reason", _TEXT), optional=(("query", _TEXT),)),
+)
+"""An answer that is not in the test set, and why."""
+
 
 def key_of(table: Table) -> str:
     """The key of a table in params.yaml, which also names its file."""

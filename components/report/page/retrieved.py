@@ -21,6 +21,7 @@ from components.core.pictures.rgb import open_picture, rgb
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture
 from components.core.settings import Compare, Settings
 from components.core.system.errors import InputError
+from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES
 from components.evaluation.results import Folders
 from components.report.comparison import Comparison, best_challenger
@@ -78,7 +79,7 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
         return Retrieved()
     images = PAIRS.read(folders.test_pairs, ["image_id"])["image_id"].to_pylist()
     gallery_rows = {image: row for row, image in enumerate(images)}
-    queries = PARAPHRASE_QUERIES.read(folders.evaluation / FILE).to_pylist()
+    queries = PARAPHRASE_QUERIES.read(benchmark_table(folders.evaluation, FILE)).to_pylist()
     for listed in lists:
         if len(listed.query) != len(queries):
             raise InputError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -62,6 +63,16 @@ def _affirmed(view: View) -> list[Any]:
     verdicts = view.rows["verdict"] if "verdict" in view.rows else [None] * len(view.texts)
     rows = zip(view.texts, view.rows["facts"], strangers(view), verdicts, strict=True)
     return [affirmed(*row) for row in rows]
+
+
+def added_terms(text: str, source: str) -> list[str]:
+    """The words "no", "not" and "without" of `text`, in lower case, that `source` does not have.
+
+    >>> added_terms("No dog without a ball", "a dog without a ball")
+    ['no']
+    """
+    added, had = Counter(map(str.lower, _TERMS.findall(text))), Counter(map(str.lower, _TERMS.findall(source)))
+    return list((added - had).elements())
 
 
 def _wrong_terms(text: str, source: str) -> str | None:

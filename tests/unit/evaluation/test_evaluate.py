@@ -27,7 +27,7 @@ def encoder(stub: Any, vectors: dict[str, Sequence[float]], monkeypatch: pytest.
 def test_results_have_values_intervals_and_protocols(encoder: Any, folders: Folders, make_settings: Make) -> None:
     evaluate.run(make_settings(), "base", folders)
     content = json.loads((folders.metrics / "base.json").read_text())
-    assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "metrics"}
+    assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "test_queries", "metrics"}
     assert content["encoder_sha256"] == "weights of base"
     # Two swaps and two ratings are of one picture, and nothing else asks about a picture twice.
     protocols = "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1+pictures caption_ratings=1+pictures"

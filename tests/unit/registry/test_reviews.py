@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from components.registry.promotion import promote
 from components.registry.reviews import Review, Reviewed, Reviews, read_reviewed, reviewed, verdicts
-from components.test_queries.written import frozen_hash
+from components.test_sets.written import frozen_hash
 from tests.support.written_queries import write_test_set
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
+from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.core.tables.table import Table
 from components.encoders.embeddings import non_finite_row
@@ -132,9 +133,10 @@ class ProjectContext(Context):
         Raises:
             InputError: it is missing, damaged or empty.
         """
-        rows = table.read(self.folder / file)
+        path = benchmark_table(self.folder, file)
+        rows = table.read(path)
         if not rows.num_rows:
-            raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
+            raise InputError(f"{path} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
         return rows
 
     def columns(self, table: pa.Table, *names: str) -> Iterator[Features]:

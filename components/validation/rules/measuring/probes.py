@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables import records
+from components.core.tables.folders import TEST_SET, WRITTEN
 from components.core.text import normalised
 from components.data.leaks.report import FOLDER, TestSetKeys
 from components.encoders.adapter.tokens import token_lengths
@@ -68,6 +69,14 @@ class Probes:
     facts: checks.FactChecks | None
 
 
+def _written_queries(folder: Path) -> frozenset[str]:
+    """The queries of the written test set, normalised; none without one."""
+    path = folder / f"{WRITTEN}.parquet"
+    if not path.is_file():
+        return frozenset()
+    return frozenset(map(normalised, records.WRITTEN_QUERIES.read(path, ["query"])["query"].to_pylist()))
+
+
 def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> Probes:
     """The probes for the source: only the synthetic dataset has facts, evaluation frames and a last tier of words.
 
@@ -77,7 +86,8 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
     Raises:
         InputError: the settings require checks of facts, and the source has none.
     """
-    sentences, published = evaluation_sentences(evaluation), TestSetKeys.read(leaks)
+    sentences = evaluation_sentences(evaluation) | _written_queries(evaluation.with_name(TEST_SET.name))
+    published = TestSetKeys.read(leaks)
     synthetic = settings.prepare.source == "synthetic"
     if settings.validation.check_scene_facts and not synthetic:
         raise InputError("params.yaml: validate.check_scene_facts needs prepare.source 'synthetic': set it to false")
