@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.cli.written_profile import (
+    METHODS,
+    WRITTEN_BENCHMARKS,
+    OwnData,
+    base_block,
+    content_of,
+    fitting_batch,
+    profile_text,
+)
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, in_project, require_project
 
@@ -15,11 +24,8 @@ if TYPE_CHECKING:
     from components.cli.survey import Survey
     from components.core.settings import Settings
 
-_OVER = "vit-b-32"
-WRITTEN_BENCHMARKS = ["paraphrased_retrieval", "ranking_stability", "retrieval", "negations", "swaps"]
-"""Benchmarks of a dataset whose test queries a model writes."""
-_STEPS = 4
-"""Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
+_BASE = "ViT-B-32-quickgelu:openai"
+_WATCHED = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
 
 
 @in_project
@@ -27,6 +33,26 @@ def import_folder(
     folder: Annotated[Path, typer.Argument(help="Folder with the images and the file of their captions.")],
     name: Annotated[
         str | None, typer.Option(help="Name of the profile and of the dataset; by default the folder's name.")
+    ] = None,
+    base: Annotated[
+        str,
+        typer.Option(
+            help="The encoder to start from: NAME:TAG as `cliptune encoders` lists, NAME:FILE, or hf-hub:ORG/NAME."
+        ),
+    ] = _BASE,
+    llm: Annotated[
+        str, typer.Option(help="URL of the OpenAI-compatible server that writes captions, such as https://host/v1.")
+    ] = "",
+    model: Annotated[str, typer.Option(help="With --llm: name of the model on the server.")] = "",
+    methods: Annotated[str, typer.Option(help=f"Methods to train, of {', '.join(METHODS)}.")] = "paraclip",
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns that make the caption, such as `title,brand,color`, or a template: `{title} by {brand}`."
+        ),
+    ] = None,
+    item: Annotated[
+        str | None, typer.Option(help="Column with the product of a picture, where a product has several pictures.")
     ] = None,
     extends: Annotated[
         str | None, typer.Option(help="Profile to extend; one of the same source keeps all but its folder.")
@@ -36,7 +62,9 @@ def import_folder(
 ) -> None:
     """Inspect a folder of captioned images, print its contents, and write a profile that trains on them.
 
-    Examples: cliptune init data/shop --dry-run; cliptune init ~/flickr30k --name flickr;
+    Examples: cliptune init data/shop --dry-run;
+    cliptune init data/shop --base ViT-B-32-quickgelu:openai --llm https://host/v1 --model gpt-4o-mini;
+    cliptune init data/shop --text "title,brand,color" --item sku --methods paraclip,semclip;
     cliptune init ~/flickr8k --name photographs --extends flickr8k
     """
     from components.cli.survey import survey
@@ -53,27 +81,75 @@ def import_folder(
     path = PROFILES / f"{chosen}.yaml"
     if path.exists() and not dry_run:
         raise InputError(f"{path} exists: give another --name, or delete it")
-    under = settings_with(extends or _OVER)
-    source = under.prepare.source if extends else None
-    contents = survey(place)
+    _check_llm(llm, model)
+    start, trained = base_block(base) if extends is None else {}, _methods(methods)
+    columns = {key: value for key, value in (("text", text), ("item", item)) if value is not None}
+    contents = survey(place, columns)
     if as_json:
         print_json(_facts(contents))
     else:
         _show(place, contents)
     if dry_run:
         return
-    content: dict[str, Any] = {"prepare": {"folder": str(place)}}
-    if source != contents.source:
-        content = _content(chosen, place, contents, under) | _fitting_batches(contents, under)
-    # DVC watches files of captions, but not shards or pictures, which take long to read.
-    if (place / contents.file).suffix in (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl"):
-        content["depends"] = {"prepare": str(place / contents.file)}
-    with prefixed_errors(f"over profile '{extends or _OVER}'"):
-        check_settings(settings_with(extends or _OVER, content))
+    title = (
+        f"{sum(contents.described.images.values()):,} captioned images of {place.name}, by source {contents.source}."
+    )
+    watched = place / contents.file if Path(contents.file).suffix in _WATCHED else None
+    if extends is None:
+        content = content_of(
+            OwnData(
+                name=chosen,
+                prepare={"source": contents.source, "folder": str(place), **columns},
+                counts=contents.counts,
+                watched=watched,
+                paraphrases=bool(contents.described.paraphrases),
+                base=start,
+                llm=(llm, model),
+                methods=trained,
+                caption_words=contents.caption_words,
+            )
+        )
+        with prefixed_errors("the profile"):
+            check_settings(settings_with(None, content))
+        written = profile_text(title, content)
+    else:
+        content = _extending(extends, chosen, place, contents, columns)
+        if watched is not None:
+            content["depends"] = {"prepare": str(watched)}
+        with prefixed_errors(f"over profile '{extends}'"):
+            check_settings(settings_with(extends, content))
+        written = profile_text(title, {"over": extends, **content})
     with atomic_file(path) as temporary:
-        temporary.write_text(_profile(place, contents, extends or _OVER, content), encoding="utf-8")
+        temporary.write_text(written, encoding="utf-8")
     if not as_json:
-        typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan")
+        if extends is None and not llm:
+            typer.echo(
+                f"no model is set to write captions: put its URL and name into {path}, synthesize.llms, or give --llm "
+                "and --model; no stage after `embed` can run before"
+            )
+        typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
+
+
+def _check_llm(llm: str, model: str) -> None:
+    if bool(llm) != bool(model):
+        raise InputError("--llm and --model belong together: give the URL of the server and the name of its model")
+    if llm:
+        from pydantic import ValidationError
+
+        from components.captions.generating.client import ServerOptions
+        from components.core.settings import explain_fault
+
+        try:
+            ServerOptions.model_validate({"urls": [llm], "model": model})
+        except ValidationError as error:
+            raise InputError(f"--llm: {explain_fault(error, ServerOptions)}") from None
+
+
+def _methods(given: str) -> list[str]:
+    from components.core.system.discovery import choose
+
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    return [choose(list(METHODS), name, "--methods:") for name in dict.fromkeys(names)]
 
 
 def _show(folder: Path, contents: Survey) -> None:
@@ -89,6 +165,8 @@ def _show(folder: Path, contents: Survey) -> None:
         cells = described.images.get(split, 0), described.captions.get(split, 0), getattr(counts, split)
         table.add_row(split, *(f"{cell:,}" for cell in cells))
     print_table(table)
+    for fact in contents.facts:
+        typer.echo(fact)
     for problem in problems(contents):
         typer.echo(f"problem: {' '.join(problem.split())}")
     typer.echo(f"prepare: about {shown_time(contents.seconds)}, {shown_size(contents.bytes)} in data/pairs")
@@ -106,41 +184,42 @@ def _facts(contents: Survey) -> dict[str, Any]:
         "captions": dict(described.captions),
         "paraphrases": described.paraphrases,
         "counts": contents.counts.model_dump(),
+        "facts": list(contents.facts),
         "problems": list(problems(contents)),
         "prepare_seconds": round(contents.seconds, 1),
         "prepare_bytes": contents.bytes,
     }
 
 
-def _profile(folder: Path, contents: Survey, over: str, content: dict[str, Any]) -> str:
-    """The profile's text: `content` over profile `over`, with the contents of the folder as its comment."""
-    import yaml
+def _extending(over: str, name: str, folder: Path, contents: Survey, columns: dict[str, str]) -> dict[str, Any]:
+    """The blocks of params.yaml that change profile `over`; only the folder if it is of the same source."""
+    from components.core.system.profiles import settings_with
 
-    images = sum(contents.described.images.values())
-    comment = f"# {images:,} captioned images of {folder.name}, by source {contents.source}.\n"
-    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)
-    return f"{comment}# Written by `cliptune init`.\nover: {over}\n{text}"
-
-
-def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> dict[str, Any]:
-    """The facts of the folder as blocks of params.yaml that change `settings`."""
+    settings = settings_with(over)
+    if settings.prepare.source == contents.source:
+        return {"prepare": {"folder": str(folder), **columns}}
+    counts = contents.counts.model_dump()
     content: dict[str, Any] = {
         "dataset": {"name": name},
-        "prepare": {"source": contents.source, "folder": str(folder), "counts": contents.counts.model_dump()},
+        "prepare": {"source": contents.source, "folder": str(folder), **columns, "counts": counts},
         "synthesize": {"max_captions": contents.counts.train},
         "compare_encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
-        "promote": {"card": {"datasets": [name]}},
+        # The profile's card and facts are of other pictures, and its guards name benchmarks that are not scored here.
+        "promote": {
+            "card": {"datasets": [name], "data": "", "licences": [], "weaknesses": []},
+            "guards": dict.fromkeys(settings.promote.guards) | {"retrieval/t2i_recall_at_5": 0.01},
+            "require_benchmarks": ["paraphrased_retrieval", "retrieval"],
+        },
+        "validate": {"check_scene_facts": False},
     }
-    if settings.prepare.source != contents.source:
-        # The profile's card and facts are of other pictures.
-        content["promote"]["card"] |= {"data": "", "licences": [], "weaknesses": []}
-        content["validate"] = {"check_scene_facts": False}
-    if not contents.described.paraphrases:
+    if contents.described.paraphrases:
+        content["evaluate"] = {"benchmarks": ["paraphrased_retrieval", "ranking_stability", "retrieval"]}
+    else:
         # A model writes the paraphrases of test captions.
         content["test_set"] = {"llm": settings.synthesize.default_llm}
-        content["evaluate"] = {"benchmarks": WRITTEN_BENCHMARKS}
-    return content
+        content["evaluate"] = {"benchmarks": list(WRITTEN_BENCHMARKS)}
+    return content | _fitting_batches(contents, settings)
 
 
 def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
@@ -152,17 +231,12 @@ def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
     drawn = sum(getattr(counts, split) for split in ("val", "test") if not described.images.get(split))
     images = described.images.get("train", 0) - drawn
     captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else counts.train
+    accepted = int(settings.validation.min_accepted_share * captions)
     content: dict[str, Any] = {}
     fit = settings.base.fit
-    if fit is not None and (size := _batch(images)) < fit.batch_size:
+    if fit is not None and (size := fitting_batch(images, fit.batch_size)) < fit.batch_size:
         content["base"] = {"fit": {"batch_size": size}}
-    size = _batch(int(settings.validation.min_accepted_share * captions))
-    if size < settings.methods["paraclip"]["batch_size"]:
+    most = settings.methods["paraclip"]["batch_size"]
+    if (size := fitting_batch(accepted, most)) < most:
         content["methods"] = {"paraclip": {"batch_size": size}}
     return content
-
-
-def _batch(rows: int) -> int:
-    """The largest power of two of which an epoch of `rows` has at least `_STEPS`."""
-    # A contrastive batch has two rows or more.
-    return max(2, 1 << max(0, (rows // _STEPS).bit_length() - 1))

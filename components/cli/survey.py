@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.cli.text_facts import text_facts
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
@@ -18,6 +20,8 @@ from components.data.sources import find_source
 _LOOKED_AT = 200
 """Number of images to open, evenly spaced."""
 _FEWEST = 10
+_LONGEST = 15
+"""Most words of captions that ParaCLIP rewrites; more where one in twenty captions is longer."""
 _DEPTH = 10
 """The largest k of profiles' `evaluate.top_k`."""
 _ROW_BYTES = 150
@@ -33,6 +37,8 @@ class Survey:
     Attributes:
         bad: the reasons why some of the `opened` images cannot be used.
         seconds: expected time of `prepare`.
+        facts: facts about captions and items, in words.
+        caption_words: number of words of captions that are rewritten, at least and at most.
     """
 
     source: str
@@ -43,10 +49,12 @@ class Survey:
     opened: int
     seconds: float
     bytes: int
+    facts: tuple[str, ...]
+    caption_words: tuple[int, int]
 
 
-def survey(folder: Path) -> Survey:
-    """Inspect a folder.
+def survey(folder: Path, columns: Mapping[str, str] | None = None) -> Survey:
+    """Inspect a folder; `columns` are `prepare.text` and `prepare.item`.
 
     Raises:
         InputError: no source reads it, several do, its file is damaged, or there are too few images.
@@ -55,7 +63,9 @@ def survey(folder: Path) -> Survey:
         raise InputError(f"{folder} is not a folder: give the folder of the images")
     name, source, file = _source_of(folder)
     assert source.describe is not None
-    described = source.describe(Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder))
+    described = source.describe(
+        Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **columns or {})
+    )
     started, bad = time.perf_counter(), list[str]()
     step = max(1, len(described.pictures) // _LOOKED_AT)
     chosen = described.pictures[::step][:_LOOKED_AT]
@@ -67,9 +77,20 @@ def survey(folder: Path) -> Survey:
     per_image = (time.perf_counter() - started) / max(1, len(chosen))
     images, captions = sum(described.images.values()), sum(described.captions.values())
     seconds = per_image * images / len(os.sched_getaffinity(0))
+    texts = text_facts(described.texts)
+    facts = [*(texts.lines(bool(described.items)) if texts is not None else []), *_items(described.items)]
     return Survey(
-        name, file, described, _counts(folder, described), tuple(bad), len(chosen), seconds, _ROW_BYTES * captions
-    )
+        name, file, described, _counts(folder, described), tuple(bad), len(chosen), seconds, _ROW_BYTES * captions,
+        tuple(facts), (2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
+    )  # fmt: skip
+
+
+def _items(items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    pictures = Counter(items).values()
+    several = sum(count > 1 for count in pictures)
+    return [f"items: {len(pictures):,} products, {several:,} with several pictures, at most {max(pictures)}"]
 
 
 def _source_of(folder: Path) -> tuple[str, Source, str]:
@@ -99,6 +120,8 @@ def _counts(folder: Path, described: Described) -> Counts:
     held_out = {split: images.get(split) or drawn for split in ("test", "val")}
     # The drawn images may be those with the most captions.
     left -= sum(drawn * described.most_captions for split in held_out if not images.get(split))
+    # The last item of a split may have more images than it has room for, which are left out.
+    left -= len(held_out) * (max(Counter(described.items).values(), default=1) - 1)
     # `prepare` leaves out duplicate images and captions.
     return Counts(train=max(1, left - left // 100), **held_out)
 

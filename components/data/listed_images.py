@@ -53,6 +53,7 @@ class CaptionLine:
         place: its position in the file, such as `line 12`.
         paraphrase: a human paraphrase of it, or empty.
         split: train, val or test as published; empty if splits are drawn.
+        item: the product that the image shows, or empty.
     """
 
     place: str
@@ -61,6 +62,7 @@ class CaptionLine:
     paraphrase: str = ""
     split: str = ""
     weight: float | None = None
+    item: str = ""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,8 @@ def _describe(listing: Listing) -> Described:
         pictures=[(str(path), path.read_bytes) for path in paths.values()],
         unusable=[_missing(listing, name, place) for name, place in places.items() if name not in paths],
         paraphrases=sum(bool(line.paraphrase) for line in listing.lines),
+        texts=[line.caption for line in listing.lines],
+        items=[item for item in {line.image: line.item for line in listing.lines}.values() if item],
     )
 
 
@@ -283,7 +287,9 @@ def _captioned(
     for lines in images:
         for line in lines:
             name = f"{listing.folder.name}/{line.image}"
-            yield Pair(split, samples[lines[0].image], line.caption, name=name, weight=line.weight)
+            yield Pair(
+                split, samples[lines[0].image], line.caption, name=name, weight=line.weight, item=line.item or None
+            )
 
 
 def _evaluation(test: list[Pair], listing: Listing, settings: Prepare, people: bool) -> EvaluationTables:
@@ -303,7 +309,7 @@ def share(
 ) -> dict[str, list[list[CaptionLine]]]:
     """Split -> lines by image, of the images that have a sample.
 
-    No image is in two splits; `test` and `val` count images, `train` counts lines.
+    No image, and no item, is in two splits; `test` and `val` count images, `train` counts lines.
 
     Published splits are kept: images are drawn from their own split. Without a published validation split, validation
     images are drawn from the training images in `drawing_order`. A line that repeats a caption of an image is dropped,
@@ -322,19 +328,28 @@ def share(
         random.Random(f"folder-{seed}").shuffle(pool)
     if len(pools) < len(HELD_OUT_FIRST):
         # After a shuffle, one more image would change which images are drawn, and training images would be tested.
-        pools["train"].sort(key=lambda image: drawing_order(seed, samples[image[0].image].image_id))
+        pools["train"].sort(key=lambda image: _drawn(seed, image[0], samples))
     splits: dict[str, list[list[CaptionLine]]] = {}
     unusable = [line.image for line in listing.lines if line.image not in samples]
     for split, wanted in (("test", counts.test), ("val", counts.val)):
         pool = pools.get(split, pools["train"])
         if not pool or len(pool) + len(set(unusable)) < wanted:
             break
-        splits[split], pool[:] = pool[:wanted], pool[wanted:]
+        splits[split] = pool[:wanted]
+        # The last product may have more images than its split has room for.
+        cut = pool[wanted - 1][0].item
+        pool[:] = [image for image in pool[wanted:] if not cut or image[0].item != cut]
     else:
         splits["train"] = pools["train"]
         if sum(map(len, splits["train"])) + len(unusable) >= counts.train:
             return splits
     raise InputError(_too_few(listing, images, counts, published=len(pools) > 1))
+
+
+def _drawn(seed: int, line: CaptionLine, samples: Mapping[str, Sample]) -> tuple[str, str]:
+    """The place of an image in the order of drawing; images of one item follow each other."""
+    image = drawing_order(seed, samples[line.image].image_id)
+    return (drawing_order(seed, content_hash(line.item)), image) if line.item else (image, "")
 
 
 def _distinct(image: Iterable[CaptionLine]) -> list[CaptionLine]:

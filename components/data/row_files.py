@@ -32,7 +32,7 @@ class RowFiles:
     """
 
     files: tuple[str, ...]
-    required: tuple[str, str]
+    required: tuple[str, ...]
     optional: tuple[str, ...]
     text: str
     texts: str
@@ -68,10 +68,11 @@ class RowFiles:
     def check_columns(self, file: Path, columns: list[str], separator: str = "") -> None:
         """Raise `InputError` if a required column is missing, or a column occurs twice."""
         named = [self._named(name) for name in columns]
-        required = " and ".join(self.required)
+        required = " and ".join(dict.fromkeys(self.required))
         if not set(self.required) <= set(named):
             fix = f"the first line must name the columns {required}, separated by a {separator}"
-            raise InputError(f"{file}: {fix if separator else f'it must have the columns {required}'}")
+            has = f"; it has {', '.join(columns)}" if len(columns) > 1 else ""
+            raise InputError(f"{file}: {fix if separator else f'it must have the columns {required}'}{has}")
         twice = [name for name in (*self.required, *self.optional) if named.count(name) > 1]
         if twice:
             where = "the first line" if separator else "it"

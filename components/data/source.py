@@ -91,6 +91,7 @@ class Pair:
         image: its sample, or its encoded bytes if it is not stored in a file.
         facts: the scene of a synthetic picture, as JSON.
         paraphrase, negation: of the caption, if the publisher gives them.
+        item: the product that the image shows, if the source has several images of one.
     """
 
     split: str
@@ -101,6 +102,7 @@ class Pair:
     paraphrase: str = ""
     negation: str = ""
     weight: float | None = None
+    item: str | None = None
 
     @cached_property
     def id(self) -> str:
@@ -116,7 +118,7 @@ class Pair:
     def row(self) -> dict[str, object]:
         """The pair as a row of `components.core.tables.records.PAIRS`."""
         row: dict[str, object] = {
-            name: getattr(self, name) for name in ("id", "image_id", "caption", "facts", "weight")
+            name: getattr(self, name) for name in ("id", "image_id", "caption", "facts", "weight", "item")
         }
         if isinstance(self.image, bytes):
             return row | {"image": self.image, "file": None, "position": None, "size": None}
@@ -151,6 +153,7 @@ class Described:
     Attributes:
         images: number of images by split; all under `train` if no split is published.
         pictures: place and reader of the bytes of images that may be opened.
+        texts: all captions, where the files have them in one place; `items` are those of the images.
     """
 
     images: Mapping[str, int]
@@ -159,6 +162,8 @@ class Described:
     pictures: Sequence[tuple[str, Callable[[], bytes]]]
     unusable: Sequence[Unusable] = ()
     paraphrases: int = 0
+    texts: Sequence[str] = ()
+    items: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,7 @@ def model_card(subject: CardSubject, settings: Settings, folders: PromotionFolde
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
         "## Known weaknesses\n\n" + _weaknesses(subject, settings, folders),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
-        "## Metrics\n\n"
-        + _test_queries(subject, settings, folders)
-        + _metrics(subject.candidate, subject.incumbent),
+        "## Metrics\n\n" + _test_queries(subject, settings, folders) + _metrics(subject.candidate, subject.incumbent),
         "## Training data\n\n" + _data(sidecar, settings, folders),
         "## Prompts\n\n" + _prompts(sidecar, folders),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",

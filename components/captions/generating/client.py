@@ -87,6 +87,8 @@ class ServerOptions(Block):
                 "a model has one URL: put a proxy (nginx, LiteLLM) in front of several servers, or run vLLM with "
                 "--data-parallel-size"
             )
+        if not urls[0]:
+            raise ValueError("is not set: write the URL of your OpenAI-compatible server, such as https://host/v1")
         try:
             parts = urlsplit(urls[0])
             usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)

@@ -55,6 +55,12 @@ class Prepare(Block):
     shards: str | None = None
     """For source `webdataset`: a brace pattern such as `s3://bucket/laion/{00000..00099}.tar`, or a folder of S3; by
     default the shards of `folder`."""
+    text: str | None = None
+    """For source `folder`: columns whose values make the caption, such as `title, brand, color`, or a template such as
+    `{title} by {brand}`; by default the column `caption`."""
+    item: str | None = None
+    """For source `folder`: a column with the product of a picture. Pictures of one product are in one split, and are
+    not negatives of each other."""
     max_caption_words: PositiveInt = 100
     max_unusable_share: float = Field(0.01, ge=0, lt=1)
     """Share of the images of `counts` that may be missing or unreadable; they are left out and listed."""

@@ -114,9 +114,10 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path 
     return stream.getvalue()
 
 
-def settings_with(name: str, more: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of params.yaml with profile `name` laid over it, and `more` over that; raises as `overlaid`."""
-    return Settings.model_validate(safe_load(overlaid(name, more=more)))
+def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of params.yaml with profile `name`, if any, laid over it, and `more` over that; as `overlaid`."""
+    text = laid_over([more or {}], "the profile") if name is None else overlaid(name, more=more)
+    return Settings.model_validate(safe_load(text))
 
 
 def _yaml() -> YAML:

@@ -23,7 +23,7 @@ PAIRS = Table(
     "pairs",
     _schema(
         ("id", _TEXT), ("image_id", _TEXT), ("caption", _TEXT),
-        optional=(("facts", _TEXT), ("image", _BYTES), *_PLACE, ("weight", _REAL)),
+        optional=(("facts", _TEXT), ("image", _BYTES), *_PLACE, ("weight", _REAL), ("item", _TEXT)),
     ),
 )  # fmt: skip
 """An image with its caption; `facts` is the JSON of a drawn scene.
@@ -37,6 +37,7 @@ them all.
 pairs, and every other table's `image_id` refers to it.
 `weight`, only of a query log, is how often people chose the image when they searched for the caption; null counts as 1.
 Where any pair has one, captions are queries, and images that were chosen for a query are never its negatives.
+`item` is the product of a picture (`prepare.item`); captions and images of one item are never negatives.
 """
 
 PARAPHRASE_QUERIES = Table(

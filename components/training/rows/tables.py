@@ -80,7 +80,7 @@ def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[s
 
 @dataclass(frozen=True)
 class QueryLog:
-    """Facts of a query log about the rows of a source.
+    """Facts about the rows of a source whose images belong to several captions: of a query log, or of items.
 
     Attributes:
         queries: the query of each row, `[rows]`.
@@ -96,24 +96,33 @@ class QueryLog:
 
     @staticmethod
     def read(pairs: Path, ids: Iterable[str], *, weighted: bool) -> QueryLog | None:
-        """The facts about rows of the pairs `ids`; None if no pair of the table `pairs` has a weight.
+        """The facts about rows of the pairs `ids`; None if no pair of the table `pairs` has a weight or an item.
 
-        The clicks of all pairs of the table count, also of those without a row.
+        The clicks of all pairs of the table count, also of those without a row. An item's captions count as queries for
+        which all its images were clicked.
 
         Raises:
             InputError: the table is missing or damaged.
         """
         from scipy.sparse import csr_array
 
-        if not has_weights(pairs):
+        table = PAIRS.read(pairs, ["id", "image_id", "caption", "weight", "item"]).to_pandas()
+        if table[["weight", "item"]].isna().all(axis=None):
             return None
-        table = PAIRS.read(pairs, ["id", "image_id", "caption", "weight"]).to_pandas()
         queries, _ = pd.factorize(table["caption"].map(lambda query: " ".join(query.casefold().split())))
         images, _ = pd.factorize(table["image_id"])
         clicked = csr_array((np.ones(len(table), np.bool_), (images, queries)))
+        of_items = table.index[table["item"].notna()]
+        if len(of_items):
+            items, names = pd.factorize(table["item"][of_items])
+            ones = np.ones(len(of_items), np.int32)
+            of_image = csr_array((ones, (images[of_items], items)), shape=(clicked.shape[0], len(names)))
+            of_query = csr_array((ones, (items, queries[of_items])), shape=(len(names), clicked.shape[1]))
+            clicked = (clicked + (of_image @ of_query).astype(np.bool_)).tocsr()
         places = table["id"].drop_duplicates()
         rows = pd.Series(places.index, index=places)[list(ids)].to_numpy()
-        weights = table["weight"].fillna(1.0).to_numpy()[rows] if weighted else None
+        has = weighted and table["weight"].notna().any()
+        weights = table["weight"].fillna(1.0).to_numpy()[rows] if has else None
         return QueryLog(queries[rows], images[rows], clicked, weights)
 
     def weights_of(self, batch: Rows, own: slice) -> Tensor | None:

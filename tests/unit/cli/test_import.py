@@ -13,8 +13,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from components.captions.generating.engines import make_engine
 from components.cli import app
 from components.core.system.checking import check_settings
+from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.data.sources import find_source
 from tests.unit.data.sources import published_folders as published
@@ -99,8 +101,10 @@ def test_the_profile_fits_the_folder(name: str) -> None:
     splits = Counter(pair.split for pair in find_source(source).usable(settings, []))
     assert splits == settings.prepare.counts.model_dump()
     assert settings.compare_encoders == ("base", "paraclip")
-    assert settings.evaluate.benchmarks == ("retrieval",)
-    assert settings.promote.metric == "retrieval/t2i_recall_at_5"
+    # A model writes the paraphrases on which the gate decides.
+    assert settings.test_set.llm == "llm"
+    assert settings.promote.metric == "paraphrased_retrieval/ao_at_10"
+    assert len(Path("infra/profiles/mine.yaml").read_text().splitlines()) < 60
 
 
 def test_human_paraphrases_decide_where_there_are_any(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +114,30 @@ def test_human_paraphrases_decide_where_there_are_any(project: Path, monkeypatch
     monkeypatch.chdir(project)
     assert "folder: data/set" in Path("infra/profiles/set.yaml").read_text()
     settings = settings_with("set")
-    assert settings.evaluate.benchmarks == ("paraphrased_retrieval", "retrieval")
-    assert settings.promote.metric == "paraphrased_retrieval/ao_at_10"
+    assert settings.evaluate.benchmarks == ("paraphrased_retrieval", "ranking_stability", "retrieval")
+    assert (settings.test_set.llm, settings.promote.metric) == (None, "paraphrased_retrieval/ao_at_10")
+
+
+def test_options_fill_the_profile() -> None:
+    published.write_pictures(Path("set"), range(30))
+    rows = [f"{number}.png\tMug {number // 3}\tAcme\tsku{number // 3}" for number in range(30)]
+    _write_captions(Path("set"), ["image\ttitle\tbrand\tsku", *rows])
+    options = ["--text", "title, brand", "--item", "sku", "--base", "ViT-B-16:openai", "--methods", "semclip,paraclip"]
+    output = _run("set", "--name", "mine", *options, "--llm", "https://host/v1", "--model", "m").output
+    assert "captions: 3 words" in output
+    assert "items: 10 products, 10 with several pictures, at most 3" in output
+    assert "no model is set" not in output
+    settings = settings_with("mine")
+    check_settings(settings)
+    assert (settings.base.model, settings.base.pretrained, settings.base.scratch) == ("ViT-B-16", "openai", None)
+    assert settings.synthesize.llms["llm"] == {"engine": "server", "urls": ["https://host/v1"], "model": "m"}
+    assert {task for task in settings.synthesize.tasks if "semclip" in task} == {"paraphrase_semclip", "negate_semclip"}
+    assert settings.compare_encoders == ("base", "semclip", "paraclip")
+    splits = Counter(pair.split for pair in find_source("folder").usable(settings, []))
+    assert splits["train"] == settings.prepare.counts.train
+    assert "no model is set to write captions: put its URL" in _run("set", "--name", "other", "--text", "title").output
+    with pytest.raises(InputError, match=r"synthesize\.llms\.llm: key 'urls': Value error, is not set: write the URL"):
+        make_engine(settings_with("other").synthesize, "llm")
 
 
 def test_a_dry_run_writes_nothing_and_reports_facts_and_problems(project: Path) -> None:
@@ -162,6 +188,12 @@ def _zipped(folder: Path) -> None:
         (_zipped, (), "set has 0 images: at least 10 are needed; set-TEST-00000.tar/truncated header: cut, or"),
         (_write_own, ("--name", "../x"), "'../x' is not a profile name"),
         (_write_own, ("--name", "toy"), "infra/profiles/toy.yaml exists"),
+        (_write_own, ("--base", "ViT-B-32:opnai"), "weights 'opnai' of ViT-B-32 are unknown: choose one of openai, "),
+        (_write_own, ("--base", "ViT-B-32"), "--base 'ViT-B-32' names no weights: write NAME:TAG"),
+        (_write_own, ("--llm", "https://host/v1"), "--llm and --model belong together"),
+        (_write_own, ("--llm", "host", "--model", "m"), "the entry is not a URL"),
+        (_write_own, ("--methods", "paraclp"), "did you mean 'paraclip'"),
+        (_write_own, ("--text", "titel"), "image and titel, separated by a tab; it has image, caption"),
 
     ],
 )  # fmt: skip

@@ -240,3 +240,30 @@ def test_a_split_column_is_kept(world: Make) -> None:
     pairs = pairs_of(world(rows, "image\tcaption\tsplit"))
     assert [(pair.split, pair.caption) for pair in pairs[:2]] == [("test", ROWS[1][1]), ("val", ROWS[3][1])]
     assert {pair.split for pair in pairs[2:]} == {"train"}
+
+
+def test_columns_make_the_caption_and_items_stay_in_one_split(world: Make, tmp_path: Path) -> None:
+    rows = [
+        (f"{number}.png", f"Mug {number // 2}", "" if number == 1 else "Acme", f"sku{number // 2}")
+        for number in range(6)
+    ]
+    options = {"text": "{title} by {brand}", "item": "sku", "counts": {"train": 2, "val": 2, "test": 2}}
+    splits = prepared(world(rows, "image\ttitle\tbrand\tsku", **options), tmp_path)
+    pairs = [(pair["item"], pair["caption"]) for split in SPLITS for pair in splits[split]]
+    assert sorted(pairs) == sorted((sku, f"{title} by {brand}" if brand else title) for _, title, brand, sku in rows)
+    assert all(len({pair["item"] for pair in splits[split]}) == 1 for split in SPLITS)
+    # A split without room for a whole item gets a part of it, and no other split the rest.
+    cut = options | {"counts": {"train": 2, "val": 1, "test": 1}}
+    splits = prepared(world(rows, "image\ttitle\tbrand\tsku", **cut), tmp_path)
+    assert [len(splits[split]) for split in SPLITS] == [2, 1, 1]
+    assert len({pair["item"] for split in SPLITS for pair in splits[split]}) == 3
+    for wrong, message in (
+        (
+            {"text": "titel, brand"},
+            "must name the columns image and titel and brand and sku, .* it has image, title, brand, sku",
+        ),
+        ({"text": "{title"}, r"prepare.text '\{title' is not a template"),
+        ({"text": "{} {}"}, "names no column"),
+        ({"text": "title", "item": "product"}, "the columns image and title and product"),
+    ):
+        assert_refused(world(rows, "image\ttitle\tbrand\tsku", **options | wrong), message)

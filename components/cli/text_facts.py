@@ -1,0 +1,65 @@
+"""Facts about captions that decide what can be learned from them: lengths, repetitions, noise."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_NOISE = {
+    "file names": re.compile(r"\.(?:jpe?g|png|webp|gif|tiff?)\b|^(?:IMG|DSC|P)_?\d{3,}", re.IGNORECASE),
+    "HTML": re.compile(r"</?[a-z][^>]*>|&[a-z]+;", re.IGNORECASE),
+    "codes": re.compile(r"\b(?=\w*\d)(?=\w*[A-Z])[A-Z0-9-]{6,}\b"),
+    "links": re.compile(r"https?://|www\."),
+}
+_WORDS_IN_BETWEEN = (5, 95)
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """Facts about captions.
+
+    Attributes:
+        words: median, 5th and 95th percentile of the number of words.
+        one_word: share of captions of one word.
+        shared: share of captions that another picture has too.
+        noise: kind of noise -> share of captions that have it, without kinds below one percent.
+    """
+
+    words: tuple[int, int, int]
+    one_word: float
+    shared: float
+    noise: dict[str, float]
+
+    def lines(self, has_items: bool) -> list[str]:
+        """The facts in words, one line each; `has_items` if the products of pictures are known."""
+        median, low, high = self.words
+        found = [f"captions: {median} words (median; 90% have {low} to {high})"]
+        if self.one_word >= 0.01:
+            found.append(f"captions of one word: {self.one_word:.0%}; they have no paraphrase and are not rewritten")
+        if self.shared >= 0.01 and not has_items:
+            found.append(
+                f"captions that several pictures share: {self.shared:.0%}; for several pictures of one product, name "
+                "its column by --item"
+            )
+        if self.noise:
+            kinds = ", ".join(f"{kind} {share:.0%}" for kind, share in self.noise.items())
+            found.append(f"noise in captions: {kinds}; the model rewrites it as plain language")
+        return found
+
+
+def text_facts(texts: Sequence[str]) -> TextFacts | None:
+    """The facts about captions; None without any."""
+    if not texts:
+        return None
+    lengths = np.array([len(text.split()) for text in texts])
+    low, high = (int(np.percentile(lengths, share)) for share in _WORDS_IN_BETWEEN)
+    counts = Counter(text.casefold() for text in texts)
+    shared = sum(count for count in counts.values() if count > 1) / len(texts)
+    noise = {kind: sum(map(bool, map(pattern.search, texts))) / len(texts) for kind, pattern in _NOISE.items()}
+    capitals = sum(text.isupper() and len(text) > 3 for text in texts) / len(texts)
+    noise = {kind: share for kind, share in (noise | {"capitals only": capitals}).items() if share >= 0.01}
+    return TextFacts((int(np.median(lengths)), low, high), float((lengths <= 1).mean()), shared, noise)
