@@ -14,7 +14,7 @@ from typing import Any
 
 from components.core.compute.provenance import locked_stages
 from components.core.settings import PARAMS, Settings, load_settings
-from components.core.system.checking import check_methods, check_names, table_files
+from components.core.system.checking import check_names, check_settings
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
@@ -47,7 +47,7 @@ def plan(targets: Iterable[str]) -> list[Planned]:
     _check_gate(settings)
     with ThreadPoolExecutor(1) as other:
         status = other.submit(_dvc_status, list(targets))
-        check_methods(settings.methods, table_files(settings))
+        check_settings(settings)
         graph, wanted, changed = status.result()
     touched, locked = graph.downstream(changed), locked_stages()
     planned = []

@@ -155,6 +155,8 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
         for rule in decision.rules:
             table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", escape(rule.reason))
         print_table(table, 80)
+    if decision.advice:
+        console.print(f"try next: {decision.advice}; docs/flat_or_refused.md", highlight=False, markup=False)
     for other in decision.passed_over:
         console.print(f"passed over: {other.name}: {other.reason}", highlight=False, markup=False)
     for other in decision.behind:

@@ -83,7 +83,7 @@ def content_of(data: OwnData) -> dict[str, Any]:
             "tasks": _tasks(data, semclip),
         },
         "validate": {"check_scene_facts": False, "min_accepted_share": 0.3},
-        "train": {"precision": "auto"},
+        "train": {"precision": "auto", "keep_index": True},
         "methods": _methods(data),
         "compare_encoders": ["base", *data.methods],
         "evaluate": {"benchmarks": list(WRITTEN_BENCHMARKS)},
@@ -147,6 +147,7 @@ _COMMENTS = {
     "base": "The encoder to start from: `cliptune encoders` lists those that can be had.",
     "synthesize": "The model that writes the captions. Its key comes from the environment variable OPENAI_API_KEY.",
     "test_set": "Paraphrases, negations and swaps of test captions, by the model; `cliptune review` opens a sample.",
+    "train": "`keep_index` refuses methods that train the image tower: the vectors of your index stay valid.",
     "methods": "Values of each method, docs/sampling.md; `cliptune profile show methods` has the others.",
     "promote": "What a new champion must win and must not lose; the card states your licences and weaknesses.",
 }

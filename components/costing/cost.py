@@ -220,6 +220,7 @@ class Costing:
         self._settings, self._rates, self._prices = settings, rates, prices
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
+            "test_set": self._test_set,
             "validate": self._validate, "train": self._train, "evaluate": self._evaluate, "seed": self._seed,
             "repeat": self._repeat, "repeat_mix": self._evaluate,
         }  # fmt: skip
@@ -290,6 +291,21 @@ class Costing:
             price=price,
             notes=tuple(notes),
         )
+
+    def _test_set(self, _name: str) -> Cost:
+        """Its questions and those of its judge, whose number follows from the settings."""
+        options, block = self._settings.test_set, self._settings.synthesize
+        if options.llm is None:
+            return self._rows("other", 0, "")
+        counts = self._settings.prepare.counts
+        captions = min(options.max_captions, counts.test) + min(options.max_validation_captions, counts.val)
+        questions = 2 * captions * (options.paraphrases + 2)
+        # A question has about 80 tokens; a judge answers with one word.
+        tokens_in, tokens_out = 80 * questions, questions * options.max_tokens // 2
+        rate = self._rates.local if block.llms[options.llm]["engine"] == "local" else self._rates.server
+        seconds = None if rate is None else rate.seconds(tokens_in, tokens_out)
+        cost = self._rows("synthesize", questions, f"{questions:,} questions", seconds)
+        return replace(cost, questions=questions, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def _validate(self, table: str) -> Cost:
         rows = self._answers(table)

@@ -33,6 +33,7 @@ class Decision(BaseModel):
     Attributes:
         against: the champion's version, or `base`.
         passed_over: other candidates that were refused or have no results, each with the reason.
+        advice: for a refusal, the cause that the numbers show and what to try next.
         behind: candidates with a lower primary metric, which were not judged.
         version: the registry version with the candidate's weights; empty if there is none.
     """
@@ -48,6 +49,7 @@ class Decision(BaseModel):
     rules: tuple[RuleVerdict, ...] = ()
     passed_over: tuple[RuleVerdict, ...] = ()
     behind: tuple[RuleVerdict, ...] = ()
+    advice: str = ""
     data_hash: str = ""
     protocol: str = ""
     run_id: str = ""
@@ -81,6 +83,8 @@ class Decision(BaseModel):
                 f"| {rule.name} | {'pass' if rule.passed else '**fail**'} | {rule.reason} |" for rule in self.rules
             ]
             lines.append("")
+        if self.advice:
+            lines += [f"Try next: {self.advice}", ""]
         if self.passed_over:
             lines += ["Passed over:", "", *(f"- **{rule.name}**: {rule.reason}" for rule in self.passed_over), ""]
         if self.behind:

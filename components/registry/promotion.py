@@ -22,6 +22,7 @@ from components.registry.decision import Decision, RuleVerdict
 from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
+from components.registry.refusal import cause, numbers_of
 from components.registry.webhook import check_webhook
 from components.tracking import (
     RUN_FILE,
@@ -63,6 +64,8 @@ def promote(
         finished = finish_killed(client, settings, folders)
     case = _first_to_pass(client, reports, settings, folders)
     decision = case.decision.model_copy(update={"passed_over": (*case.decision.passed_over, *unscored)})
+    if decision.outcome == "refused":
+        decision = decision.model_copy(update={"advice": _advice(case, settings, folders)})
     if decision.outcome == "already champion":
         return finished if finished is not None and finished.version == decision.version else decision
     if challenger and decision.outcome == "promoted":
@@ -72,6 +75,15 @@ def promote(
     if decision.outcome != "refused":
         return _admit(client, replace(case, decision=decision), settings, folders)
     return record_unchanged(client, decision, folders)
+
+
+def _advice(case: _Case, settings: Settings, folders: PromotionFolders) -> str:
+    """The cause of a refusal by the metrics; empty for one by missing evidence."""
+    policy = settings.promote
+    judged_by = {policy.metric, *(f"guard {name}" for name in policy.guards)}
+    if case.sidecar is None or not any(rule.name in judged_by and not rule.passed for rule in case.decision.rules):
+        return ""
+    return cause(numbers_of(case.candidate, case.incumbent, case.sidecar, policy, folders))
 
 
 def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Report], tuple[RuleVerdict, ...]]:

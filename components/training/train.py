@@ -42,6 +42,7 @@ class TrainingJob:
 
     Attributes:
         base: the base encoder's weights, only for `weight_ensemble`.
+        base_tower: hash of the base's image tower.
         from_base: whether all weights begin as the base's.
         teacher: the base encoder again, unchanged, if losses read its features.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
@@ -53,6 +54,7 @@ class TrainingJob:
     base: dict[str, Tensor]
     data: Data
     hashes: dict[str, str]
+    base_tower: str
     from_base: bool = True
     teacher: Encoder | None = None
 
@@ -81,7 +83,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
-        kept = {}
+        kept, tower = {}, base.sidecar.image_tower_sha256
         if entry.hyper.weight_ensemble < 1:
             kept = {key: weights.clone() for key, weights in base.model.state_dict().items()}
         encoder = entry.method.start(base, entry.hyper)
@@ -92,7 +94,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         hashes |= other_files | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
         teacher = Encoder.load(files.base) if entry.method.reads_base(entry.hyper) else None
-        job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base, teacher)
+        job = TrainingJob(settings, entry, encoder, kept, data, hashes, tower, from_base, teacher)
         if len(set(world.everyones(int(job.fingerprint[:15], 16)))) > 1:
             raise InputError(
                 "the machines have different params.yaml, tables or base encoders: copy those of one to all"
@@ -179,7 +181,12 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
         "from_base": job.from_base,
         "git_commit": git_commit(),
     }
+    before = job.base_tower
     job.encoder.sidecar = job.encoder.sidecar.model_copy(update=facts)
+    if job.settings.train.keep_index and job.encoder.image_tower_hash() != before:
+        raise InputError(
+            f"{job.entry.name}: training changed the image tower although train.keep_index is set: nothing was saved"
+        )
     job.encoder.save(folder)
     write_json(folder / RUN_FILE, tracked.reference())
     tracked.log_artifact(folder)

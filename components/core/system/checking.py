@@ -30,6 +30,7 @@ def load_checked(path: Path = PARAMS, entries: Sequence[str] | None = None) -> S
     chosen = methods if entries is None else {name: methods[name] for name in entries if name in methods}
     if chosen:
         check_methods(chosen, table_files(settings))
+    _check_index(settings, entries or settings.compare_encoders)
     return settings
 
 
@@ -37,6 +38,20 @@ def check_settings(settings: Settings) -> None:
     """`check_names` and `check_methods`."""
     check_names(settings)
     check_methods(settings.methods, table_files(settings))
+    _check_index(settings, settings.compare_encoders)
+
+
+def _check_index(settings: Settings, encoders: Sequence[str]) -> None:
+    """Raise `InputError` if one of the encoders would make the vectors of an index useless, and they must be kept."""
+    if settings.train.keep_index:
+        from components.methods.registry import find_entry
+
+        for name in encoders:
+            if name in settings.methods and (tower := find_entry(settings.methods, name).hyper.image_tower) != "frozen":
+                raise InputError(
+                    f"params.yaml: methods.{name} has a {tower} image tower, which makes the vectors of an index "
+                    f"useless: remove '{name}' from compare_encoders, or set train.keep_index to false"
+                )
 
 
 def check_names(settings: Settings) -> None:

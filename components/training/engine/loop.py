@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from tqdm import tqdm
@@ -17,7 +17,7 @@ from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.training.engine.meter import Meter, Step
 from components.training.engine.run import Run
-from components.training.engine.stepper import Done, Stepper, check_warmup, make_optimiser
+from components.training.engine.stepper import Done, Stepper, fitting_warmup, make_optimiser
 from components.training.rows.batches import Batch
 
 
@@ -28,8 +28,8 @@ def fit(run: Run) -> int:
     model ends with the moving average of its weights if there is one.
 
     Raises:
-        InputError: the warm-up is as long as the run, there are too few rows for a batch, another process uses the
-            same run's checkpoints, or ranks that shared the data differently wrote them.
+        InputError: there are too few rows for a batch, another process uses the same run's checkpoints, or ranks that
+            shared the data differently wrote them.
         NonFiniteError: a loss or gradient is not finite; a checkpoint of the last good step remains.
     """
     held = run.checkpoints.held() if run.checkpoints is not None and run.options.world.leads else nullcontext()
@@ -46,7 +46,11 @@ def _fit(run: Run, stop: Stop) -> int:
     if per_epoch == 0:
         raise InputError(f"{run.title}: accumulate {plan.accumulate} is more than an epoch's batches: lower it")
     total = per_epoch * plan.epochs
-    check_warmup(plan.warmup_steps, total)
+    if (warmup := fitting_warmup(plan.warmup_steps, total)) < plan.warmup_steps:
+        if options.world.leads:
+            print(f"{run.title}: {plan.warmup_steps} warm-up steps do not fit into {total} steps: {warmup} are used")
+        plan = replace(plan, warmup_steps=warmup)
+        run = replace(run, optimisation=plan)
     # No dropout, no batch statistics: micro-batches compute the same features twice and must get the same.
     run.model.eval()
     stepper = Stepper(run, make_optimiser(run.trained, plan, run.rates), per_epoch)

@@ -190,10 +190,9 @@ def rate_factor(plan: Optimisation, step: int, per_epoch: int) -> float:
     return SCHEDULES[plan.schedule](step - plan.warmup_steps, total, plan.gamma ** (step // per_epoch))
 
 
-def check_warmup(warmup: int, total: int) -> None:
-    """Raise `InputError` if the run would end within its warm-up."""
-    if warmup >= total:
-        raise InputError(f"warmup_steps is {warmup} but the run has {total} steps: lower it or train longer")
+def fitting_warmup(warmup: int, total: int) -> int:
+    """The steps of the warm-up; a tenth of a run that would end within it."""
+    return warmup if warmup < total else total // 10
 
 
 def make_optimiser(

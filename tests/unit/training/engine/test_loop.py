@@ -149,7 +149,6 @@ def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
     [
         ({}, ToySource(3, 4), "toy has too few rows"),
         ({"accumulate": 6}, ToySource(), "toy: accumulate 6 is more than an epoch's batches: lower it"),
-        ({"warmup_steps": 10}, ToySource(), "warmup_steps is 10 but the run has 10 steps"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(plan: dict[str, Any], source: ToySource, message: str) -> None:
@@ -158,3 +157,13 @@ def test_a_plan_that_cannot_be_is_refused(plan: dict[str, Any], source: ToySourc
     with pytest.raises(InputError, match=message):
         fit(run)
     assert same(weights_of(run.model), before)
+
+
+@pytest.mark.parametrize(("warmup", "used"), [(9, 9), (10, 1), (500, 1)])
+def test_a_warmup_that_does_not_fit_is_a_tenth_of_the_run(
+    warmup: int, used: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[Run] = [toy_run(toy_model(), {"warmup_steps": steps}) for steps in (warmup, used)]
+    assert [fit(run) for run in runs] == [10, 10]
+    assert same(weights_of(runs[0].model), weights_of(runs[1].model))
+    assert (f"{warmup} warm-up steps do not fit into 10 steps: 1 are used" in capsys.readouterr().out) == (used == 1)
