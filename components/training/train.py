@@ -54,9 +54,9 @@ class TrainingJob:
     base: dict[str, Tensor]
     data: Data
     hashes: dict[str, str]
-    base_tower: str
     from_base: bool = True
     teacher: Encoder | None = None
+    base_tower: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -94,7 +94,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         hashes |= other_files | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
         teacher = Encoder.load(files.base) if entry.method.reads_base(entry.hyper) else None
-        job = TrainingJob(settings, entry, encoder, kept, data, hashes, tower, from_base, teacher)
+        job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base, teacher, tower)
         if len(set(world.everyones(int(job.fingerprint[:15], 16)))) > 1:
             raise InputError(
                 "the machines have different params.yaml, tables or base encoders: copy those of one to all"
@@ -181,9 +181,8 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
         "from_base": job.from_base,
         "git_commit": git_commit(),
     }
-    before = job.base_tower
     job.encoder.sidecar = job.encoder.sidecar.model_copy(update=facts)
-    if job.settings.train.keep_index and job.encoder.image_tower_hash() != before:
+    if job.settings.train.keep_index and job.encoder.image_tower_hash() != job.base_tower:
         raise InputError(
             f"{job.entry.name}: training changed the image tower although train.keep_index is set: nothing was saved"
         )

@@ -396,6 +396,16 @@ def test_shards_train_on_nothing_that_a_published_test_set_holds(
     assert "published texts" in Encoder.load(tmp_path / "tried").sidecar.data_hashes
 
 
+def test_an_encoder_whose_image_tower_changed_is_not_saved_where_the_index_is_kept(
+    world: World, tmp_path: Path
+) -> None:
+    entry = {"method": "caption_ft", "epochs": 1}
+    assert (_run(world, entry, tmp_path, "frozen", keep_index=True) / "encoder.safetensors").is_file()
+    with pytest.raises(InputError, match="trained: training changed the image tower although train.keep_index is set"):
+        _run(world, entry | {"image_tower": "trained"}, tmp_path, "trained", keep_index=True)
+    assert not (tmp_path / "trained").exists()
+
+
 def test_an_unknown_entry_or_method_is_refused(world: World) -> None:
     settings = _settings(world, {"one": {"method": "paraclip"}, "two": {"method": "nothing"}})
     assert find_entry(settings.methods, "one").method.name == "paraclip"
