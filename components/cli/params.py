@@ -1,10 +1,10 @@
-"""The commands `cliptune profile ...` and `cliptune mix tune`, which change params.yaml."""
+"""The commands `cliptune profile ...`, `cliptune tune` and `cliptune mix tune`, which change params.yaml."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -103,6 +103,49 @@ def reset_profiles(dry_run: _DryRun = False) -> None:
         typer.echo("params.yaml is as before the first profile")
 
 
+@in_project
+def tune(
+    method: Annotated[str, typer.Option(help="The entry of `methods` to tune.")] = "paraclip",
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials, including those of a stopped search.")] = 12,
+    store: Annotated[str, typer.Option(help="SQLAlchemy URL of Optuna's storage.")] = "",
+    write: Annotated[bool, typer.Option("--write", help="Write the best values into params.yaml.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; train nothing.")] = False,
+) -> None:
+    """Search the learning rate, the epochs and the share of the base's weights of a method, on the validation split.
+
+    Each trial is a training run in MLflow below one parent; half of them are stopped early. The best one gains most on
+    promote.metric and breaks no guard. A stopped search resumes.
+
+    Examples: cliptune tune --dry-run; cliptune tune --method semclip --trials 20 --write
+    """
+    from components.core.system.checking import load_checked
+    from components.study.search import STORE
+    from components.study.tuning import families_of, planned
+    from components.study.tuning import tune as run
+
+    require_project()
+    settings = load_checked(entries=[method])
+    if dry_run:
+        typer.echo(planned(settings, method, trials))
+        return
+    found = run(settings, method, trials, store or STORE)
+    columns = ("base", "best trial")
+    table = table_of(("metric", *columns), title="On the validation split, times 100", numbers=columns)
+    for name in families_of(settings):
+        table.add_row(name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores)))
+    print_table(table)
+    typer.echo(f"{found.trials} trials, {found.stopped} of them stopped early; gain {100 * found.gain:+.1f}")
+    if found.broken:
+        typer.echo(f"every trial broke a guard ({', '.join(found.broken)}): nothing to write")
+    elif found.gain <= 0:
+        typer.echo("no trial gained: nothing to write; docs/flat_or_refused.md")
+    elif write:
+        _write_blocks({"methods": {method: found.values}}, method)
+    else:
+        values = ", ".join(f"{key}: {value}" for key, value in found.values.items())
+        typer.echo(f"for params.yaml (or use --write): methods: {{{method}: {{{values}}}}}")
+
+
 mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Mixes of the weights of two encoders.")
 
 
@@ -166,13 +209,16 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
 
 def _write_mix(name: str, outcome: MixSearchResult) -> None:
     from components.core.settings import load_settings
-    from components.core.system import profiles
 
     encoders = list(load_settings().compare_encoders)
     mix = outcome.mix.model_dump(mode="json")
-    text = profiles.laid_over(
-        [{"mixes": {name: mix}, "compare_encoders": [*encoders, *({name} - set(encoders))]}], name
-    )
+    _write_blocks({"mixes": {name: mix}, "compare_encoders": [*encoders, *({name} - set(encoders))]}, name)
+
+
+def _write_blocks(blocks: dict[str, Any], name: str) -> None:
+    from components.core.system import profiles
+
+    text = profiles.laid_over([blocks], name)
     typer.echo(profiles.difference(text), nl=False)
     profiles.write(text)
     typer.echo(f"params.yaml now has {name}; `dvc repro compare` makes it and scores it on the test split")

@@ -161,7 +161,7 @@ def search(
     inputs = content_hash(*members.hashes, repr(sorted(families.items())))
     study = _study(store, names, settings.train.seed, inputs)
     left = max(0, trials - len(_finished(study)))
-    with _parent(settings, names, trials) as parent:
+    with parent_run("search", "search", settings, {"from": ",".join(names), "trials": trials}) as parent:
         for _ in track(range(left), "search", left, "trial"):
             _try_one(settings, study, names, members, evaluator, best)
         winner = study.best_trial
@@ -204,12 +204,8 @@ def _suggested(trial: Any, names: Sequence[str]) -> Mix:
 
 def _study(store: str, names: Sequence[str], seed: int, inputs: str) -> optuna.Study:
     """The search's study in the store; other encoders, families or seeds have another one."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if store.startswith("sqlite:///"):
-        Path(store.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
     name = f"mix-{content_hash(*names, inputs, str(seed))[:16]}"
-    sampler = optuna.samplers.TPESampler(seed=seed)
-    study = optuna.create_study(study_name=name, storage=store, sampler=sampler, load_if_exists=True)
+    study = create_study(store, name, optuna.samplers.TPESampler(seed=seed))
     if not study.trials:
         for first, second in combinations(names, 2):
             for shares in ((0.5, 0.5), (1.0, 1.0)):
@@ -217,14 +213,22 @@ def _study(store: str, names: Sequence[str], seed: int, inputs: str) -> optuna.S
     return study
 
 
+def create_study(store: str, name: str, sampler: optuna.samplers.BaseSampler, **options: Any) -> optuna.Study:
+    """The study of that name in the store, created if it does not exist; `options` are those of Optuna."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if store.startswith("sqlite:///"):
+        Path(store.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    return optuna.create_study(study_name=name, storage=store, sampler=sampler, load_if_exists=True, **options)
+
+
 def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     return study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
 
 
 @contextmanager
-def _parent(settings: Settings, names: Sequence[str], trials: int) -> Iterator[TrackedRun]:
+def parent_run(stage: str, name: str, settings: Settings, params: Mapping[str, object]) -> Iterator[TrackedRun]:
     """The MLflow run that contains the runs of all trials."""
-    with tracked_run("search", "search", settings, {"from": ",".join(names), "trials": trials}, {}) as parent:
+    with tracked_run(stage, name, settings, params, {}) as parent:
         before = os.environ.get(PARENT_RUN)
         os.environ[PARENT_RUN] = parent.id
         try:

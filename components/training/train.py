@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,8 +67,19 @@ class TrainingJob:
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 
 
-def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> None:
+Observe = Callable[[Mapping[str, float], int], None]
+"""Receives early metrics and their step; may raise `StoppedEarlyError`."""
+
+
+class StoppedEarlyError(Exception):
+    """Raised by an observer to end a run that is not worth more steps."""
+
+
+def run(settings: Settings, name: str, files: TrainingFiles | None = None, observe: Observe | None = None) -> bool:
     """Write `models/<name>/`: the fine-tuned encoder and a reference to its MLflow run.
+
+    Returns:
+        False if `observe` stopped the run early, so that there is no encoder.
 
     Raises:
         InputError: the method is unknown, its settings are wrong, or its data is missing or does not fit.
@@ -103,13 +114,39 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
             tracked.set_tags(leak_tags(files.leaks))
-        checkpoints = _train(job, world, device, tracked)
+        try:
+            checkpoints = _train(job, world, device, tracked, observe)
+        except StoppedEarlyError:
+            if tracked is not None:
+                tracked.set_tags({"stopped": "early"})
+                _checkpoints(job).clear()
+            return False
         if tracked is not None:
             _save(job, files.models / name, tracked)
             checkpoints.clear()
+    return True
 
 
-def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
+def _checkpoints(job: TrainingJob) -> Checkpoints:
+    train = job.settings.train
+    folder = train.checkpoint_dir / f"{job.entry.name}-{job.fingerprint}"
+    return Checkpoints(folder, train.keep_checkpoints, code_hash("train"))
+
+
+def _log(tracked: TrackedRun, observe: Observe | None) -> Callable[[dict[str, float], int], None]:
+    """Logs early metrics, and shows them to an observer."""
+
+    def log(metrics: dict[str, float], step: int) -> None:
+        tracked.log_metrics(metrics, step)
+        if observe is not None:
+            observe(metrics, step)
+
+    return log
+
+
+def _train(
+    job: TrainingJob, world: World, device: str, tracked: TrackedRun | None, observe: Observe | None = None
+) -> Checkpoints:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
     model, metric = job.encoder.model.to(device), train.select_checkpoint
     extra = method.extra(job.encoder, hyper).to(device)
@@ -121,9 +158,7 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         fresh = method.fresh_params(hyper)
         learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, fresh, train.seed)
     trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    checkpoints = Checkpoints(
-        train.checkpoint_dir / f"{job.entry.name}-{job.fingerprint}", train.keep_checkpoints, code_hash("train")
-    )
+    checkpoints = _checkpoints(job)
     options, teacher = LoopOptions.of(train, device, world), None
     if job.teacher is not None:
         if hyper.image_tower == "frozen":
@@ -141,7 +176,7 @@ def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | No
         options=options,
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
-        validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
+        validate=watch(job.data, job.encoder.tokenizer, _log(tracked, observe)) if tracked is not None else None,
         preparation=job.encoder.sidecar.preparation,
         select=None if metric == "last" else (metric, DIRECTIONS[metric]),
         teacher=teacher,

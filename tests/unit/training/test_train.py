@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -401,7 +401,7 @@ def test_an_encoder_whose_image_tower_changed_is_not_saved_where_the_index_is_ke
 ) -> None:
     entry = {"method": "caption_ft", "epochs": 1}
     assert (_run(world, entry, tmp_path, "frozen", keep_index=True) / "encoder.safetensors").is_file()
-    with pytest.raises(InputError, match="trained: training changed the image tower although train.keep_index is set"):
+    with pytest.raises(InputError, match=r"training changed the image tower although train\.keep_index is set"):
         _run(world, entry | {"image_tower": "trained"}, tmp_path, "trained", keep_index=True)
     assert not (tmp_path / "trained").exists()
 
@@ -448,3 +448,22 @@ def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, t
         _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
     assert _last_run().info.status == "FAILED"
     assert "loss/total" not in _last_run().data.metrics
+
+
+def test_an_observer_sees_early_metrics_and_may_stop_the_run(world: World, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def observe(metrics: Mapping[str, float], step: int) -> None:
+        assert "validation/loss" in metrics
+        seen.append(step)
+        if len(seen) == 2:
+            raise train.StoppedEarlyError
+
+    settings = _settings(world, {"tried": {"method": "paraclip", "epochs": 4}}, validate_every=1, validation_images=10)
+    before = set(settings.train.checkpoint_dir.glob("tried-*"))
+    assert not train.run(settings, "tried", replace(world.files, models=tmp_path), observe)
+    assert len(seen) == 2
+    assert not (tmp_path / "tried").exists()
+    run = _last_run()
+    assert (run.info.status, run.data.tags["stopped"]) == ("FINISHED", "early")
+    assert set(settings.train.checkpoint_dir.glob("tried-*")) == before
