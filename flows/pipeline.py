@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -12,11 +13,13 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from components.core.settings import load_settings
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import Graph, outdated, read_graph
+from components.tracking import parent_run
 from flows.commands import stops_commands
 from flows.shards import AnyRunner
 from flows.stages import HOURS, run_stage
@@ -64,7 +67,7 @@ def bring_up_to_date(
         ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
         # The order matters: leaving the runner waits for its threads, and these wait for their commands.
         threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
-        with threads as runner, stops_commands():
+        with _parent(targets), threads as runner, stops_commands():
             _work_off(work, runner, {"hours": hours, "ranks": ranks})
     show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
     if work.faults:
@@ -73,6 +76,15 @@ def bring_up_to_date(
             raise fault
         others = ", ".join(list(work.faults)[1:])
         raise CommandError(f"{len(work.faults)} stages failed: {first}, {others}; the error of {first}: {fault}")
+
+
+def _parent(targets: list[str]) -> AbstractContextManager[object]:
+    """The flow's MLflow run, the parent of those of its stages; nothing outside a project."""
+    if not Path("params.yaml").is_file():
+        return nullcontext()
+    name = flow_run.flow_name or "flow"
+    params = {"targets": ", ".join(targets), "flow_run": flow_run.name or ""}
+    return parent_run("flow", name, load_settings(), params)
 
 
 def _work_off(work: _Work, runner: AnyRunner, options: dict[str, Any]) -> None:

@@ -67,9 +67,17 @@ def run_tracked(settings: Settings, name: str, *, fresh: bool = False) -> None:
     with tracked_run("synthesize", name, settings, params, {}) as tracked:
         begun = time.monotonic()
         counts = run(settings, name, fresh=fresh)
-        tracked.log_metrics(vars(counts))
+        tracked.log_metrics(vars(counts) | _cost(settings, name, counts))
         tracked.log_speed(counts.replayed + counts.generated, begun)
         tracked.log_output(OUTPUT / settings.synthesize.answers(name))
+
+
+def _cost(settings: Settings, name: str, counts: SynthesisCounts) -> dict[str, float]:
+    """The cost of the new answers, if the model's `prices` are known."""
+    model = settings.synthesize.llms[settings.synthesize.model_of(settings.synthesize.tasks[name])]
+    if (prices := model.get("prices")) is None:
+        return {}
+    return {"cost": (counts.tokens_in * prices[0] + counts.tokens_out * prices[1]) / 1e6}
 
 
 def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> SynthesisCounts:

@@ -5,6 +5,7 @@ python -m components.evaluation.evaluate --encoder base
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +32,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
 from components.evaluation.results import DEFAULT, Folders, Report, Result, summarise, write_results
 from components.test_sets.written import SUMMARY, read_summary
-from components.tracking import add_metrics
+from components.tracking import add_metrics, tracked_run
 
 
 def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
@@ -62,6 +63,21 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     )
     write_results(report, scores, folders.metrics, folders.per_query)
     _track(report, benchmarks, folders)
+    return report
+
+
+def run_tracked(settings: Settings, name: str) -> Report:
+    """`run` as an MLflow run of its own, besides the metrics in the run that trained the encoder."""
+    inputs = {"encoder": DEFAULT.models / name, "pairs": DEFAULT.test_pairs, "evaluation": DEFAULT.evaluation}
+    params = settings.evaluate.model_dump(mode="json")
+    with tracked_run("evaluate", name, settings, params, inputs) as tracked:
+        begun = time.monotonic()
+        report = run(settings, name)
+        benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
+        decisive = tracked_metrics(benchmarks, list(report.metrics))
+        tracked.log_metrics({metric: report.metrics[metric].value for metric in decisive})
+        tracked.log_speed(max((result.queries or 0 for result in report.metrics.values()), default=0), begun)
+        tracked.log_output(DEFAULT.metrics / report.file)
     return report
 
 
@@ -155,7 +171,7 @@ def main(
 
     Example: python -m components.evaluation.evaluate --encoder base
     """
-    run_in_project(lambda: print_report(run(load_checked(entries=()), encoder)))
+    run_in_project(lambda: print_report(run_tracked(load_checked(entries=()), encoder)))
 
 
 if __name__ == "__main__":

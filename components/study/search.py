@@ -7,9 +7,7 @@ test picture or text is used; stage `evaluate` scores the best mix on those.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -29,7 +27,7 @@ from components.core.tables.folders import BASE, EMBEDDINGS, EVALUATION, PAIRS, 
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.evaluate import image_features, score
 from components.mixing.mix import check_members, mixed, weights_of
-from components.tracking import PARENT_RUN, TrackedRun, tracked_run
+from components.tracking import parent_run, tracked_run
 
 STORE = "sqlite:///state/search.db"
 
@@ -223,17 +221,3 @@ def create_study(store: str, name: str, sampler: optuna.samplers.BaseSampler, **
 
 def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     return study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
-
-
-@contextmanager
-def parent_run(stage: str, name: str, settings: Settings, params: Mapping[str, object]) -> Iterator[TrackedRun]:
-    """The MLflow run that contains the runs of all trials."""
-    with tracked_run(stage, name, settings, params, {}) as parent:
-        before = os.environ.get(PARENT_RUN)
-        os.environ[PARENT_RUN] = parent.id
-        try:
-            yield parent
-        finally:
-            os.environ.pop(PARENT_RUN)
-            if before is not None:
-                os.environ[PARENT_RUN] = before

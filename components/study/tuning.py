@@ -24,8 +24,8 @@ from components.core.tables.folders import BASE
 from components.encoders.adapter.encoder import Encoder
 from components.methods.registry import find_entry
 from components.mixing.mix import weights_of
-from components.study.search import STORE, MixEvaluator, create_study, parent_run
-from components.tracking import add_metrics
+from components.study.search import STORE, MixEvaluator, create_study
+from components.tracking import add_metrics, parent_run
 from components.training.data import TrainingFiles
 from components.training.train import StoppedEarlyError
 from components.training.train import run as train

@@ -2,7 +2,7 @@
 
 from components.tracking.address import STORE, make_client, nothing_tracked, store_folder, tracking_uri
 from components.tracking.errors import explained, reason_of, shown_address
-from components.tracking.run import PARENT_RUN, RUN_FILE, TrackedRun, add_metrics, tracked_run, training_run
+from components.tracking.run import PARENT_RUN, RUN_FILE, TrackedRun, add_metrics, parent_run, tracked_run, training_run
 
 __all__ = [
     "PARENT_RUN",
@@ -13,6 +13,7 @@ __all__ = [
     "explained",
     "make_client",
     "nothing_tracked",
+    "parent_run",
     "reason_of",
     "shown_address",
     "store_folder",

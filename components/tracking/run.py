@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import platform
+import re
 import signal
 import threading
 import time
@@ -119,6 +120,36 @@ class TrackedRun:
                 raise
             self._late.append(path)
 
+    def log_model(self, name: str, step: int, metrics: Mapping[str, float], files: Path | None = None) -> None:
+        """Record weights as an MLflow logged model at a step, with its metrics as `checkpoint/...`.
+
+        If the server is unavailable, there is a warning instead.
+
+        Args:
+            files: a folder to upload; by default the weights are in the run's own artifacts below `name`.
+        """
+        from mlflow.entities import LoggedModelOutput
+        from mlflow.exceptions import MlflowException
+
+        client, where = self._client, f"runs:/{self.id}/{name}"
+        try:
+            experiment = client.get_run(self.id).info.experiment_id
+            tags = {} if files else {"artifacts": where}
+            called = re.sub(r"[^\w-]", "-", name)
+            model = client.create_logged_model(experiment, called, self.id, tags, {"step": str(step)}, "encoder")
+            if files is not None:
+                client.log_model_artifacts(model.model_id, str(files))
+            client.finalize_logged_model(model.model_id, "READY")
+            client.log_outputs(self.id, [LoggedModelOutput(model.model_id, step)])
+            for metric, value in metrics.items():
+                client.log_metric(
+                    self.id, f"checkpoint/{metric}", float(value), step=step, model_id=model.model_id
+                )
+        except MlflowException as error:
+            if not is_transient(error):
+                raise
+            _LOG.warning("%s is unavailable: no logged model of %s", shown_address(tracking_uri()), where)
+
     def end(self, status: str) -> None:
         """Send the last metrics and the status; if the server is unavailable, write them to the spool.
 
@@ -191,6 +222,20 @@ def tracked_run(
             finally:
                 ignore_sigterm()
                 tracked.end(status)
+
+
+@contextmanager
+def parent_run(stage: str, name: str, settings: Settings, params: Mapping[str, object]) -> Iterator[TrackedRun]:
+    """An MLflow run around other runs: those that begin within it, also in other processes, are its children."""
+    with tracked_run(stage, name, settings, params, {}) as parent:
+        before = os.environ.get(PARENT_RUN)
+        os.environ[PARENT_RUN] = parent.id
+        try:
+            yield parent
+        finally:
+            os.environ.pop(PARENT_RUN)
+            if before is not None:
+                os.environ[PARENT_RUN] = before
 
 
 class _Killed(BaseException):

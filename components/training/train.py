@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -114,8 +114,9 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
             tracked.set_tags(leak_tags(files.leaks))
+        early = EarlyMetrics(tracked, observe)
         try:
-            checkpoints = _train(job, world, device, tracked, observe)
+            checkpoints = _train(job, world, device, early)
         except StoppedEarlyError:
             if tracked is not None:
                 tracked.set_tags({"stopped": "early"})
@@ -123,6 +124,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
             return False
         if tracked is not None:
             _save(job, files.models / name, tracked)
+            _log_models(job, tracked, early, checkpoints)
             checkpoints.clear()
     return True
 
@@ -133,22 +135,40 @@ def _checkpoints(job: TrainingJob) -> Checkpoints:
     return Checkpoints(folder, train.keep_checkpoints, code_hash("train"))
 
 
-def _log(tracked: TrackedRun, observe: Observe | None) -> Callable[[dict[str, float], int], None]:
-    """Logs early metrics, and shows them to an observer."""
+@dataclass
+class EarlyMetrics:
+    """Logs early metrics, shows them to an observer, and keeps them by step.
 
-    def log(metrics: dict[str, float], step: int) -> None:
-        tracked.log_metrics(metrics, step)
-        if observe is not None:
-            observe(metrics, step)
+    Attributes:
+        tracked: the run; None on ranks that do not lead.
+        steps: number of steps of the finished run.
+    """
 
-    return log
+    tracked: TrackedRun | None
+    observe: Observe | None = None
+    steps: int = 0
+    by_step: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        """Receive the metrics of a step."""
+        assert self.tracked is not None
+        self.tracked.log_metrics(metrics, step)
+        self.by_step[step] = metrics
+        if self.observe is not None:
+            self.observe(metrics, step)
+
+    def chosen(self, metric: str) -> int:
+        """The step whose weights `train.select_checkpoint` chooses: the last, or the best by an early metric."""
+        scored = [step for step, metrics in self.by_step.items() if metric in metrics]
+        if not scored:
+            return self.steps
+        sign = 1 if DIRECTIONS[metric] else -1
+        return max(scored, key=lambda step: sign * self.by_step[step][metric])
 
 
-def _train(
-    job: TrainingJob, world: World, device: str, tracked: TrackedRun | None, observe: Observe | None = None
-) -> Checkpoints:
+def _train(job: TrainingJob, world: World, device: str, early: EarlyMetrics) -> Checkpoints:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
-    model, metric = job.encoder.model.to(device), train.select_checkpoint
+    model, metric, tracked = job.encoder.model.to(device), train.select_checkpoint, early.tracked
     extra = method.extra(job.encoder, hyper).to(device)
     in_model = method.freeze(model, hyper)
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
@@ -176,13 +196,13 @@ def _train(
         options=options,
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
-        validate=watch(job.data, job.encoder.tokenizer, _log(tracked, observe)) if tracked is not None else None,
+        validate=watch(job.data, job.encoder.tokenizer, early.log) if tracked is not None else None,
         preparation=job.encoder.sidecar.preparation,
         select=None if metric == "last" else (metric, DIRECTIONS[metric]),
         teacher=teacher,
     )
     with _note_bad_batch(checkpoints.folder, tracked):
-        fit(run)
+        early.steps = fit(run)
     if run.select and world.leads:
         if (best := checkpoints.best()) is None:
             raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
@@ -224,6 +244,18 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
     job.encoder.save(folder)
     write_json(folder / RUN_FILE, tracked.reference())
     tracked.log_artifact(folder)
+
+
+def _log_models(job: TrainingJob, tracked: TrackedRun, early: EarlyMetrics, checkpoints: Checkpoints) -> None:
+    """Record the encoder, and with `all` the kept checkpoints, as MLflow logged models at their steps."""
+    wanted, name = job.settings.train.log_checkpoints, job.entry.name
+    if wanted == "none":
+        return
+    if wanted == "all":
+        for step, folder in checkpoints.kept().items():
+            tracked.log_model(f"{name}-step-{step}", step, early.by_step.get(step, {}), folder)
+    step = early.chosen(job.settings.train.select_checkpoint)
+    tracked.log_model(name, step, early.by_step.get(step, {}))
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:

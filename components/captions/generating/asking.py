@@ -28,16 +28,22 @@ Row = dict[str, object]
 
 @dataclass
 class SynthesisCounts:
-    """Results of a run by number of questions; `skipped` are rows of inputs that the task does not accept."""
+    """Results of a run by number of questions; `skipped` are rows of inputs that the task does not accept.
+
+    Tokens are those that a server has counted.
+    """
 
     replayed: int = 0
     generated: int = 0
     failed: int = 0
     rejected: int = 0
     skipped: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {count}" for name, count in vars(self).items())
+        counts = {name: count for name, count in vars(self).items() if not name.startswith("tokens")}
+        return ", ".join(f"{name} {count}" for name, count in counts.items())
 
     def __add__(self, other: SynthesisCounts) -> SynthesisCounts:
         return SynthesisCounts(**{name: count + getattr(other, name) for name, count in vars(self).items()})
@@ -76,6 +82,8 @@ def ask(
             sent.difference_update(answered)
             counts.failed += len(replies) - len(answered)
             counts.generated += len(answered)
+            counts.tokens_in += sum(reply.tokens[0] for reply in replies)
+            counts.tokens_out += sum(reply.tokens[1] for reply in replies)
             progress.update(len(replies))
     return counts
 

@@ -69,6 +69,8 @@ class ServerOptions(Block):
     """The run stops when the server has answered nothing for so long."""
     api_key_env: str = Field("OPENAI_API_KEY", pattern=r"^[A-Z_][A-Z0-9_]*$")
     """Environment variable with the API key; unset where the server needs none."""
+    prices: tuple[float, float] | None = None
+    """Price of a million input and of a million output tokens; runs then log the cost of their answers."""
     seeds: bool = False
     """Send a seed with each request; servers on CPUs refuse it."""
     extra: dict[str, Any] = Field(default_factory=dict)
@@ -319,7 +321,15 @@ def _answer_in(content: object) -> ModelAnswer:
         raise ServerFault("response without an answer", single=True)
     # PostgreSQL keeps no NUL, and no database half of a surrogate pair.
     kept = (text or "").replace("\0", "").encode("utf-8", "replace").decode("utf-8").strip()
-    return ModelAnswer(kept, cut=ended_by == "length")
+    return ModelAnswer(kept, ended_by == "length", _tokens(content))
+
+
+def _tokens(content: Any) -> tuple[int, int]:
+    """Tokens of question and answer as the server counts them; zero where it does not."""
+    usage = content.get("usage") if isinstance(content, dict) else None
+    counts = [usage.get(f"{name}_tokens") if isinstance(usage, dict) else None for name in ("prompt", "completion")]
+    asked, answered = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return asked, answered
 
 
 def replies_to(

@@ -139,10 +139,11 @@ class Request:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """A model's text, and whether it was cut at `max_tokens`."""
+    """A model's text, whether it was cut at `max_tokens`, and the tokens of question and answer, if they are known."""
 
     text: str
     cut: bool = False
+    tokens: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ class Reply:
     request: Request
     answer: str | None
     failure: str | None = None
+    tokens: tuple[int, int] = (0, 0)
 
     @staticmethod
     def of(request: Request, answer: ModelAnswer, tokens: int) -> Reply:
@@ -165,4 +167,4 @@ class Reply:
             return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
         if not without_thought(answer.text):
             return Reply(request, None, "the model said nothing")
-        return Reply(request, answer.text)
+        return Reply(request, answer.text, tokens=answer.tokens)

@@ -103,6 +103,10 @@ class Checkpoints:
         checkpoint = _read(self.folder / "best") if (self.folder / "best").is_dir() else None
         return None if checkpoint is None else checkpoint[1]
 
+    def kept(self) -> dict[int, Path]:
+        """Step -> the folder of its checkpoint, without the best."""
+        return {int(folder.name.removeprefix("step-")): folder for folder in self._all()}
+
     def clear(self) -> None:
         """Remove all checkpoints, after a finished run."""
         shutil.rmtree(self.folder, ignore_errors=True)

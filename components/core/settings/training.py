@@ -43,6 +43,8 @@ class Train(Block):
     validate_every: PositiveInt | None = 50
     select_checkpoint: Literal["last", "validation/loss", "validation/r_at_5", "validation/ao_at_10"] = "last"
     """Weights that become the encoder: the last, or those with the best value of an early metric."""
+    log_checkpoints: Literal["best", "all", "none"] = "best"
+    """MLflow logged models: of the encoder at its step; `all` also of the kept resume checkpoints, with their files."""
     keep_index: bool = False
     """Refuse methods that train an image tower: the vectors of an existing index stay valid. Checked after training."""
     shards: Shards | None = None

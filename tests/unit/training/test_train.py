@@ -467,3 +467,24 @@ def test_an_observer_sees_early_metrics_and_may_stop_the_run(world: World, tmp_p
     run = _last_run()
     assert (run.info.status, run.data.tags["stopped"]) == ("FINISHED", "early")
     assert set(settings.train.checkpoint_dir.glob("tried-*")) == before
+
+
+@pytest.mark.parametrize(("wanted", "steps"), [("none", []), ("best", [4]), ("all", [2, 3, 4])])
+def test_kept_checkpoints_are_logged_models_at_their_steps(
+    world: World, tmp_path: Path, wanted: str, steps: list[int]
+) -> None:
+    options = {"validate_every": 1, "validation_images": 10, "checkpoint_every": 1, "log_checkpoints": wanted}
+    entry = {"method": "paraclip", "epochs": 4, "batch_size": 64}
+    settings = _settings(world, {"tried": entry}, **options)
+    train.run(settings, "tried", replace(world.files, models=tmp_path))
+    run, client = _last_run(), make_client()
+    models = [client.get_logged_model(one.model_id) for one in run.outputs.model_outputs] if run.outputs else []
+    assert sorted(int(model.params["step"]) for model in models) == steps
+    for model in models:
+        assert {metric.key for metric in model.metrics} >= {"checkpoint/validation/loss"}
+        assert str(model.status).endswith("READY")
+        files = {artifact.path for artifact in client.list_logged_model_artifacts(model.model_id)}
+        # The encoder's files are those of the run.
+        in_run = model.tags.get("artifacts") == f"runs:/{run.info.run_id}/tried"
+        assert in_run != bool(files)
+        assert files <= {"state.safetensors", "state.json"}
