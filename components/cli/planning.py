@@ -22,7 +22,7 @@ from components.core.system.stage_graph import Graph, changes, is_locked, read_a
 from components.doctor.check import CheckResult
 from components.doctor.examine import CHECKS, examine, read_installation
 
-NEVER_RAN = "it has not run yet"
+NEVER_RAN = "never ran"
 _OWN = {"state", "checkpoint_dir"}
 """Name of settings with a folder that a stage writes and reads itself, outside its outputs."""
 
