@@ -42,18 +42,18 @@ def plan(
     """Check params.yaml, and show which stages `dvc repro compare` would run and why.
 
     With --cost, prompts without a stored answer are counted, and counts are multiplied by the machine's rates.
-    The exit code is 1 if a setting is wrong, or if input data is missing.
+    The exit code is 1 if a setting is wrong, input data is missing, or an LLM endpoint of these stages does not answer.
 
     Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;
     cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
     """
-    from components.cli.planning import missing_data, unwatched
     from components.cli.planning import plan as plan_stages
+    from components.cli.planning import problems, unwatched
 
     if not cost and (rates or prices):
         raise InputError("--rates and --prices need --cost: add it")
     stages = plan_stages(targets or ["compare"])
-    missing = missing_data()
+    faults = problems(stages)
     costs = _costs(stages, rates, prices) if cost else None
     if as_json:
         print_json([asdict(row) for row in costs or stages])
@@ -63,9 +63,9 @@ def plan(
         _print_stages(stages)
     for notice in unwatched(stages):
         typer.echo(notice, err=True)
-    for line in missing:
-        typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
-    if missing:
+    for line in faults:
+        typer.echo(f"problem: {line.detail}: {line.fix}", err=True)
+    if faults:
         raise SystemExit(1)
 
 

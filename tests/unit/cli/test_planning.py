@@ -55,7 +55,7 @@ def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     (project / "params.yaml").write_text(params.replace("  source: synthetic\n", source, 1))
     done = CliRunner().invoke(app, ["plan"])
     assert done.exit_code == 1
-    assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
+    assert "problem: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
 
 
 def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
@@ -169,7 +169,7 @@ def test_only_stages_that_would_run_have_a_cost(tmp_path: Path, monkeypatch: pyt
     Path("dvc.yaml").write_text("stages: {}\n")
     stages = [Planned("prepare", "up to date", ""), Planned("validate@paraphrases", "runs", "params changed")]
     monkeypatch.setattr(planning, "plan", lambda _targets: stages)
-    monkeypatch.setattr(planning, "missing_data", list)
+    monkeypatch.setattr(planning, "problems", lambda _stages: [])
     done = CliRunner().invoke(app, ["plan", "--cost", "--json"], catch_exceptions=False)
     (cost,) = json.loads(done.stdout)
     assert cost["stage"] == "validate@paraphrases"
