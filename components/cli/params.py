@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, table_of
 from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def list_profiles(as_json: AsJson = False) -> None:
     table = table_of(("profile", "over", "purpose"))
     for name, text in descriptions.items():
         table.add_row(name, base_profile(name), text)
-    print_table(table)
+    print_table(table, PIPE_WIDTH)
 
 
 @profile.command("show")

@@ -77,7 +77,9 @@ def test_profiles_are_listed_shown_applied_and_reset() -> None:
     assert set(profiles) == {path.stem for path in Path("infra/profiles").glob("*.yaml")}
     assert profiles["methods"] == "The synthetic dataset with every method scored and compared."
     assert profiles["bare"] == ""
-    assert profiles["toy"] in _output("profile", "list")
+    listed = _output("profile", "list").splitlines()
+    assert any("vit-b-32" in line and "CLIP" in line for line in listed)
+    assert max(map(len, listed)) <= 80
     assert _output("profile", "show", "toy") == Path("infra/profiles/toy.yaml").read_text("utf-8")
     assert "holds no profile" in _output("profile", "reset")
     assert "+  name: toy" in _output("profile", "apply", "toy", "--dry-run", "--diff")
