@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, table_of
+from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def apply_profile(
     from components.core.system import profiles
 
     require_project()
-    before = PARAMS.read_text("utf-8")
     with TemporaryDirectory() as temporary:
         start, committed = PARAMS, Path(temporary, PARAMS.name)
         committed.write_text(profiles.start_text(), encoding="utf-8")
@@ -86,21 +86,30 @@ def apply_profile(
             differ = (models[0].llms, models[0].default_llm) != (models[1].llms, models[1].default_llm)
         else:
             start, differ = committed, False
-        text = profiles.overlaid(name, start, keep_models=differ)
+        try:
+            text = profiles.overlaid(name, start, keep_models=differ)
+        except InputError as error:
+            raise InputError(str(error).replace(str(committed), f"the committed {PARAMS}")) from None
         notices = list(profiles.notices(name, text, start))
-    if diff:
-        typer.echo(profiles.difference(text), nl=False)
     for notice in notices:
         typer.echo(notice, err=True)
-    if text == before:
+    if text == PARAMS.read_text("utf-8"):
         typer.echo(f"params.yaml does not change: it holds what it takes from profile '{name}'")
         return
-    changed = ", ".join(f"{block} {count}" for block, count in profiles.changed_keys(before, text).items())
-    typer.echo(f"values that change, by block: {changed or 'none, only comments'}")
+    _print_changes(text, diff)
     if not dry_run:
         _print_copy(profiles.replace(text, applied=True, over=over))
         typer.echo(f"params.yaml now holds profile '{name}'; `cliptune profile reset` undoes it")
         typer.echo("next: `cliptune plan` shows the stages that `dvc repro compare` would run")
+
+
+def _print_changes(text: str, diff: bool) -> None:
+    from components.core.system import profiles
+
+    if diff:
+        typer.echo(profiles.difference(text), nl=False)
+    changed = ", ".join(f"{block} {count}" for block, count in profiles.changed_keys(text).items())
+    typer.echo(f"values that change, by block: {changed or 'none, only comments'}")
 
 
 def _print_copy(copy: Path | None) -> None:
@@ -121,14 +130,11 @@ def reset_profiles(dry_run: _DryRun = False, diff: _Diff = False) -> None:
     from components.core.system import profiles
 
     require_project()
-    before, text = PARAMS.read_text("utf-8"), profiles.start_text()
-    if text == before:
+    text = profiles.start_text()
+    if text == PARAMS.read_text("utf-8"):
         typer.echo("params.yaml holds no profile: it is unchanged")
         return
-    if diff:
-        typer.echo(profiles.difference(text), nl=False)
-    changed = ", ".join(f"{block} {count}" for block, count in profiles.changed_keys(before, text).items())
-    typer.echo(f"values that change, by block: {changed or 'none, only comments'}")
+    _print_changes(text, diff)
     if not dry_run:
         _print_copy(profiles.replace(text, applied=False))
         typer.echo("params.yaml is as before the first profile")
@@ -186,7 +192,6 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
     """Refuse a search whose mix would not be valid in params.yaml."""
     from components.core.settings import Mix
     from components.core.system.checking import check_names
-    from components.core.system.errors import InputError
 
     if len(members) < 2 or len(set(members)) < len(members):
         raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")

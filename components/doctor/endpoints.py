@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
-from components.captions.generating.client import body_of
+from components.captions.generating.client import NO_KEY, ServerOptions, body_of
+from components.captions.generating.engines import make_engine
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
 from components.doctor.check import CheckFunction, CheckResult, Installation, fail, not_used, ok
 
-ENDPOINT_TIMEOUT_S = 10.0
+if TYPE_CHECKING:
+    from components.captions.generating.engines.server import ServerEngine
+
+TIMEOUT_S = 10.0
 """Time limit of a question with an answer of one token."""
 _CAPTION = "a photograph of two dogs that run over a wide green lawn behind a red ball on a sunny afternoon"
 _CONTEXT = ("max_model_len", "context_length", "context_window")
@@ -45,7 +49,7 @@ def endpoint_checks(settings: Settings, stages: Iterable[str]) -> dict[str, Chec
             requests[name] = request
     llms = settings.synthesize.llms
     servers = [name for name in requests if llms.get(name, {}).get("engine") == "server"]
-    return {name: partial(_check, _Endpoint(name, llms[name], requests[name])) for name in servers}
+    return {name: partial(_check, name, requests[name]) for name in servers}
 
 
 def _stages_of(settings: Settings) -> list[str]:
@@ -86,105 +90,89 @@ def _tokens(request: Request, prompt: int | None = None) -> int:
 
 @dataclass(frozen=True)
 class _Endpoint:
-    """A model with engine `server`, and the question that it is asked."""
+    """A model with engine `server`, the question that it is asked, and the models that it lists, if it lists any."""
 
     name: str
-    block: Mapping[str, Any]
+    options: ServerOptions
     request: Request
+    secret: str
+    listed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    @property
-    def key(self) -> str:
-        return f"synthesize.llms.{self.name}"
-
-    @property
-    def model(self) -> str:
-        return str(self.block["model"])
-
-    @property
-    def url(self) -> str:
-        urls = self.block["urls"]
-        return str(urls if isinstance(urls, str) else urls[0]).rstrip("/")
-
-    @property
-    def variable(self) -> str:
-        return str(self.block.get("api_key_env", "OPENAI_API_KEY"))
-
-    def fault(self, detail: str, fix: str) -> CheckResult:
-        return fail(f"{self.name}: {self.url} {detail}", fix.replace("KEY", self.key))
+    def fault(self, detail: str, fix: str, key: str = "") -> CheckResult:
+        """A failure; `fix` is about a key of the model in params.yaml if `key` names one."""
+        named = f"{fix} synthesize.llms.{self.name}.{key} in params.yaml" if key else fix
+        return fail(f"{self.name}: {self.options.url} {detail}", named)
 
 
-def _check(endpoint: _Endpoint, installation: Installation) -> CheckResult:
+def _check(name: str, request: Request, installation: Installation) -> CheckResult:
+    synthesize = installation.settings.synthesize
     for part, example in (("urls", "the URL of an endpoint: [https://host/v1]"), ("model", "a model of the endpoint")):
-        if not endpoint.block.get(part):
-            first = f"set it in params.yaml to {example}"
-            return fail(f"{endpoint.key}.{part} is not set", f"{first}; nothing that needs captions runs before")
-    secret = installation.environment.get(endpoint.variable, "").strip()
-    proxied = not endpoint.url.startswith(("http://127.0.0.1:", "http://localhost:"))
-    path, body = body_of(endpoint.request, endpoint.model)
+        if not synthesize.llms[name].get(part):
+            fix = f"set it in params.yaml to {example}; nothing that needs captions runs before"
+            return fail(f"synthesize.llms.{name}.{part} is not set", fix)
+    options = cast("ServerEngine", make_engine(synthesize, name)).options
+    endpoint = _Endpoint(name, options, request, installation.environment.get(options.api_key_env, "").strip())
+    path, body = body_of(request, options.model)
+    headers = {"Authorization": f"Bearer {endpoint.secret or NO_KEY}"}
+    proxied = not options.url.startswith(("http://127.0.0.1:", "http://localhost:"))
     try:
-        with httpx.Client(
-            timeout=ENDPOINT_TIMEOUT_S, trust_env=proxied, headers={"Authorization": f"Bearer {secret or 'none'}"}
-        ) as client:
-            listed = _listed(client.get(f"{endpoint.url}/models"))
-            sent = {**endpoint.block.get("extra", {}), **body, "max_tokens": 1}
-            response = client.post(endpoint.url + path, json=sent)
+        with httpx.Client(timeout=TIMEOUT_S, trust_env=proxied, headers=headers, follow_redirects=True) as client:
+            endpoint = replace(endpoint, listed=_listed(client.get(f"{options.url}/models")))
+            response = client.post(options.url + path, json={**options.extra, **body, "max_tokens": 1})
     except httpx.TimeoutException:
-        fix = "wait until it is idle or use a faster one, or correct KEY.urls in params.yaml"
-        return endpoint.fault(f"has not answered within {ENDPOINT_TIMEOUT_S:g} s", fix)
+        fix = "use a faster server, wait until it is idle, or correct"
+        return endpoint.fault(f"has not answered within {TIMEOUT_S:g} s", fix, "urls")
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        # A header with a character that no key has is quoted in the error.
-        reason = type(error).__name__ if secret and secret in str(error) else str(error) or type(error).__name__
-        return endpoint.fault(f"does not answer ({reason})", "start the server, or correct KEY.urls in params.yaml")
-    if response.status_code == 200:
-        return _of_answer(endpoint, response, listed)
-    return _of_refusal(endpoint, response, listed, secret)
+        # An error about a character that no key has quotes the key.
+        quotes = isinstance(error, (UnicodeError, httpx.LocalProtocolError))
+        reason = (not quotes and str(error)) or type(error).__name__
+        return endpoint.fault(f"does not answer ({reason})", "start the server, or correct", "urls")
+    return _of_answer(endpoint, response) if response.status_code == 200 else _of_refusal(endpoint, response)
 
 
-def _of_refusal(
-    endpoint: _Endpoint, response: httpx.Response, listed: Mapping[str, Mapping[str, Any]], secret: str
-) -> CheckResult:
+def _of_refusal(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
     """The fault of an endpoint that answers with an error."""
-    code, task = response.status_code, endpoint.request.task
+    code, task, variable = response.status_code, endpoint.request.task, endpoint.options.api_key_env
     if code in (401, 403):
-        state = "refuses the key in" if secret else "requires a key, which is missing in"
-        fix = f"set {endpoint.variable} to the endpoint's key"
-        return endpoint.fault(f"{state} the environment variable {endpoint.variable} (HTTP {code})", fix)
-    if listed and endpoint.model not in listed:
-        return _of_model(endpoint, f"serves {', '.join([*listed][:5])}")
+        state = "refuses the key in" if endpoint.secret else "requires a key, which is missing in"
+        fix = f"set {variable} to the endpoint's key"
+        return endpoint.fault(f"{state} the environment variable {variable} (HTTP {code})", fix)
+    if endpoint.listed and endpoint.options.model not in endpoint.listed:
+        return _of_model(endpoint)
     message = " ".join(response.text.split())[:200]
-    said = message.replace(secret, "***") if secret else message
-    fixes = {
-        404: "correct KEY.urls, which end in /v1, or KEY.model in params.yaml",
-        400: f"start the server with a longer context, or correct KEY or synthesize.tasks.{task} in params.yaml",
-    }
-    fix = fixes.get(code, "wait or repair the server, or correct KEY.urls in params.yaml")
-    return endpoint.fault(f"answers HTTP {code} to a question of {task} ({said})", fix)
+    said = message.replace(endpoint.secret, "***") if endpoint.secret else message
+    detail = f"answers HTTP {code} to a question of {task} ({said})"
+    if code == 400:
+        fix = f"start the server with a longer context, or correct synthesize.tasks.{task} in params.yaml"
+        return endpoint.fault(detail, fix)
+    return endpoint.fault(detail, "it must end in /v1: correct" if code == 404 else "wait, or correct", "urls")
 
 
-def _of_answer(endpoint: _Endpoint, response: httpx.Response, listed: Mapping[str, Mapping[str, Any]]) -> CheckResult:
+def _of_answer(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
     """The result of an endpoint that answers: its model, and whether its context is long enough."""
-    model, task = endpoint.model, endpoint.request.task
+    model, task, listed = endpoint.options.model, endpoint.request.task, endpoint.listed
     try:
         answer = response.json()
         answer["choices"][0]
         served, usage = str(answer.get("model") or model), answer.get("usage") or {}
         tokens = _tokens(endpoint.request, usage.get("prompt_tokens"))
     except (ValueError, LookupError, TypeError, AttributeError):
-        fix = "correct KEY.urls in params.yaml"
-        return endpoint.fault("does not answer as an OpenAI-compatible server", fix)
+        return endpoint.fault("does not answer as an OpenAI-compatible server", "correct", "urls")
     if listed and model not in listed:
-        return _of_model(endpoint, f"serves {', '.join([*listed][:5])}")
+        return _of_model(endpoint)
+    # Gateways add a provider or a date to the name.
     if not listed and model not in served and served not in model:
-        return _of_model(endpoint, f"answers with model {served}")
-    room = next((listed[model][field] for field in _CONTEXT if field in listed.get(model, {})), None)
+        return endpoint.fault(f"answers with model {served}, not {model}", "correct", "model")
+    room = next((listed[model][name] for name in _CONTEXT if name in listed.get(model, {})), None)
     if isinstance(room, int) and room < tokens:
         fix = f"start the server with a longer context, or lower max_tokens of {task} in params.yaml"
         return endpoint.fault(f"has a context of {room} tokens, and {task} needs {tokens} for prompt and answer", fix)
-    return ok(f"{endpoint.name}: {endpoint.url} serves {model}")
+    return ok(f"{endpoint.name}: {endpoint.options.url} serves {model}")
 
 
-def _of_model(endpoint: _Endpoint, state: str) -> CheckResult:
-    return endpoint.fault(f"{state}, not {endpoint.model}", "correct KEY.model in params.yaml")
+def _of_model(endpoint: _Endpoint) -> CheckResult:
+    shown = ", ".join([*endpoint.listed][:5])
+    return endpoint.fault(f"serves {shown}, not {endpoint.options.model}", "correct", "model")
 
 
 def _listed(response: httpx.Response) -> dict[str, Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from yaml import safe_load
+from yaml import YAMLError, safe_load
 
 from components.core.settings import PARAMS, Settings, load_settings
 from components.core.system.discovery import choose
@@ -192,14 +192,15 @@ def _replaced(block: Any, before: Mapping[str, Any]) -> Iterator[int]:
                 yield new.lc.key(inner)[0]
 
 
-def changed_keys(before: str, after: str) -> dict[str, int]:
-    """Top-level key of params.yaml -> the number of values below it that differ between two texts."""
-    old, new = safe_load(before), safe_load(after)
-    counts = {}
-    for key in [*new, *(key for key in old if key not in new)]:
-        pairs = (({key: one.get(key)}, {key: other.get(key)}) for one, other in ((new, old), (old, new)))
-        counts[key] = len({path for pair in pairs for path in _differing(*pair)})
-    return {key: count for key, count in counts.items() if count}
+def changed_keys(text: str, params: Path = PARAMS) -> Counter[str]:
+    """Top-level key -> the number of values below it that a new text of params.yaml changes, adds or removes."""
+    try:
+        old = safe_load(params.read_text("utf-8"))
+    except YAMLError:
+        old = {}
+    new = safe_load(text)
+    keys = dict.fromkeys([*_differing(old, new), *_differing(new, old)])
+    return Counter(key.partition(".")[0] for key in keys)
 
 
 def start_text(params: Path = PARAMS, state: Path = Path("state")) -> str:
@@ -253,13 +254,13 @@ def _yaml() -> YAML:
 
 def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that it extends."""
-    from ruamel.yaml import YAMLError
+    from ruamel.yaml import YAMLError as RuamelError
 
     path = folder / f"{name}.yaml"
     try:
         # With its style, so that new keys look the same in params.yaml.
         overlay = _yaml().load(path.read_text("utf-8")) or {}
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (RuamelError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")

@@ -95,6 +95,12 @@ def test_profiles_are_listed_shown_applied_and_reset() -> None:
     assert "name: bare" in _output("profile", "apply", "toy", "--over", "--dry-run", "--diff")
     assert "-  name: bare" in _output("profile", "reset", "--dry-run", "--diff")
     assert params.read_text() == applied
+    own = {"student: {": "mine: {", "default_llm: student": "default_llm: mine", "name: bare": "name: synthetic"}
+    for old, new in own.items():
+        params.write_text(params.read_text().replace(old, new, 1))
+    _output("profile", "apply", "methods", "--over")
+    assert "cs_clip" in params.read_text()
+    assert "student_edits" not in params.read_text()
     assert "params.yaml is as before the first profile" in _output("profile", "reset")
     assert params.read_text() == before
     assert "holds no profile" in _output("profile", "reset")

@@ -184,7 +184,7 @@ _PHI: dict[str, Any] = {"id": "phi", "max_model_len": 4096}
         ({"chat/completions": _CHAT}, {}, "ok", "serves phi"),
         ({"models": {"data": [_PHI]}, "chat/completions": _CHAT}, {"model": "other"}, "fail", "serves phi, not other"),
         ({"chat/completions": _CHAT | {"model": "gpt"}}, {}, "fail", "answers with model gpt, not phi"),
-        ({"chat/completions": _CHAT}, {"api_key_env": "WRONG"}, "fail", "refuses the key in the environment"),
+        ({"chat/completions": _CHAT}, {"api_key_env": "WRONG_KEY"}, "fail", "refuses the key in the environment"),
         ({"chat/completions": _CHAT}, {"api_key_env": "NONE"}, "fail", "requires a key, which is missing in"),
         ({"models": {"data": [_PHI | {"max_model_len": 100}]}, "chat/completions": _CHAT}, {}, "fail",
          "context of 100 tokens, and paraphrase_1 needs 130"),
@@ -203,7 +203,7 @@ def test_endpoint_of_a_language_model(
         server = {"engine": "server", "urls": [f"{url}/v1"], "model": "phi", "api_key_env": "RIGHT", **changes}
         tasks = {"paraphrase_1": raw_params["synthesize"]["tasks"]["paraphrase_1"]}
         settings = _changed(raw_params, llms={"phi": server}, default_llm="phi", tasks=tasks)
-        result = _check("LLM endpoint", settings, RIGHT=SECRET, WRONG="wrong")
+        result = _check("LLM endpoint", settings, RIGHT=SECRET, WRONG_KEY="wrong")
         assert (result.status, text in result.detail) == (status, True), result
         assert status != "fail" or "params.yaml" in result.fix or changes["api_key_env"] in result.fix
         assert SECRET not in result.detail + result.fix
@@ -212,7 +212,7 @@ def test_endpoint_of_a_language_model(
 
 
 def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.doctor.endpoints.ENDPOINT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("components.doctor.endpoints.TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = {"engine": "server", "urls": [f"http://127.0.0.1:{silent.getsockname()[1]}/v1"], "model": "phi"}
         models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
