@@ -145,7 +145,9 @@ def _of_refusal(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
     if code == 400:
         fix = f"start the server with a longer context, or correct synthesize.tasks.{task} in params.yaml"
         return endpoint.fault(detail, fix)
-    return endpoint.fault(detail, "it must end in /v1: correct" if code == 404 else "wait, or correct", "urls")
+    if code == 404:
+        return endpoint.fault(detail, "correct the URL, which ends in /v1, in urls, or", "model")
+    return endpoint.fault(detail, "wait, or correct", "urls")
 
 
 def _of_answer(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
