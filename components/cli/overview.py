@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import in_project
 
@@ -42,18 +42,18 @@ def plan(
     """Check params.yaml, and show which stages `dvc repro compare` would run and why.
 
     With --cost, prompts without a stored answer are counted, and counts are multiplied by the machine's rates.
-    The exit code is 1 if a setting is wrong, or if input data is missing.
+    The exit code is 1 if a setting is wrong, input data is missing, or an LLM endpoint of these stages does not answer.
 
     Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;
     cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
     """
-    from components.cli.planning import missing_data, unwatched
     from components.cli.planning import plan as plan_stages
+    from components.cli.planning import problems, unwatched
 
     if not cost and (rates or prices):
         raise InputError("--rates and --prices need --cost: add it")
     stages = plan_stages(targets or ["compare"])
-    missing = missing_data()
+    faults = problems(stages)
     costs = _costs(stages, rates, prices) if cost else None
     if as_json:
         print_json([asdict(row) for row in costs or stages])
@@ -63,9 +63,9 @@ def plan(
         _print_stages(stages)
     for notice in unwatched(stages):
         typer.echo(notice, err=True)
-    for line in missing:
-        typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
-    if missing:
+    for line in faults:
+        typer.echo(f"problem: {line.detail}: {line.fix}", err=True)
+    if faults:
         raise SystemExit(1)
 
 
@@ -113,7 +113,7 @@ def doctor(as_json: AsJson = False) -> None:
         for line in lines:
             colour = _STATUSES[line.status]
             table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
-        print_table(table)
+        print_table(table, PIPE_WIDTH)
         counts = {status: sum(line.status == status for line in lines) for status in _STATUSES}
         typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))
     if any(line.status == "fail" for line in lines):
@@ -127,7 +127,7 @@ def _print_stages(stages: list[Planned]) -> None:
     for stage in stages:
         colour = _STATES[stage.state]
         table.add_row(stage.stage, f"[{colour}]{stage.state}[/{colour}]", escape(_first_changes(stage.why)))
-    print_table(table)
+    print_table(table, PIPE_WIDTH)
     runs = sum(stage.state != "up to date" for stage in stages)
     typer.echo(f"{runs} of {len(stages)} stages would run")
 
@@ -160,7 +160,7 @@ def print_costs(costs: Sequence[Cost]) -> None:
         table.add_row(*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else []))
     table.add_section()
     table.add_row(*_total(costs, priced))
-    print_table(table)
+    print_table(table, PIPE_WIDTH)
     for cost in costs:
         for note in cost.notes:
             typer.echo(f"{cost.stage}: {note}", err=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, table_of
+from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
@@ -17,9 +19,8 @@ if TYPE_CHECKING:
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 _Name = Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
-_BEFORE = Path("state/params-before-profiles.yaml")
-"""Copy of params.yaml from before the first applied profile."""
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
+_Diff = Annotated[bool, typer.Option("--diff", help="Print every changed line.")]
 
 
 @profile.command("list")
@@ -39,7 +40,7 @@ def list_profiles(as_json: AsJson = False) -> None:
     table = table_of(("profile", "over", "purpose"))
     for name, text in descriptions.items():
         table.add_row(name, base_profile(name), text)
-    print_table(table)
+    print_table(table, PIPE_WIDTH)
 
 
 @profile.command("show")
@@ -57,49 +58,85 @@ def show_profile(name: _Name) -> None:
 
 @profile.command("apply")
 @in_project
-def apply_profile(name: _Name, dry_run: _DryRun = False) -> None:
-    """Merge a profile into params.yaml; comments stay, and a result with unknown keys is refused.
+def apply_profile(
+    name: _Name,
+    over: Annotated[
+        bool, typer.Option("--over", help="Lay the profile over the present params.yaml, and keep its language models.")
+    ] = False,
+    dry_run: _DryRun = False,
+    diff: _Diff = False,
+) -> None:
+    """Write params.yaml: the committed one with a profile merged into it, in place of the last applied profile.
 
-    Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run; cliptune profile reset (to undo)
+    Comments stay, except above replaced values; a result with unknown keys is refused. Edits that no commit and no
+    profile has are kept in a copy in state/.
+
+    Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run --diff;
+    cliptune profile apply methods --over; cliptune profile reset (to undo)
     """
-    from components.core.settings import PARAMS
+    from components.core.settings import PARAMS, load_settings
     from components.core.system import profiles
 
-    text = profiles.overlaid(name)
-    difference = profiles.difference(text)
-    typer.echo(difference, nl=False)
-    for notice in profiles.notices(name, text):
+    require_project()
+    with TemporaryDirectory() as temporary:
+        start, committed = PARAMS, Path(temporary, PARAMS.name)
+        committed.write_text(profiles.start_text(), encoding="utf-8")
+        if over:
+            models = [load_settings(path).synthesize for path in (PARAMS, committed)]
+            differ = (models[0].llms, models[0].default_llm) != (models[1].llms, models[1].default_llm)
+        else:
+            start, differ = committed, False
+        try:
+            text = profiles.overlaid(name, start, keep_models=differ)
+        except InputError as error:
+            raise InputError(str(error).replace(str(committed), f"the committed {PARAMS}")) from None
+        notices = list(profiles.notices(name, text, start))
+    for notice in notices:
         typer.echo(notice, err=True)
-    if not difference:
-        typer.echo(f"params.yaml already holds profile '{name}'")
-    elif not dry_run:
-        if not _BEFORE.exists():
-            profiles.write(PARAMS.read_text("utf-8"), _BEFORE)
-        profiles.write(text)
-        typer.echo(
-            f"params.yaml now holds profile '{name}'; `cliptune plan` shows the stages that `dvc repro compare` "
-            "would run"
-        )
+    if text == PARAMS.read_text("utf-8"):
+        typer.echo(f"params.yaml does not change: it holds what it takes from profile '{name}'")
+        return
+    _print_changes(text, diff)
+    if not dry_run:
+        _print_copy(profiles.replace(text, applied=True, over=over))
+        typer.echo(f"params.yaml now holds profile '{name}'; `cliptune profile reset` undoes it")
+        typer.echo("next: `cliptune plan` shows the stages that `dvc repro compare` would run")
+
+
+def _print_changes(text: str, diff: bool) -> None:
+    from components.core.system import profiles
+
+    if diff:
+        typer.echo(profiles.difference(text), nl=False)
+    changed = ", ".join(f"{block} {count}" for block, count in profiles.changed_keys(text).items())
+    typer.echo(f"values that change, by block: {changed or 'none, only comments'}")
+
+
+def _print_copy(copy: Path | None) -> None:
+    if copy:
+        typer.echo(f"your edits of params.yaml are not in it; the edited file is kept as {copy}", err=True)
 
 
 @profile.command("reset")
 @in_project
-def reset_profiles(dry_run: _DryRun = False) -> None:
-    """Restore params.yaml as it was before the first applied profile; all later edits are lost.
+def reset_profiles(dry_run: _DryRun = False, diff: _Diff = False) -> None:
+    """Restore the committed params.yaml, or without a commit the one from before the first applied profile.
 
-    Examples: cliptune profile reset --dry-run; cliptune profile reset
+    Edits that no commit and no profile has are kept in a copy in state/.
+
+    Examples: cliptune profile reset --dry-run --diff; cliptune profile reset
     """
+    from components.core.settings import PARAMS
     from components.core.system import profiles
 
     require_project()
-    if not _BEFORE.exists():
-        typer.echo("no profile was applied: params.yaml is unchanged")
+    text = profiles.start_text()
+    if text == PARAMS.read_text("utf-8"):
+        typer.echo("params.yaml holds no profile: it is unchanged")
         return
-    text = _BEFORE.read_text("utf-8")
-    typer.echo(profiles.difference(text), nl=False)
+    _print_changes(text, diff)
     if not dry_run:
-        profiles.write(text)
-        _BEFORE.unlink()
+        _print_copy(profiles.replace(text, applied=False))
         typer.echo("params.yaml is as before the first profile")
 
 
@@ -198,7 +235,6 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
     """Refuse a search whose mix would not be valid in params.yaml."""
     from components.core.settings import Mix
     from components.core.system.checking import check_names
-    from components.core.system.errors import InputError
 
     if len(members) < 2 or len(set(members)) < len(members):
         raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")

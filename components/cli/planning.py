@@ -20,9 +20,10 @@ from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import Graph, changes, is_locked, read_all, read_graph
 from components.doctor.check import CheckResult
+from components.doctor.endpoints import endpoint_checks
 from components.doctor.examine import CHECKS, examine, read_installation
 
-NEVER_RAN = "it has not run yet"
+NEVER_RAN = "never ran"
 _OWN = {"state", "checkpoint_dir"}
 """Name of settings with a folder that a stage writes and reads itself, outside its outputs."""
 
@@ -155,7 +156,8 @@ def _explained(fault: str) -> str:
     return f"DVC cannot read the pipeline ({reason}): correct dvc.yaml"
 
 
-def missing_data() -> list[CheckResult]:
-    """Missing files that no stage makes, each with the fix."""
-    lines = examine(read_installation(Path()), checks={"data": CHECKS["data"]})
-    return [line for line in lines if line.status == "fail"]
+def problems(stages: Iterable[Planned]) -> list[CheckResult]:
+    """Missing files that no stage makes, and language models that a stage would ask and that do not answer."""
+    running = [planned.stage for planned in stages if planned.state != "up to date"]
+    checks = {"data": CHECKS["data"], **endpoint_checks(load_settings(), running)}
+    return [line for line in examine(read_installation(Path()), checks=checks) if line.status == "fail"]

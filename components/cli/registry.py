@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, Device, encoder_names, print_json, print_table, table_of
 from components.core.system.project import from_root, in_project, require_project, run_in_project
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
         table = table_of(("rule", "", "reason"), f"'{decision.encoder}' against {decision.against}")
         for rule in decision.rules:
             table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", escape(rule.reason))
-        print_table(table, 80)
+        print_table(table, PIPE_WIDTH)
     if decision.advice:
         console.print(f"try next: {decision.advice}; docs/flat_or_refused.md", highlight=False, markup=False)
     for other in decision.passed_over:

@@ -20,6 +20,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 """The option of every command that prints a table."""
 Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cpu, cuda, or one of several: cuda:1.")]
 """The option of every command that embeds texts or pictures."""
+PIPE_WIDTH = 80
+"""Width, without a terminal, of tables whose cells are sentences."""
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from components.core.settings import PARAMS, load_settings
 from components.core.system.errors import InputError
-from components.doctor import machine, servers
+from components.doctor import endpoints, machine, servers
 from components.doctor.check import CheckFunction, CheckResult, Installation, NoSettingsError, fail, not_used
 from components.tracking import shown_address
 
@@ -29,7 +29,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "registry": servers.check_registry,
     "DVC remote": servers.check_dvc_remote,
     "generation store": servers.check_generation_store,
-    "LLM endpoint": servers.check_language_models,
+    "LLM endpoint": endpoints.check_language_models,
     "GPU and driver": machine.check_gpu,
     "disk space": machine.check_disk,
     "data": machine.check_data,

@@ -1,4 +1,4 @@
-"""Checks of servers and stores: Prefect, MLflow, databases, language models and the DVC remote.
+"""Checks of servers and stores: Prefect, MLflow, databases and the DVC remote.
 
 Requests to Prefect use the variables of its own client, whose import takes seconds; only flows/ imports it.
 """
@@ -133,40 +133,6 @@ def check_generation_store(installation: Installation) -> CheckResult:
     with closing(database), database.explaining("does not answer", fix), database.streaming() as connection:
         connection.execute(text("SELECT count(*) FROM sqlite_master" if database.is_sqlite else "SELECT 1"))
     return ok(f"{database.shown} answers")
-
-
-def check_language_models(installation: Installation) -> CheckResult:
-    """The HTTP endpoints of language models answer and serve the models of params.yaml."""
-    synthesize = installation.settings.synthesize
-    names = sorted({synthesize.model_of(task) for task in synthesize.tasks.values()})
-    models = {name: synthesize.llms.get(name, {}) for name in names}
-    endpoints = [
-        (name, url, model)
-        for name, model in models.items()
-        if model.get("engine") == "server"
-        for url in model.get("urls", [])
-    ]
-    if not endpoints:
-        return not_used("no prompt task uses a server")
-    results = [_endpoint(installation, *endpoint) for endpoint in endpoints]
-    faults = [result for status in ("fail", "warn") for result in results if result.status == status]
-    return faults[0] if faults else ok("; ".join(result.detail for result in results))
-
-
-def _endpoint(installation: Installation, name: str, url: str, model: Mapping[str, Any]) -> CheckResult:
-    key = installation.environment.get(str(model.get("api_key_env", "OPENAI_API_KEY")), "")
-    fix = "start the server, or correct its URL under synthesize.llms in params.yaml"
-    response = _request(f"{url.rstrip('/')}/models", fix, key and f"Bearer {key}")
-    if response.status_code != 200:
-        return fail(f"{name}: {url} answers {response.status_code}", "its URL must end with /v1")
-    try:
-        served = [str(entry["id"]) for entry in response.json()["data"]]
-    except (ValueError, KeyError, TypeError):
-        return warn(f"{name}: {url} does not list its models", "check that it is an OpenAI-compatible server")
-    if model.get("model") not in served:
-        shown = ", ".join(served[:5])
-        return fail(f"{name}: {url} serves {shown}, not {model.get('model')}", "start it with that, or name another")
-    return ok(f"{name}: {url} serves {model.get('model')}")
 
 
 def check_dvc_remote(installation: Installation) -> CheckResult:

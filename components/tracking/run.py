@@ -142,9 +142,7 @@ class TrackedRun:
             client.finalize_logged_model(model.model_id, "READY")
             client.log_outputs(self.id, [LoggedModelOutput(model.model_id, step)])
             for metric, value in metrics.items():
-                client.log_metric(
-                    self.id, f"checkpoint/{metric}", float(value), step=step, model_id=model.model_id
-                )
+                client.log_metric(self.id, f"checkpoint/{metric}", float(value), step=step, model_id=model.model_id)
         except MlflowException as error:
             if not is_transient(error):
                 raise

@@ -69,3 +69,22 @@ def test_an_unavailable_server_stops_the_run_and_no_row_is_rejected(tmp_path: Pa
         second = project.run()
     assert second.returncode == 0, second.stderr
     assert f"replayed {kept}, generated {ROWS - kept}, failed 0, rejected 0" in second.stdout
+
+
+def test_refusals_and_empty_answers_are_counted_and_the_others_are_kept(
+    tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    with fake_llm() as server:
+        instead = {"number 11 ": ["", "stop"], "number 12 ": [None, "content_filter"], "number 13 ": ["\n", "stop"]}
+        server.control("set", instead=instead)
+        project = ServerProject.make(tmp_path, raw_params, 60, server.url)
+        first = project.run()
+        assert first.returncode == 0, first.stderr
+        reasons = Counter(row["reason"] for row in project.table().to_pylist() if not row["accepted"])
+        assert reasons == {
+            "failed: the model said nothing": 2,
+            "failed: the server's content filter stopped the answer": 1,
+        }
+        server.control("set", instead={})
+        second = project.run()
+    assert "replayed 57, generated 3, failed 0" in second.stdout, second.stderr

@@ -5,19 +5,22 @@ from __future__ import annotations
 import difflib
 import io
 import re
+import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from yaml import safe_load
+from yaml import YAMLError, safe_load
 
 from components.core.settings import PARAMS, Settings, load_settings
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
-from components.core.tables.files import atomic_file
+from components.core.tables.files import atomic_file, content_hash
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -25,6 +28,17 @@ if TYPE_CHECKING:
 PROFILES = Path("infra/profiles")
 SHIPPED = "synthetic"
 """The dataset of the shipped params.yaml, and of profiles without one."""
+BEFORE = Path("params-before-profiles.yaml")
+"""Copy of params.yaml from before the first applied profile, in state/, for folders without a commit of params.yaml."""
+APPLIED = Path("params-applied.yaml")
+"""Copy, in state/, of the params.yaml that the last `cliptune profile apply` wrote."""
+_FITTED = {
+    "methods": frozenset({"lr", "batch_size", "epochs", "warmup_steps"}),
+    "tasks": frozenset({"max_captions", "pairs"}),
+}
+"""Block -> keys of its entries whose values fit one dataset."""
+_NAMED = 6
+"""Keys that a notice names; it counts more of them by block."""
 
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
@@ -50,19 +64,31 @@ def base_profile(name: str, folder: Path = PROFILES) -> str:
     return match[1] if match else ""
 
 
-def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Mapping[str, Any] | None = None) -> str:
+def overlaid(
+    name: str,
+    params: Path = PARAMS,
+    folder: Path = PROFILES,
+    more: Mapping[str, Any] | None = None,
+    *,
+    keep_models: bool = False,
+) -> str:
     """The text of params.yaml with profile `name`, and then `more`, laid over it; nothing is written.
 
     The profile of its key `over` is laid over params.yaml first. If params.yaml is of another dataset than the shipped
-    one, a profile without a dataset adds keys and replaces no value.
+    one, a profile without a dataset adds keys and replaces no value, and leaves out what fits its own dataset alone:
+    language models, numbers of captions, learning rates. `keep_models` leaves out the language models of any profile;
+    a task whose model is missing then uses `default_llm`.
 
     Raises:
         InputError: the profile does not exist, or the result is not a valid params.yaml.
     """
-    dataset = load_settings(params).dataset.name
     choose(profile_names(folder), name, "profile")
-    overlays = _overlays(folder, name)
-    if dataset != SHIPPED and not any("dataset" in overlay for overlay in overlays):
+    settings, overlays = load_settings(params), _overlays(folder, name)
+    is_foreign = _is_foreign(settings, overlays)
+    if keep_models or is_foreign:
+        for overlay in overlays:
+            _leave_out(overlay, settings.synthesize.llms, _FITTED if is_foreign else {})
+    if is_foreign:
         added: dict[str, Any] = {}
         for overlay in [*overlays, safe_load(params.read_text("utf-8"))]:
             merge(added, overlay)
@@ -70,18 +96,45 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Ma
     return laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
 
 
+def _is_foreign(settings: Settings, overlays: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a profile is of the shipped dataset and params.yaml is not."""
+    return settings.dataset.name != SHIPPED and not any("dataset" in overlay for overlay in overlays)
+
+
+def _leave_out(overlay: Mapping[str, Any], llms: Mapping[str, Any], fitted: Mapping[str, frozenset[str]]) -> None:
+    """Remove the models from a profile's blocks, and the keys `fitted` from the entries of methods and tasks."""
+    synthesize = overlay.get("synthesize", {})
+    tasks = synthesize.get("tasks", {})
+    for key in ("llms", "default_llm"):
+        synthesize.pop(key, None)
+    for entry, key in [*((task, "llm") for task in tasks.values()), (overlay.get("test_set", {}), "llm"),
+                       (overlay.get("test_set", {}), "judge_llm")]:  # fmt: skip
+        if entry.get(key) not in llms:
+            entry.pop(key, None)
+    for entries, block in ((tasks, "tasks"), (overlay.get("methods", {}), "methods")):
+        for entry in entries.values():
+            for key in fitted.get(block, ()):
+                entry.pop(key, None)
+
+
 def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES) -> Iterator[str]:
-    """Notices about the text of `overlaid`: values of the profile that it lacks, and values of other profiles in it."""
-    dataset, wanted = load_settings(params).dataset.name, dict[str, Any]()
+    """Notices about the text of `overlaid`: keys that stay as in params.yaml, and values of other profiles in it."""
+    settings, wanted = load_settings(params), dict[str, Any]()
     for overlay in _overlays(folder, name):
         merge(wanted, overlay)
-    if kept := list(_differing(safe_load(text), wanted)):
-        keeps = f"dataset '{dataset}' keeps its own values of {', '.join(kept)}"
-        yield f"profile '{name}' is for dataset '{SHIPPED}'; {keeps}"
+    dataset = settings.dataset.name
+    kept = list(_differing(safe_load(text), wanted))
+    if models := [key for key in kept if key.startswith(("synthesize.llms", "synthesize.default_llm"))]:
+        block = settings.synthesize
+        yield f"language models stay: llms {', '.join(block.llms)}; default_llm {block.default_llm}"
+    if kept := [key for key in kept if key not in models]:
+        blocks = Counter(key.partition(".")[0] for key in kept)
+        named = kept if len(kept) <= _NAMED else (f"{block} ({count} values)" for block, count in blocks.items())
+        yield f"kept, although profile '{name}' has other values: {', '.join(named)}"
     if dataset not in (SHIPPED, wanted.get("dataset", {}).get("name", dataset)):
         yield (
             f"params.yaml was of dataset '{dataset}', whose values that profile '{name}' does not set remain: "
-            "`cliptune profile reset` before `cliptune profile apply` removes them"
+            f"`cliptune profile apply {name}` without --over removes them"
         )
 
 
@@ -110,8 +163,77 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path 
         merge(merged, overlay)
     stream = io.StringIO()
     yaml.dump(merged, stream)
-    _check(stream.getvalue(), subject)
-    return stream.getvalue()
+    text = _without_old_comments(stream.getvalue(), safe_load(params.read_text("utf-8")))
+    _check(text, subject)
+    return text
+
+
+def _without_old_comments(text: str, before: Mapping[str, Any]) -> str:
+    """Drop the comment lines directly above each key whose value replaced another; blocks keep theirs."""
+    lines, dropped = text.splitlines(keepends=True), set[int]()
+    for place in _replaced(_yaml().load(text), before):
+        above = place - 1
+        while above >= 0 and lines[above].lstrip().startswith("#"):
+            dropped.add(above)
+            above -= 1
+    return "".join(line for number, line in enumerate(lines) if number not in dropped)
+
+
+def _replaced(block: Any, before: Mapping[str, Any]) -> Iterator[int]:
+    """The lines of keys below the top level whose value differs from the one before."""
+    for key, old in before.items():
+        new = block.get(key)
+        for inner, value in old.items() if isinstance(old, Mapping) and isinstance(new, Mapping) else ():
+            if inner not in new or new[inner] == value:
+                continue
+            if isinstance(value, Mapping) and isinstance(new[inner], Mapping) and not new[inner].fa.flow_style():
+                yield from _replaced({inner: new[inner]}, {inner: value})
+            else:
+                yield new.lc.key(inner)[0]
+
+
+def changed_keys(text: str, params: Path = PARAMS) -> Counter[str]:
+    """Top-level key -> the number of values below it that a new text of params.yaml changes, adds or removes."""
+    try:
+        old = safe_load(params.read_text("utf-8"))
+    except YAMLError:
+        old = {}
+    new = safe_load(text)
+    keys = dict.fromkeys([*_differing(old, new), *_differing(new, old)])
+    return Counter(key.partition(".")[0] for key in keys)
+
+
+def start_text(params: Path = PARAMS, state: Path = Path("state")) -> str:
+    """The text that profiles start from: the committed params.yaml, or without a commit the first profile's start."""
+    command = ["git", "show", f"HEAD:./{params.name}"]
+    with suppress(OSError):
+        done = subprocess.run(command, cwd=params.absolute().parent, capture_output=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.decode("utf-8")
+    kept = state / BEFORE
+    return (kept if kept.exists() else params).read_text("utf-8")
+
+
+def replace(text: str, *, applied: bool, over: bool = False, state: Path = Path("state")) -> Path | None:
+    """Write params.yaml, `applied` from a profile; `over` says that the text holds what params.yaml held.
+
+    Returns the path of a copy of the old params.yaml if it had edits that `text`, a commit and a profile do not have.
+    """
+    before, start, record = PARAMS.read_text("utf-8"), start_text(state=state), state / APPLIED
+    known = {start, text} | ({record.read_text("utf-8")} if record.exists() else set())
+    is_edited = before not in known
+    copy = state / f"params-edited-{content_hash(before)[:8]}.yaml" if is_edited and not over else None
+    if copy:
+        write(before, copy)
+    if applied:
+        write(start, state / BEFORE)
+        if not (is_edited and over):
+            write(text, record)
+    write(text)
+    if not applied:
+        for path in (record, state / BEFORE):
+            path.unlink(missing_ok=True)
+    return copy
 
 
 def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Settings:
@@ -133,13 +255,13 @@ def _yaml() -> YAML:
 
 def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that it extends."""
-    from ruamel.yaml import YAMLError
+    from ruamel.yaml import YAMLError as RuamelError
 
     path = folder / f"{name}.yaml"
     try:
         # With its style, so that new keys look the same in params.yaml.
         overlay = _yaml().load(path.read_text("utf-8")) or {}
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (RuamelError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")

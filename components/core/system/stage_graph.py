@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -19,6 +19,10 @@ DVC = (sys.executable, "-m", "dvc")
 _BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
 _NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
 _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
+
+_CODE = ("components/", "flows/")
+_STATES = {"modified": "changed", "deleted": "is missing", "new": "is new", "not in cache": "is not in DVC's cache"}
+"""DVC's words for the state of a file or setting -> plainer ones."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def outdated(graph: Graph, wanted: list[str]) -> set[str]:
 
 
 def changes(graph: Graph, wanted: list[str]) -> dict[str, str]:
-    """Stage -> its own changes, such as `data/pairs deleted`, for the stages of `wanted` that changed.
+    """Stage -> its own changes, such as `params.yaml: train.lr changed`, for the stages of `wanted` that changed.
 
     Raises:
         CommandError: DVC fails, for example while another run works on one of them.
@@ -113,24 +117,23 @@ def _of_stages(graph: Graph, status: str) -> dict[str, str]:
     return {stage: ", ".join(_reasons(entries)) for stage, entries in changed.items() if stage in graph.needs}
 
 
-def _reasons(entries: list[Any]) -> Iterator[str]:
-    """The changes of one stage in DVC's status: `changed command`, or files and settings with their state."""
+def _reasons(entries: list[Any]) -> list[str]:
+    """The changes of one stage in DVC's status, in words: settings, code, then data."""
+    settings, code, others = list[str](), list[str](), list[str]()
     for entry in entries:
         kinds = {"": entry} if isinstance(entry, str) else entry
         for things in kinds.values():
             if isinstance(things, str):
-                yield things
-            else:
-                yield from (f"{thing} {state}" for thing, state in _flat(things))
-
-
-def _flat(things: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Files with their state; settings are nested below the name of their file."""
-    for thing, state in things.items():
-        if isinstance(state, str):
-            yield thing, state
-        else:
-            yield from _flat(state)
+                others.append("command changed" if things == "changed command" else things)
+                continue
+            for thing, state in things.items():
+                if isinstance(state, str) and not thing.startswith(_CODE):
+                    others.append(f"{thing} {_STATES.get(state, state)}")
+                elif isinstance(state, str):
+                    code.append(f"{'' if code else 'code changed: '}{thing}")
+                else:
+                    settings += (f"{thing}: {key} {_STATES.get(kind, kind)}" for key, kind in state.items())
+    return [*settings, *code, *others]
 
 
 def is_locked(message: str) -> bool:

@@ -77,21 +77,33 @@ def test_profiles_are_listed_shown_applied_and_reset() -> None:
     assert set(profiles) == {path.stem for path in Path("infra/profiles").glob("*.yaml")}
     assert profiles["methods"] == "The synthetic dataset with every method scored and compared."
     assert profiles["bare"] == ""
-    assert profiles["toy"] in _output("profile", "list")
+    listed = _output("profile", "list").splitlines()
+    assert any("vit-b-32" in line and "CLIP" in line for line in listed)
+    assert max(map(len, listed)) <= 80
     assert _output("profile", "show", "toy") == Path("infra/profiles/toy.yaml").read_text("utf-8")
-    assert "no profile was applied" in _output("profile", "reset")
-    assert "+  name: toy" in _output("profile", "apply", "toy", "--dry-run")
+    assert "holds no profile" in _output("profile", "reset")
+    assert "+  name: toy" in _output("profile", "apply", "toy", "--dry-run", "--diff")
     assert params.read_text() == before
-    assert "+  name: toy" in _output("profile", "apply", "toy")
-    assert "already holds profile 'toy'" in _output("profile", "apply", "toy")
+    shown = _output("profile", "apply", "toy")
+    assert "by block: dataset 1, " in shown
+    assert len(shown.splitlines()) <= 5
+    assert "params.yaml does not change" in _output("profile", "apply", "toy")
     _output("profile", "apply", "bare")
     applied = params.read_text()
     assert "name: bare" in applied
-    assert "-  name: bare" in _output("profile", "reset", "--dry-run")
+    assert "bootstrap: 1000" in applied
+    assert "name: bare" in _output("profile", "apply", "toy", "--over", "--dry-run", "--diff")
+    assert "-  name: bare" in _output("profile", "reset", "--dry-run", "--diff")
     assert params.read_text() == applied
+    own = {"student: {": "mine: {", "default_llm: student": "default_llm: mine", "name: bare": "name: synthetic"}
+    for old, new in own.items():
+        params.write_text(params.read_text().replace(old, new, 1))
+    _output("profile", "apply", "methods", "--over")
+    assert "cs_clip" in params.read_text()
+    assert "student_edits" not in params.read_text()
     assert "params.yaml is as before the first profile" in _output("profile", "reset")
     assert params.read_text() == before
-    assert "no profile was applied" in _output("profile", "reset")
+    assert "holds no profile" in _output("profile", "reset")
 
 
 def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from components.cli import app, planning
 from components.cli.overview import _print_stages, print_costs
 from components.cli.planning import NEVER_RAN, Planned, plan, unwatched
+from components.core.system import stage_graph
 from components.core.system.errors import InputError
-from components.core.system.stage_graph import changes, read_graph
+from components.core.system.stage_graph import Graph, changes, read_graph
 from components.costing.cost import Cost
 from tests.support.dvc_project import make_project
 from tests.support.params import profile_text
@@ -55,7 +56,7 @@ def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     (project / "params.yaml").write_text(params.replace("  source: synthetic\n", source, 1))
     done = CliRunner().invoke(app, ["plan"])
     assert done.exit_code == 1
-    assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
+    assert "problem: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
 
 
 def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
@@ -63,11 +64,11 @@ def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
     assert {entry.state for entry in plan(["compare"])} == {"up to date"}
     (project / "out" / "train@a.txt").unlink()
     assert {entry.stage: (entry.state, entry.why) for entry in plan(["compare"]) if entry.state != "up to date"} == {
-        "train@a": ("runs", "out/train@a.txt deleted"), "compare": ("runs after others", "train@a")
+        "train@a": ("runs", "out/train@a.txt is missing"), "compare": ("runs after others", "train@a")
     }  # fmt: skip
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
-    assert changes(read_graph(), ["prepare"]) == {"prepare": "dataset.seed modified"}
+    assert changes(read_graph(), ["prepare"]) == {"prepare": "params.yaml: dataset.seed changed"}
 
 
 def test_a_metric_that_is_never_measured_is_named(
@@ -83,11 +84,18 @@ def test_a_metric_that_is_never_measured_is_named(
             plan(["compare"])
 
 
-def test_a_stage_with_many_changes_names_some(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_stages([Planned("prepare", "runs", ", ".join(f"components/{number} modified" for number in range(30)))])
+def test_a_stage_with_many_changes_names_some(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"components/{number}": "modified" for number in range(30)}
+    status = {"train@a_long_name_of_a_stage": [{"changed deps": files | {"params.yaml": {"train.lr": "modified"}}}]}
+    monkeypatch.setattr(stage_graph, "_dvc", lambda *_: json.dumps(status))
+    ((stage, why),) = changes(Graph(dict.fromkeys(status, frozenset())), list(status)).items()
+    assert why.startswith("params.yaml: train.lr changed, code changed: components/0, components/1, ")
+    _print_stages([Planned(stage, "runs after others", why)])
     lines = capsys.readouterr().out.splitlines()
-    assert any("components/2 modified and 27 more" in line for line in lines)
-    assert max(map(len, lines)) < 120
+    assert any("and 28 more" in line for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_errors_of_dvc_have_a_fix(project: Path) -> None:
@@ -140,10 +148,13 @@ def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path:
     assert unwatched([Planned("prepare", "runs", "")]) == []
     assert changes(read_graph(), ["prepare"]) == {}
     (tmp_path / "set" / "captions.tsv").write_text("edited")
-    assert changes(read_graph(), ["prepare"]) == {"prepare": "set/captions.tsv modified"}
+    assert changes(read_graph(), ["prepare"]) == {"prepare": "set/captions.tsv changed"}
 
 
-def test_costs_of_stages_are_above_their_total(capsys: pytest.CaptureFixture[str]) -> None:
+def test_costs_of_stages_are_above_their_total(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("components.cli.overview.PIPE_WIDTH", 200)
     note = "no rate of engine server"
     asks = Cost("synthesize@a", "10 of 40 questions", None, 1e6, 2e9, 10, 1234, 5000, notes=(note,))
     trains = Cost("train@b", "3,000 samples of 2 texts", 90.0, 3e6, 4e9)
@@ -169,7 +180,7 @@ def test_only_stages_that_would_run_have_a_cost(tmp_path: Path, monkeypatch: pyt
     Path("dvc.yaml").write_text("stages: {}\n")
     stages = [Planned("prepare", "up to date", ""), Planned("validate@paraphrases", "runs", "params changed")]
     monkeypatch.setattr(planning, "plan", lambda _targets: stages)
-    monkeypatch.setattr(planning, "missing_data", list)
+    monkeypatch.setattr(planning, "problems", lambda _stages: [])
     done = CliRunner().invoke(app, ["plan", "--cost", "--json"], catch_exceptions=False)
     (cost,) = json.loads(done.stdout)
     assert cost["stage"] == "validate@paraphrases"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from components.cli import app
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.doctor.check import CheckResult, Installation, fail, ok
+from components.doctor.endpoints import endpoint_checks
 from components.doctor.examine import CHECKS, examine, read_installation
 from components.doctor.machine import driver_cuda, torch_cuda
 from components.tracking import make_client
@@ -171,14 +173,52 @@ def test_champion_is_named(settings: Settings) -> None:
     assert _check("registry", settings) == ok("text-encoder: champion is version 1")
 
 
-def test_endpoint_serves_the_model(raw_params: dict[str, Any]) -> None:
-    with _server({"/v1/models": {"data": [{"id": "phi"}]}}, f"Bearer {SECRET}") as url:
-        for model, key, status in (("phi", SECRET, "ok"), ("other", SECRET, "fail"), ("phi", "wrong", "fail")):
-            server = {"engine": "server", "urls": [f"{url}/v1"], "model": model, "api_key_env": "KEY"}
-            models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
-            result = _check("LLM endpoint", _changed(raw_params, llms=models), KEY=key)
-            assert result.status == status
-            assert SECRET not in result.detail + result.fix
+_CHAT: dict[str, Any] = {"choices": [{}], "model": "phi", "usage": {"prompt_tokens": 90}}
+_PHI: dict[str, Any] = {"id": "phi", "max_model_len": 4096}
+
+
+@pytest.mark.parametrize(
+    ("answers", "changes", "status", "text"),
+    [
+        ({"models": {"data": [_PHI]}, "chat/completions": _CHAT}, {}, "ok", "serves phi"),
+        ({"chat/completions": _CHAT}, {}, "ok", "serves phi"),
+        ({"models": {"data": [_PHI]}, "chat/completions": _CHAT}, {"model": "other"}, "fail", "serves phi, not other"),
+        ({"chat/completions": _CHAT | {"model": "gpt"}}, {}, "fail", "answers with model gpt, not phi"),
+        ({"chat/completions": _CHAT}, {"api_key_env": "WRONG_KEY"}, "fail", "refuses the key in the environment"),
+        ({"chat/completions": _CHAT}, {"api_key_env": "NONE"}, "fail", "requires a key, which is missing in"),
+        ({"models": {"data": [_PHI | {"max_model_len": 100}]}, "chat/completions": _CHAT}, {}, "fail",
+         "context of 100 tokens, and paraphrase_1 needs 130"),
+        ({}, {}, "fail", "HTTP 404 to a question of paraphrase_"),
+        ({"chat/completions": "It works!"}, {}, "fail", "does not answer as an OpenAI-compatible server"),
+        ({}, {"urls": []}, "fail", "synthesize.llms.phi.urls is not set"),
+        ({}, {"model": ""}, "fail", "synthesize.llms.phi.model is not set"),
+        ({}, {"urls": ["http://127.0.0.1:9/v1"]}, "fail", "does not answer ("),
+        ({"chat/completions": _CHAT}, {"engine": "local"}, "not used", "no stage uses a server"),
+    ],
+)  # fmt: skip
+def test_endpoint_of_a_language_model(
+    answers: dict[str, Any], changes: dict[str, Any], status: str, text: str, raw_params: dict[str, Any]
+) -> None:
+    with _server({f"/v1/{path}": answer for path, answer in answers.items()}, f"Bearer {SECRET}") as url:
+        server = {"engine": "server", "urls": [f"{url}/v1"], "model": "phi", "api_key_env": "RIGHT", **changes}
+        tasks = {"paraphrase_1": raw_params["synthesize"]["tasks"]["paraphrase_1"]}
+        settings = _changed(raw_params, llms={"phi": server}, default_llm="phi", tasks=tasks)
+        result = _check("LLM endpoint", settings, RIGHT=SECRET, WRONG_KEY="wrong")
+        assert (result.status, text in result.detail) == (status, True), result
+        assert status != "fail" or "params.yaml" in result.fix or changes["api_key_env"] in result.fix
+        assert SECRET not in result.detail + result.fix
+        # Stages that would not run use no server.
+        assert list(endpoint_checks(settings, ["prepare"])) == []
+
+
+def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.doctor.endpoints.TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = {"engine": "server", "urls": [f"http://127.0.0.1:{silent.getsockname()[1]}/v1"], "model": "phi"}
+        models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
+        result = _check("LLM endpoint", _changed(raw_params, llms=models))
+    assert "has not answered within 0.2 s" in result.detail
+    assert ".urls in params.yaml" in result.fix
 
 
 def test_dvc_remote(settings: Settings, tmp_path: Path) -> None:

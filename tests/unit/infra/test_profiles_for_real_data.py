@@ -224,7 +224,7 @@ def test_a_profile_of_another_base_is_applied_and_planned(
     for file in ("params.yaml", "dvc.yaml"):
         shutil.copy(REPO / file, tmp_path)
     shutil.copytree(PROFILES, tmp_path / "infra" / "profiles")
-    dry = CliRunner().invoke(app, ["profile", "apply", name, "--dry-run"])
+    dry = CliRunner().invoke(app, ["profile", "apply", name, "--dry-run", "--diff"])
     assert (dry.exit_code, f"+  name: {name}" in dry.output) == (0, True), dry.output
     write(overlaid(name))
     settings = load_settings()

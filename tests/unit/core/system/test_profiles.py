@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,17 @@ import yaml
 from components.core.settings import load_settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
-from components.core.system.profiles import base_profile, difference, merge, notices, overlaid, profile_names, write
+from components.core.system.profiles import (
+    base_profile,
+    difference,
+    merge,
+    notices,
+    overlaid,
+    profile_names,
+    replace,
+    start_text,
+    write,
+)
 from components.methods.contract.method import Optimisation
 from components.methods.registry import find_entry, method_names
 
@@ -54,23 +65,100 @@ def test_a_profile_extends_another_deeply_and_blocks_of_one_anchor_are_changed_a
 def test_a_profile_without_a_dataset_replaces_nothing_of_another_dataset(params: Path, tmp_path: Path) -> None:
     profiles = _profile(tmp_path, "dataset: {name: mine}\nmethods: {paraclip: {lr: 0.5}}\n")
     (profiles / "more.yaml").write_text(
-        "methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2}}\ncompare_encoders: [base]\n"
+        "methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2, seed: 4}}\ncompare_encoders: [base]\n"
     )
     (profiles / "else.yaml").write_text("dataset: {name: else}\n")
     assert list(notices("mine", overlaid("mine", params, profiles), params, profiles)) == []
     write(overlaid("mine", params, profiles), params)
     before, text = load_settings(params), overlaid("more", params, profiles)
     (notice,) = notices("more", text, params, profiles)
-    assert notice.endswith("dataset 'mine' keeps its own values of methods.paraclip.lr, compare_encoders")
+    assert notice.endswith("'more' has other values: methods.paraclip.lr, methods.other.lr, compare_encoders")
     write(text, params)
     after = load_settings(params)
-    assert after.methods == {"paraclip": before.methods["paraclip"] | {"seed": 3}, "other": {"lr": 0.2}}
+    assert after.methods == {"paraclip": before.methods["paraclip"] | {"seed": 3}, "other": {"seed": 4}}
     assert after.compare_encoders == before.compare_encoders
     (notice,) = notices("else", overlaid("else", params, profiles), params, profiles)
     assert "params.yaml was of dataset 'mine', whose values that profile 'else' does not set remain" in notice
 
 
-def test_shipped_profiles_keep_all_comments_and_change_nothing_twice(params: Path) -> None:
+def test_profile_methods_keeps_models_numbers_of_captions_and_learning_rates_of_a_shop(
+    params: Path, tmp_path: Path
+) -> None:
+    shipped = params.read_text("utf-8")
+    profiles = shutil.copytree(REPO / "infra/profiles", tmp_path / "profiles")
+    llm = "llms: {mine: {engine: server, urls: ['http://127.0.0.1:9/v1'], model: m}}, default_llm: mine"
+    shop = "dataset: {name: shop}\nmethods: {paraclip: {lr: 5.0e-7, batch_size: 3072, epochs: 1}}\n"
+    shop += f"synthesize: {{{llm}, max_captions: 200000, cached_answers: null}}\n"
+    for name, base in (("shop", ""), ("large_shop", "over: vit-b-32\n")):
+        (profiles / f"{name}.yaml").write_text(base + shop)
+        params.write_text(shipped)
+        write(overlaid(name, params, profiles), params)
+        before, text = load_settings(params), overlaid("methods", params, profiles)
+        found = list(notices("methods", text, params, profiles))
+        # Profile `vit-b-32` has the models of `methods` already.
+        assert ("language models stay: llms student, mine; default_llm mine" in found) is (not base)
+        write(text, params)
+        after = load_checked(params)
+        assert after.synthesize.llms == before.synthesize.llms
+        assert {after.synthesize.model_of(task) for task in after.synthesize.tasks.values()} <= set(
+            before.synthesize.llms
+        )
+        assert after.synthesize.max_captions == 200000
+        new = [task for key, task in after.synthesize.tasks.items() if key not in before.synthesize.tasks]
+        assert {(task.llm, task.max_captions, task.pairs) for task in new} <= {(None, None, None)}
+        for key, entry in after.methods.items():
+            assert entry.get("lr") == before.methods.get(key, {}).get("lr"), key
+        assert set(after.methods) >= set(load_settings(REPO / "params.yaml").methods)
+    assert len(new) == 0 < len(after.methods)
+
+
+def test_models_that_differ_from_the_committed_ones_stay_under_any_profile(params: Path) -> None:
+    mine = {"llms": {"mine": {"engine": "server"}}, "default_llm": "mine"}
+    raw = yaml.safe_load(params.read_text())
+    params.write_text(yaml.safe_dump(raw | {"synthesize": raw["synthesize"] | mine}))
+    for keeps in (True, False):
+        block = yaml.safe_load(overlaid("methods", params, REPO / "infra/profiles", keep_models=keeps))["synthesize"]
+        assert (block["llms"] == mine["llms"]) is keeps
+        assert ("llm" in block["tasks"]["rewrite"]) is not keeps
+        assert block["default_llm"] == "mine"
+
+
+def test_comments_above_replaced_values_are_dropped(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(
+        tmp_path, "methods: {paraclip: {lr: 0.5}}\npromote: {guards: {new: 1}}\ncompare_encoders: [base]\n"
+    )
+    comments = {line for line in params.read_text().splitlines() if "#" in line}
+    dropped = comments - set(overlaid("mine", params, profiles).splitlines())
+    assert len(dropped) == 2
+    assert all("# For the synthetic" in line or "# evaluation texts" in line for line in dropped)
+
+
+def test_profiles_start_from_the_committed_file_and_no_edit_is_lost(
+    params: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    committed = params.read_text()
+    applied, edited = committed + "# applied\n", committed + "# edited\n"
+    for is_committed in (False, True):
+        if is_committed:
+            git = ("git", "-c", "user.name=x", "-c", "user.email=x@x")
+            for command in (("init", "-q"), ("add", "params.yaml"), ("commit", "-qm", "start")):
+                subprocess.run([*git, *command], check=True)
+        assert replace(applied, applied=True) is None
+        assert start_text() == committed
+        assert replace(committed + "# next\n", applied=True) is None
+        params.write_text(edited)
+        copy = replace(applied, applied=True)
+        assert copy is not None
+        assert copy.read_text() == edited
+        params.write_text(edited)
+        assert replace(edited + "# over\n", applied=True, over=True) is None
+        assert replace(committed, applied=False) is not None
+        assert params.read_text() == start_text() == committed
+        assert len(list(Path("state").glob("*"))) == 2
+
+
+def test_shipped_profiles_keep_comments_of_blocks_and_change_nothing_twice(params: Path) -> None:
     profiles, shipped = REPO / "infra/profiles", params.read_text()
     comments = {line for line in shipped.splitlines() if line.startswith("#")}
     for name in profile_names(profiles):

@@ -57,7 +57,7 @@ def test_the_nearest_params_yaml_marks_the_project_and_is_required(
 def test_profiles_and_decisions_are_found_also_without_git(below: Path) -> None:
     assert subprocess.run(["git", "rev-parse"], capture_output=True, check=False).returncode != 0
     assert "toy" in _output("profile", "list")
-    assert "+  name: toy" in _output("profile", "apply", "toy")
+    assert "+  name: toy" in _output("profile", "apply", "toy", "--diff")
     assert "name: toy" in (below / "params.yaml").read_text()
     assert not Path("params.yaml").exists()
     decision = Decision(
