@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from components.core.settings import Counts
 from components.core.system.errors import InputError
+from components.training.recipe import recipe
 
 METHODS = ("paraclip", "semclip")
 """Methods that fit any captioned pictures: paraphrases, and paraphrases with negations."""
@@ -17,6 +18,7 @@ WRITTEN_BENCHMARKS = ("paraphrased_retrieval", "ranking_stability", "retrieval",
 _LLM = "llm"
 _STEPS = 4
 """Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
+_ACCEPTED = 0.3
 _ANSWER = {"temperature": 1.0, "top_p": 0.1, "max_tokens": 77}
 _SEMCLIP_TASKS = {
     "paraphrase_semclip": ("semclip_paraphrases", "data/pairs/train.parquet"),
@@ -82,7 +84,7 @@ def content_of(data: OwnData) -> dict[str, Any]:
             "cached_answers": None,
             "tasks": _tasks(data, semclip),
         },
-        "validate": {"check_scene_facts": False, "min_accepted_share": 0.3},
+        "validate": {"check_scene_facts": False, "min_accepted_share": _ACCEPTED},
         "train": {"precision": "auto", "keep_index": True},
         "methods": _methods(data),
         "compare_encoders": ["base", *data.methods],
@@ -128,17 +130,10 @@ def _tasks(data: OwnData, semclip: bool) -> dict[str, Any]:
 
 
 def _methods(data: OwnData) -> dict[str, Any]:
-    # As if no more than `validate.min_accepted_share` of the answers were accepted.
-    accepted = int(0.3 * data.counts.train)
-    methods: dict[str, Any] = {}
-    if "paraclip" in data.methods:
-        methods["paraclip"] = {"batch_size": fitting_batch(accepted, 256), "warmup_steps": 5}
-    if "semclip" in data.methods:
-        methods["semclip"] = {
-            "method": "semclip", "train_data": "data/validated/semclip", "batch_size": fitting_batch(accepted, 256),
-            "lr": 0.00002, "epochs": 10, "warmup_steps": 5,
-        }  # fmt: skip
-    return methods
+    """The recipe for the rows that are sure: those of the least share that `validate` must accept."""
+    found = asdict(recipe(int(_ACCEPTED * data.counts.train)))
+    folders = {"paraclip": "data/validated/paraclip", "semclip": "data/validated/semclip"}
+    return {name: {"method": name, "train_data": folders[name], **found} for name in data.methods}
 
 
 _ORDER = ("over", "dataset", "prepare", "depends", "base", "synthesize", "test_set", "validate", "train", "methods",
@@ -148,7 +143,7 @@ _COMMENTS = {
     "synthesize": "The model that writes the captions. Its key comes from the environment variable OPENAI_API_KEY.",
     "test_set": "Paraphrases, negations and swaps of test captions, by the model; `cliptune review` opens a sample.",
     "train": "`keep_index` refuses methods that train the image tower: the vectors of your index stay valid.",
-    "methods": "Values of each method, docs/sampling.md; `cliptune profile show methods` has the others.",
+    "methods": "Values by the number of accepted rows (docs/sampling.md); `cliptune tune` tries others.",
     "promote": "What a new champion must win and must not lose; the card states your licences and weaknesses.",
 }
 

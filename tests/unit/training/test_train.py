@@ -87,6 +87,8 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     expected |= {
         f"{part}/{term}" for part in ("loss", "validation/loss") for term in ("contrastive", "paraphrase", "negation")
     }
+    # The logged model has the early metrics of its step.
+    expected |= {f"checkpoint/{name}" for name in expected if name.startswith("validation/")}
     assert set(run.data.metrics) == expected
     history = make_client().get_metric_history(run.info.run_id, "validation/ao_at_10")
     assert [metric.step for metric in history] == [2, 4, 6]
