@@ -21,6 +21,8 @@ _SQLITE = "sqlite:///"
 _DATABASES = ("postgresql", "mysql", "mssql")
 _RESTART_S = 20.0
 """How many seconds the server may be unavailable when a stage begins: enough for a restart."""
+_CREATED_S = 30.0
+"""How many seconds another process may take to create a new database."""
 _ONE_TRY = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 
 
@@ -54,10 +56,17 @@ def make_client() -> MlflowClient:
     # MLflow keeps one store per address for the life of a process, even if the process changes its folder.
     if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
         uri = f"{_SQLITE}{Path(uri.removeprefix(_SQLITE)).resolve()}"
-    client = MlflowClient(uri)
+    # Processes that create the tables of one new database at the same time disturb each other.
+    client: MlflowClient = retrying(_CREATED_S, _is_of_database, longest_s=2)(MlflowClient, uri)
     if uri.startswith("http"):
         _check_server(client, uri)
     return client
+
+
+def _is_of_database(error: BaseException) -> bool:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return isinstance(error, SQLAlchemyError)
 
 
 def _check_server(client: MlflowClient, uri: str) -> None:
