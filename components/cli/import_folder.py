@@ -106,6 +106,7 @@ def import_folder(
                 base=start,
                 llm=(llm, model),
                 methods=trained,
+                languages=contents.languages,
                 caption_words=contents.caption_words,
             )
         )

@@ -13,6 +13,7 @@ from components.cli.text_facts import text_facts
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
+from components.core.text.languages import ENGLISH, detected, language_name
 from components.data.checked_pictures import check_picture
 from components.data.source import Described, Source
 from components.data.sources import find_source
@@ -38,6 +39,7 @@ class Survey:
         bad: the reasons why some of the `opened` images cannot be used.
         seconds: expected time of `prepare`.
         facts: facts about captions and items, in words.
+        languages: codes of the captions' languages, the most frequent first.
         caption_words: number of words of captions that are rewritten, at least and at most.
     """
 
@@ -50,6 +52,7 @@ class Survey:
     seconds: float
     bytes: int
     facts: tuple[str, ...]
+    languages: tuple[str, ...]
     caption_words: tuple[int, int]
 
 
@@ -77,12 +80,28 @@ def survey(folder: Path, columns: Mapping[str, str] | None = None) -> Survey:
     per_image = (time.perf_counter() - started) / max(1, len(chosen))
     images, captions = sum(described.images.values()), sum(described.captions.values())
     seconds = per_image * images / len(os.sched_getaffinity(0))
-    texts = text_facts(described.texts)
-    facts = [*(texts.lines(bool(described.items)) if texts is not None else []), *_items(described.items)]
+    texts, languages = text_facts(described.texts), detected(described.texts)
+    lines = texts.lines(bool(described.items)) if texts is not None else []
     return Survey(
-        name, file, described, _counts(folder, described), tuple(bad), len(chosen), seconds, _ROW_BYTES * captions,
-        tuple(facts), (2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
-    )  # fmt: skip
+        source=name,
+        file=file,
+        described=described,
+        counts=_counts(folder, described),
+        bad=tuple(bad),
+        opened=len(chosen),
+        seconds=seconds,
+        bytes=_ROW_BYTES * captions,
+        facts=(*_languages(languages), *lines, *_items(described.items)),
+        languages=tuple(languages) or (ENGLISH,),
+        caption_words=(2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
+    )
+
+
+def _languages(found: Mapping[str, float]) -> list[str]:
+    if not found or tuple(found) == (ENGLISH,):
+        return []
+    shares = ", ".join(f"{language_name(code)} {share:.0%}" for code, share in found.items())
+    return [f"languages: {shares} (validate.language); the base must read them"]
 
 
 def _items(items: Sequence[str]) -> list[str]:

@@ -48,6 +48,7 @@ class OwnData:
     base: Mapping[str, Any]
     llm: tuple[str, str]
     methods: Sequence[str]
+    languages: tuple[str, ...]
     caption_words: tuple[int, int]
 
 
@@ -84,7 +85,7 @@ def content_of(data: OwnData) -> dict[str, Any]:
             "cached_answers": None,
             "tasks": _tasks(data, semclip),
         },
-        "validate": {"check_scene_facts": False, "min_accepted_share": _ACCEPTED},
+        "validate": {"check_scene_facts": False, "min_accepted_share": _ACCEPTED, "language": _language(data)},
         "train": {"precision": "auto", "keep_index": True},
         "methods": _methods(data),
         "compare_encoders": ["base", *data.methods],
@@ -114,6 +115,10 @@ def fitting_batch(rows: int, most: int) -> int:
     """The largest power of two, at most `most`, of which an epoch of `rows` has at least four steps."""
     # A contrastive batch has two rows or more.
     return min(most, max(2, 1 << max(0, (rows // _STEPS).bit_length() - 1)))
+
+
+def _language(data: OwnData) -> str | list[str]:
+    return data.languages[0] if len(data.languages) == 1 else list(data.languages)
 
 
 def _tasks(data: OwnData, semclip: bool) -> dict[str, Any]:

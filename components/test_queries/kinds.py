@@ -70,7 +70,7 @@ def _negation_rows(queries: Sequence[WrittenQuery]) -> list[tuple[str, ...]]:
 
 
 def _cue(negation: WrittenQuery) -> str:
-    return added_terms(negation.query, negation.caption)[0]
+    return next(iter(added_terms(negation.query, negation.caption)), "other")
 
 
 def _swap_rows(queries: Sequence[WrittenQuery]) -> list[tuple[str, ...]]:

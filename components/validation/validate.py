@@ -84,6 +84,8 @@ def run(
     files = files or ValidationFiles()
     table = find_table(choose(list(settings.validation.tables), name, "params.yaml: validate.tables:"))
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
+    if settings.validation.notice:
+        print(f"{name}: {settings.validation.notice}")
     report = _validate(table, settings, files, probes)
     summary, docs = files.quarantine / name / folders.SUMMARY, files.docs / name
     write_json(summary, report.summary() | {"prompts": prompts_of(table, settings)})

@@ -55,6 +55,11 @@ class PromptTask:
         object.__setattr__(self, "parse", partial(_parse_without_thought, self.parse))
 
     @property
+    def writes_text(self) -> bool:
+        """Whether the answer is a text for training or evaluation, and not a verdict or a score."""
+        return self.judges is None and len(self.outputs) == 1
+
+    @property
     def parse_cut(self) -> Parse:
         """`parse` for an answer that was cut: a verdict counts only where the answer begins with it."""
         return self.parse if self.judges is None else partial(_parse_without_thought, first_verdict)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from functools import cache
 from importlib.resources import files
+
+from components.core.text.languages import words_of
 
 
 def normalised(text: str) -> str:
@@ -25,12 +26,12 @@ def content_words(text: str) -> set[str]:
     >>> sorted(content_words("The dog and the red ball"))
     ['ball', 'dog', 'red']
     """
-    return set(re.findall(r"[^\W_]+", text.casefold())) - _function_words()
+    return set(words_of(text)) - _function_words()
 
 
 def new_words(text: str, source: str) -> int:
     """The number of content words of `text` that are not in `source`."""
-    return len(content_words(text) - set(re.findall(r"[^\W_]+", source.casefold())))
+    return len(content_words(text) - set(words_of(source)))
 
 
 def overlap(text: str, source: str) -> float:

@@ -108,3 +108,20 @@ def test_every_old_key_and_value_names_the_new_one(path: Path) -> None:
         refusal = _refusal(path, raw)
         assert message.replace("*", "mine") in refusal
         assert str(path) in refusal
+
+
+def test_rules_for_english_do_not_apply_to_other_languages(settings: Settings) -> None:
+    def limits(**changes: Any) -> tuple[bool, bool, str]:
+        validation = settings.validation.model_copy(update=changes)
+        found = validation.limits("paraphrases")
+        return found.measure_similarity, found.keep_names, validation.notice
+
+    assert limits() == (True, True, "")
+    assert limits(language=None) == (True, True, "")
+    assert limits(language=("de", "en")) == (True, True, "")
+    similarity = (
+        "captions are in de: validate does not apply min_similarity (MiniLM reads English: set similarity_model)"
+    )
+    assert limits(language="de") == (False, False, f"{similarity} and keep_names")
+    model = "captions are in ja: validate does not apply keep_names"
+    assert limits(language="ja", similarity_model="folder") == (True, False, model)

@@ -19,6 +19,7 @@ from components.captions.prompting.request import InputRow, Inputs
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.tables.files import content_hash
 from components.core.tables.records import GENERATIONS, PAIRS
+from components.core.text.languages import word_count
 
 Accepts = Callable[[Inputs], str | None]
 """The reason to skip inputs, disarmed (see `components.captions.prompting.disarm`), or None to accept them.
@@ -60,7 +61,8 @@ def caption_words(fewest: int, most: int) -> Accepts:
     """Accepts captions of so many words; single punctuation, as in Flickr8k's "a dog .", is not a word."""
 
     def accepts(inputs: Inputs) -> str | None:
-        words = sum(bool(word.strip(".,;:!?'\"()[]\u2026")) for word in inputs["caption"].split())
+        spaced = " ".join(word for word in inputs["caption"].split() if word.strip(".,;:!?'\"()[]\u2026"))
+        words = word_count(spaced)
         if words > most:
             return f"caption has more than {most} words"
         return f"caption has fewer than {fewest} words" if words < fewest else None

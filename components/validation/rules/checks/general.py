@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from components.core.text import new_words, normalised
+from components.core.text.languages import word_count
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
 from components.validation.rules.table import TextCheck, View, each
@@ -52,8 +53,12 @@ def _stranger(facts: FactChecks, text: str, scene: str, other: str | None) -> st
     return facts.find_stranger(text, [shown for shown in (scene, other) if shown is not None])
 
 
+def _foreign(view: View) -> list[Any]:
+    return [find_foreign(text, view.probes.languages) for text in view.texts]
+
+
 COMMON = (
-    TextCheck("words", "length", each(lambda text, _: float(len(text.split()))), "min_words", "max_words"),
+    TextCheck("words", "length", each(lambda text, _: float(word_count(text))), "min_words", "max_words"),
     TextCheck(
         "tokens", "tokens", lambda view: list(view.probes.token_lengths(view.texts)), high="context_length", always=True
     ),
@@ -61,7 +66,7 @@ COMMON = (
     TextCheck("echo", "echo", _echoes),
     TextCheck("leak", "leak", lambda view: list(map(view.probes.find_leak, view.texts)), always=True),
     TextCheck("injection", "injection", _injections, switch="reject_injections"),
-    TextCheck("language", "language", each(lambda text, _: find_foreign(text)), switch="language"),
+    TextCheck("language", "language", _foreign, switch="language"),
     TextCheck(
         "similarity",
         "similarity",

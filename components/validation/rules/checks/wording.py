@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
-from typing import Any
+from collections.abc import Collection
 
 from components.captions.prompting.disarm import TURN_MARKS, visible
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
+from components.core.text.languages import ENGLISH, identified, is_latin, latin_share
 
 _SIGNS = {
     "lead_in": re.compile(
@@ -139,34 +139,16 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text.casefold()).strip()
 
 
-_MIN_LETTERS = 16
-_MIN_CONFIDENCE = 0.9
 _MAX_FOREIGN_LETTERS = 0.25
-_ENGLISH = {"en", "pcm", "zxx"}
-"""English, its creole, which short plain sentences resemble, and text that is not language."""
-
-_LETTER = re.compile(r"[^\W\d_]")
-_LATIN = re.compile("[A-Za-z\u00aa\u00b5\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06\uff21-\uff5a]")
 
 
-def find_foreign(text: str) -> str | None:
-    """The code of the language of `text` if it is surely not English, `script` if its letters are not Latin.
+def find_foreign(text: str, languages: Collection[str] = (ENGLISH,)) -> str | None:
+    """The code of the language of `text` if it is surely none of `languages`, `script` if its letters are not Latin.
 
     A caption is short and may name a dish or a place in the local language. The text must have at least 16 letters,
-    and py3langid a confidence of at least 90%.
+    and py3langid a confidence of at least 90%. Only languages in Latin letters have a script to miss.
     """
-    letters = _LETTER.findall(text)
-    foreign = 0 if text.isascii() else sum(not _LATIN.match(letter) for letter in letters)
-    if foreign > _MAX_FOREIGN_LETTERS * len(letters):
+    if all(map(is_latin, languages)) and latin_share(text) < 1 - _MAX_FOREIGN_LETTERS:
         return "script"
-    if len(letters) < _MIN_LETTERS:
-        return None
-    language, confidence = _identifier().classify(text)
-    return str(language) if language not in _ENGLISH and confidence >= _MIN_CONFIDENCE else None
-
-
-@cache
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    found = identified(text)
+    return None if found is None or found in languages else found

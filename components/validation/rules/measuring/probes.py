@@ -15,6 +15,7 @@ from components.core.system.errors import InputError
 from components.core.tables import records
 from components.core.tables.folders import TEST_SET, WRITTEN
 from components.core.text import normalised
+from components.core.text.languages import ENGLISH
 from components.data.leaks.report import FOLDER, TestSetKeys
 from components.encoders.adapter.tokens import token_lengths
 from components.validation.rules.checks.similarity import SentenceVectors
@@ -61,12 +62,14 @@ class Probes:
         similarities: cosine of each text with the one at the same place in the second list.
         find_leak: the kind of evaluation text in a text, or None.
         facts: checks against the pictures' facts, or None without facts.
+        languages: those that texts may be in.
     """
 
     token_lengths: Callable[[Sequence[str]], npt.NDArray[np.int64]]
     similarities: Callable[[Sequence[str], Sequence[str]], npt.NDArray[np.float64]]
     find_leak: Callable[[str], str | None]
     facts: checks.FactChecks | None
+    languages: tuple[str, ...] = (ENGLISH,)
 
 
 def _written_queries(folder: Path) -> frozenset[str]:
@@ -100,4 +103,5 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
         return checks.find_leak(text) if synthetic else None
 
     facts = checks.FactChecks() if settings.validation.check_scene_facts else None
-    return Probes(token_lengths, SentenceVectors().similarities, find_leak, facts)
+    vectors = SentenceVectors(model=settings.validation.similarity_model)
+    return Probes(token_lengths, vectors.similarities, find_leak, facts, settings.validation.languages)

@@ -42,7 +42,7 @@ def test_no_texts_give_no_vectors() -> None:
 def test_the_texts_used_last_are_not_embedded_twice_and_no_more_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     embedded: list[str] = []
 
-    def counted(texts: Sequence[str]) -> Vectors:
+    def counted(texts: Sequence[str], model: str | None = None) -> Vectors:
         embedded.extend(texts)
         return np.eye(384, dtype=np.float32)[[int(text) for text in texts]]
 

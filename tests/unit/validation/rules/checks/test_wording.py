@@ -259,3 +259,16 @@ def test_other_languages_are_named_and_english_or_short_texts_pass() -> None:
         "",
     ]
     assert [text for text in english if find_foreign(text) is not None] == []
+
+
+def test_the_language_of_the_data_is_not_foreign() -> None:
+    german, japanese = "Ein roter Hund läuft über die Wiese", "赤い犬がソファの上で寝ている"
+    english = "A red dog runs across the green meadow"
+    found = {codes: [find_foreign(text, codes) for text in (german, japanese, english)]
+             for codes in (("de",), ("ja",), ("de", "en"), ("ja", "de"))}  # fmt: skip
+    assert found == {
+        ("de",): [None, "script", "en"],
+        ("ja",): ["de", None, "en"],
+        ("de", "en"): [None, "script", None],
+        ("ja", "de"): [None, None, "en"],
+    }

@@ -1,0 +1,41 @@
+"""Languages are found, counted in words and named."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.core.text import content_words, new_words
+from components.core.text.languages import detected, identified, is_latin, language_name, word_count
+
+GERMAN = [f"Ein {colour} Hund läuft über die {place} und trägt einen Ball" for colour in ("roter", "großer", "junger")
+          for place in ("Wiese", "Straße", "Brücke")]  # fmt: skip
+JAPANESE = ["赤い犬がソファの上で寝ている", "青い鳥が木の枝に止まっている", "白い猫が窓の外を見ている"]
+ENGLISH = [f"A {colour} dog runs across the meadow with a ball" for colour in ("red", "large", "young")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "shares"),
+    [
+        (GERMAN, {"de": 1.0}),
+        (JAPANESE, {"ja": 1.0}),
+        (ENGLISH, {"en": 1.0}),
+        (GERMAN[:3] + ENGLISH, {"de": 0.5, "en": 0.5}),
+        # One of ten is not a language of the data; short texts are not sure.
+        (GERMAN + GERMAN + ENGLISH[:1], {"de": pytest.approx(18 / 19)}),
+        (["dog", "Hund", ""], {}),
+    ],
+)
+def test_languages_of_many_texts(texts: list[str], shares: dict[str, float]) -> None:
+    assert detected(texts) == shares
+
+
+def test_words_of_scripts_without_spaces() -> None:
+    assert [word_count(text) for text in ("a red dog", JAPANESE[0], "iPhone 15 ケース")] == [3, 7, 4]
+    assert new_words("赤い犬が寝ている", "赤い犬が寝ている") == 0
+    assert new_words("青い鳥が寝ている", "赤い犬が寝ている") >= 2
+    assert content_words("Der Hund") == {"der", "hund"}
+
+
+def test_names_and_scripts() -> None:
+    assert (language_name("ja"), is_latin("ja"), is_latin("de")) == ("Japanese", False, True)
+    assert identified("???") is None
