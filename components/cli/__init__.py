@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from components.cli import (
+    caption,
     encoders,
     evaluate,
     explore,
@@ -96,6 +97,7 @@ def _options(
 
 
 app.command("init")(import_folder.import_folder)
+app.command("caption")(caption.caption)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
 app.command("encoders")(encoders.encoders)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from components.cli.caption import server_options, write_captions
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.cli.written_profile import (
     METHODS,
@@ -54,6 +55,9 @@ def import_folder(
     item: Annotated[
         str | None, typer.Option(help="Column with the product of a picture, where a product has several pictures.")
     ] = None,
+    captions: Annotated[
+        str | None, typer.Option(help="`model`: the model, which must see pictures, writes captions first.")
+    ] = None,
     extends: Annotated[
         str | None, typer.Option(help="Profile to extend; one of the same source keeps all but its folder.")
     ] = None,
@@ -64,13 +68,13 @@ def import_folder(
 
     Examples: cliptune init data/shop --dry-run;
     cliptune init data/shop --base ViT-B-32-quickgelu:openai --llm https://host/v1 --model gpt-4o-mini;
+    cliptune init data/photographs --captions model --llm https://host/v1 --model gpt-4o-mini;
     cliptune init data/shop --text "title,brand,color" --item sku --methods paraclip,semclip;
     cliptune init ~/flickr8k --name photographs --extends flickr8k
     """
     from components.cli.survey import survey
-    from components.core.system.checking import check_settings
     from components.core.system.discovery import FOLDER_NAME
-    from components.core.system.profiles import PROFILES, settings_with
+    from components.core.system.profiles import PROFILES
     from components.core.tables.files import atomic_file
 
     require_project()
@@ -81,9 +85,13 @@ def import_folder(
     path = PROFILES / f"{chosen}.yaml"
     if path.exists() and not dry_run:
         raise InputError(f"{path} exists: give another --name, or delete it")
-    _check_llm(llm, model)
+    _check_llm(llm, model, captions)
     start, trained = base_block(base) if extends is None else {}, _methods(methods)
     columns = {key: value for key, value in (("text", text), ("item", item)) if value is not None}
+    if captions is not None:
+        write_captions(place, llm, model, place, dry_run=dry_run)
+        if dry_run:
+            return
     contents = survey(place, columns)
     if as_json:
         print_json(_facts(contents))
@@ -96,30 +104,15 @@ def import_folder(
     )
     watched = place / contents.file if Path(contents.file).suffix in _WATCHED else None
     if extends is None:
-        content = content_of(
-            OwnData(
-                name=chosen,
-                prepare={"source": contents.source, "folder": str(place), **columns},
-                counts=contents.counts,
-                watched=watched,
-                paraphrases=bool(contents.described.paraphrases),
-                base=start,
-                llm=(llm, model),
-                methods=trained,
-                languages=contents.languages,
-                caption_words=contents.caption_words,
-            )
-        )
-        with prefixed_errors("the profile"):
-            check_settings(settings_with(None, content))
-        written = profile_text(title, content)
+        prepare = {"source": contents.source, "folder": str(place), **columns}
+        data = OwnData(
+            chosen, prepare, contents.counts, watched, bool(contents.described.paraphrases), start, (llm, model),
+            trained, contents.languages, contents.caption_words,
+        )  # fmt: skip
+        written = _own_profile(title, data)
     else:
         content = _extending(extends, chosen, place, contents, columns)
-        if watched is not None:
-            content["depends"] = {"prepare": str(watched)}
-        with prefixed_errors(f"over profile '{extends}'"):
-            check_settings(settings_with(extends, content))
-        written = profile_text(title, {"over": extends, **content})
+        written = _extended_profile(title, extends, content, watched)
     with atomic_file(path) as temporary:
         temporary.write_text(written, encoding="utf-8")
     if not as_json:
@@ -131,19 +124,38 @@ def import_folder(
         typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
 
 
-def _check_llm(llm: str, model: str) -> None:
+def _own_profile(title: str, data: OwnData) -> str:
+    """A profile of one page; raises InputError if params.yaml would not be valid with it."""
+    from components.core.system.checking import check_settings
+    from components.core.system.profiles import settings_with
+
+    content = content_of(data)
+    with prefixed_errors("the profile"):
+        check_settings(settings_with(None, content))
+    return profile_text(title, content)
+
+
+def _extended_profile(title: str, over: str, content: dict[str, Any], watched: Path | None) -> str:
+    """A profile with `content` over another one; raises as `_own_profile`."""
+    from components.core.system.checking import check_settings
+    from components.core.system.profiles import settings_with
+
+    if watched is not None:
+        content["depends"] = {"prepare": str(watched)}
+    with prefixed_errors(f"over profile '{over}'"):
+        check_settings(settings_with(over, content))
+    return profile_text(title, {"over": over, **content})
+
+
+def _check_llm(llm: str, model: str, captions: str | None) -> None:
     if bool(llm) != bool(model):
         raise InputError("--llm and --model belong together: give the URL of the server and the name of its model")
     if llm:
-        from pydantic import ValidationError
-
-        from components.captions.generating.client import ServerOptions
-        from components.core.settings import explain_fault
-
-        try:
-            ServerOptions.model_validate({"urls": [llm], "model": model})
-        except ValidationError as error:
-            raise InputError(f"--llm: {explain_fault(error, ServerOptions)}") from None
+        server_options(llm, model)
+    if captions not in (None, "model"):
+        raise InputError(f"--captions '{captions}' is unknown: the one choice is `model`, which writes them")
+    if captions and not llm:
+        raise InputError("--captions model needs a vision-language model: give --llm and --model")
 
 
 def _methods(given: str) -> list[str]:

@@ -38,6 +38,8 @@ ELSEWHERE = {
     "cliptune mix tune": "tests/unit/study/test_mixes.py",
     "cliptune tune --trials": "tests/unit/study/test_tuning.py",
     "cliptune init data/shop --text": "tests/unit/cli/test_import.py",
+    "cliptune init data/photographs --captions": "tests/unit/captioning/test_captioning.py",
+    "cliptune caption": "tests/unit/cli/test_import.py",
     "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
     "python docs/examples": "tests/pipeline/test_examples.py",
     "make stack": "tests/faults/test_loopback_only.py",

@@ -192,6 +192,10 @@ def _zipped(folder: Path) -> None:
         (_write_own, ("--base", "ViT-B-32"), "--base 'ViT-B-32' names no weights: write NAME:TAG"),
         (_write_own, ("--llm", "https://host/v1"), "--llm and --model belong together"),
         (_write_own, ("--llm", "host", "--model", "m"), "the entry is not a URL"),
+        (_write_own, ("--captions", "people"), "--captions 'people' is unknown: the one choice is `model`"),
+        (_write_own, ("--captions", "model"), "--captions model needs a vision-language model: give --llm and --model"),
+        (_write_own, ("--captions", "model", "--llm", "http://127.0.0.1:9/v1", "--model", "m"),
+         "set/captions.tsv exists: move it away, or give another --out"),
         (_write_own, ("--methods", "paraclp"), "did you mean 'paraclip'"),
         (_write_own, ("--text", "titel"), "image and titel, separated by a tab; it has image, caption"),
 
@@ -211,3 +215,36 @@ def test_a_wrong_profile_is_refused_before_one_is_written() -> None:
     for over, refusal in (("wrong", "error: over profile 'wrong': params.yaml: "), ("flikr8k", "did you mean 'fl")):
         assert _run("set", "--name", "mine", "--extends", over, code=1).output.count(refusal) == 1
         assert not Path("infra/profiles/mine.yaml").exists()
+
+
+def test_captions_are_counted_before_any_is_written() -> None:
+    published.write_pictures(Path("set"), range(12))
+    options = ["--llm", "http://127.0.0.1:9/v1", "--model", "sees"]
+    plan = "set: 12 pictures, at most 36 questions to sees; nothing sent"
+    for command in (["caption", "set", "--dry-run"], ["init", "set", "--captions", "model", "--dry-run"]):
+        done = CliRunner().invoke(app, [*command, *options])
+        assert (done.exit_code, done.output.strip()) == (0, plan)
+    assert not Path("set/captions.tsv").exists()
+
+
+@pytest.mark.parametrize(
+    ("captions", "language", "line"),
+    [
+        (["ein roter Hund läuft über die grüne Wiese", "eine Katze schläft auf dem alten Sofa"], "de", "German 100%"),
+        (["a red dog runs across the green meadow", "a cat sleeps on the old sofa"], "en", ""),
+        (
+            ["ein roter Hund läuft über die grüne Wiese", "a cat sleeps quietly on the old brown sofa"],
+            ["de", "en"],
+            "50%",
+        ),
+    ],
+)
+def test_the_language_of_the_captions_is_found(captions: list[str], language: object, line: str) -> None:
+    published.write_pictures(Path("set"), range(20))
+    rows = [f"{number}.png\t{captions[number % 2]}" for number in range(20)]
+    _write_captions(Path("set"), ["image\tcaption", *rows])
+    output = _run("set", "--name", "mine").output
+    assert line in output
+    assert ("languages:" in output) == bool(line)
+    found = settings_with("mine").validation.language
+    assert (list(found) if isinstance(found, tuple) else found) == language

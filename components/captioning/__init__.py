@@ -1,0 +1,1 @@
+"""Captions for pictures that have none, by a vision-language model."""

@@ -1,0 +1,79 @@
+"""The command `cliptune caption`: captions for a folder of pictures that has none."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.system.errors import InputError
+from components.core.system.project import from_root, in_project, require_project
+
+if TYPE_CHECKING:
+    from components.captions.generating.client import ServerOptions
+
+QUESTIONS = 3
+"""Questions about each picture: one for its texts, two to check them."""
+
+
+@in_project
+def caption(
+    folder: Annotated[Path, typer.Argument(help="Folder with the pictures.")],
+    llm: Annotated[str, typer.Option(help="URL of the OpenAI-compatible server, such as https://host/v1.")],
+    model: Annotated[str, typer.Option(help="Name of the vision-language model on the server.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the captions; by default that of the pictures.")] = None,
+    language: Annotated[str, typer.Option(help="Language of the captions, an ISO 639-1 code.")] = "en",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count pictures and questions; send none.")] = False,
+) -> None:
+    """Have a vision-language model write captions for a folder of pictures, and check them against the pictures.
+
+    It writes captions.tsv with a caption and two queries for each picture, and captions_quarantine.tsv with what was
+    rejected. The pictures are sent to the server. A stopped run resumes.
+
+    Examples: cliptune caption data/shop --llm http://127.0.0.1:8000/v1 --model Qwen/Qwen2.5-VL-7B-Instruct --dry-run;
+    cliptune caption data/shop --llm https://host/v1 --model gpt-4o-mini --out data/shop-captions
+    """
+    require_project()
+    write_captions(from_root(folder), llm, model, from_root(out or folder), language, dry_run=dry_run)
+
+
+def write_captions(
+    folder: Path, url: str, model: str, output: Path, language: str = "en", *, dry_run: bool = False
+) -> None:
+    """Caption the pictures of a folder, or print the number of questions; raises as `caption_folder`."""
+    from components.captioning.folder import CAPTIONS, QUARANTINE, caption_folder, picture_files
+    from components.captions.generating.engines.server import ServerEngine
+    from components.captions.generating.store import GenerationStore
+    from components.core.settings import load_settings
+
+    if dry_run:
+        pictures = len(picture_files(folder))
+        typer.echo(
+            f"{folder}: {pictures:,} pictures, at most {QUESTIONS * pictures:,} questions to {model}; nothing sent"
+        )
+        return
+    engine = ServerEngine(server_options(url, model))
+    with closing(GenerationStore(load_settings().synthesize.store)) as store:
+        found = caption_folder(folder, output, engine, store, language)
+    typer.echo(f"wrote {output / CAPTIONS}: {found}; rejected texts are in {output / QUARANTINE}")
+    if found.tokens_in:
+        typer.echo(f"{found.tokens_in:,} tokens in, {found.tokens_out:,} out")
+
+
+def server_options(url: str, model: str) -> ServerOptions:
+    """The settings of a server.
+
+    Raises:
+        InputError: the URL or the name is wrong.
+    """
+    from pydantic import ValidationError
+
+    from components.captions.generating.client import ServerOptions
+    from components.core.settings import explain_fault
+
+    try:
+        return ServerOptions.model_validate({"urls": [url], "model": model})
+    except ValidationError as error:
+        raise InputError(f"--llm: {explain_fault(error, ServerOptions)}") from None
