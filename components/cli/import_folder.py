@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.caption import server_options, write_captions
-from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.cli.written_profile import (
     METHODS,
     WRITTEN_BENCHMARKS,
@@ -121,6 +121,7 @@ def import_folder(
                 f"no model is set to write captions: put its URL and name into {path}, synthesize.llms, or give --llm "
                 "and --model; no stage after `embed` can run before"
             )
+        _show_costs(chosen)
         typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
 
 
@@ -182,7 +183,30 @@ def _show(folder: Path, contents: Survey) -> None:
         typer.echo(fact)
     for problem in problems(contents):
         typer.echo(f"problem: {' '.join(problem.split())}")
-    typer.echo(f"prepare: about {shown_time(contents.seconds)}, {shown_size(contents.bytes)} in data/pairs")
+
+
+def _show_costs(name: str) -> None:
+    """Expected time and disk of every stage of the new profile, by the rates of `cliptune plan --cost`."""
+    from components.core.system.profiles import settings_with
+    from components.costing.cost import Costing, load_rates
+
+    settings = settings_with(name)
+    stages = ["prepare", "base", "embed"]
+    stages += ["test_set"] if settings.test_set.llm is not None else []
+    stages += [f"synthesize@{task}" for task in settings.synthesize.tasks]
+    stages += [f"validate@{table}" for table in settings.validation.tables]
+    stages += [f"train@{entry}" for entry in settings.compare_encoders if entry in settings.methods]
+    stages += [f"evaluate@{encoder}" for encoder in settings.compare_encoders]
+    costs = Costing(settings, load_rates()).of([*stages, "compare"])
+    table = table_of(("stage", "work", "time", "disk"), numbers=("time", "disk"))
+    for cost in costs:
+        time = "the endpoint's" if cost.seconds is None else shown_time(cost.seconds)
+        table.add_row(cost.stage, cost.work, time, shown_size(cost.disk))
+    print_table(table, PIPE_WIDTH)
+    known = sum(cost.seconds or 0.0 for cost in costs)
+    questions = sum(cost.questions for cost in costs if cost.seconds is None)
+    more = f", and the time of {questions:,} questions to the endpoint" if questions else ""
+    typer.echo(f"in all about {shown_time(known)}{more}, {shown_size(sum(cost.disk for cost in costs))}")
 
 
 def _facts(contents: Survey) -> dict[str, Any]:

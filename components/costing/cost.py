@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow.parquet as pq
+import torch
 import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 from torch import nn
@@ -348,8 +349,9 @@ class Costing:
 
     @cached_property
     def _model(self) -> nn.Module:
-        """The base's architecture with random weights, for its numbers of parameters."""
-        model: nn.Module = build(model_config(self._settings.base.model))
+        """The base's architecture without weights, for its numbers of parameters."""
+        with torch.device("meta"):
+            model: nn.Module = build(model_config(self._settings.base.model))
         return model
 
     def _text_seconds(self, texts: int) -> float:
