@@ -16,7 +16,9 @@ import psutil
 import pytest
 import yaml
 
+from components.core.tables.record_files import write_record
 from components.core.tables.records import GENERATIONS, PAIRS
+from components.test_sets.written import WrittenSummary
 from components.tracking import RUN_FILE
 from tests.support.held_stages import copy, held, real_pipeline, rerun, start_checkout
 from tests.support.warm_stages import run_stage
@@ -73,6 +75,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which every stage ran undisturbed, and MLflow's store."""
     folder = tmp_path_factory.mktemp("calm")
     _write_params(folder, yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text("utf-8")))
+    # Stage `test_set` writes this where no model writes test queries.
+    write_record(folder / "data/test_set/summary.json", WrittenSummary())
     for stage in STAGES:
         if stage == "validate@paraphrases":
             _write_answers(folder)

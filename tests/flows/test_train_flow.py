@@ -33,7 +33,7 @@ def _in_order(ran: list[str]) -> bool:
 
 def test_the_pipeline_has_these_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
-    assert set(read_graph().upstream(["evaluate@paraclip", "evaluate@base"])) == ONE | {"students"}
+    assert set(read_graph().upstream(["evaluate@paraclip", "evaluate@base"])) == ONE | {"students", "test_set"}
 
 
 @with_server
