@@ -29,8 +29,8 @@ def caption(
 ) -> None:
     """Have a vision-language model write captions for a folder of pictures, and check them against the pictures.
 
-    It writes captions.tsv with a caption and two queries for each picture, and captions_quarantine.tsv with what was
-    rejected. The pictures are sent to the server. A stopped run resumes.
+    It writes captions.tsv with a caption and two queries per picture, and captions_quarantine.tsv with the rejected
+    texts. The pictures are sent to the server. A stopped run resumes.
 
     Examples: cliptune caption data/shop --llm http://127.0.0.1:8000/v1 --model Qwen/Qwen2.5-VL-7B-Instruct --dry-run;
     cliptune caption data/shop --llm https://host/v1 --model gpt-4o-mini --out data/shop-captions

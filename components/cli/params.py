@@ -94,7 +94,7 @@ def apply_profile(
     for notice in notices:
         typer.echo(notice, err=True)
     if text == PARAMS.read_text("utf-8"):
-        typer.echo(f"params.yaml does not change: it holds what it takes from profile '{name}'")
+        typer.echo(f"params.yaml does not change: it already has the values of profile '{name}'")
         return
     _print_changes(text, diff)
     if not dry_run:

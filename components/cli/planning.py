@@ -157,7 +157,7 @@ def _explained(fault: str) -> str:
 
 
 def problems(stages: Iterable[Planned]) -> list[CheckResult]:
-    """Missing files that no stage makes, and language models that a stage would ask and that do not answer."""
+    """Missing files that no stage makes, and language models of the stages that do not answer."""
     running = [planned.stage for planned in stages if planned.state != "up to date"]
     checks = {"data": CHECKS["data"], **endpoint_checks(load_settings(), running)}
     return [line for line in examine(read_installation(Path()), checks=checks) if line.status == "fail"]

@@ -58,7 +58,7 @@ def _stages_of(settings: Settings) -> list[str]:
 
 
 def _requests(settings: Settings, stage: str) -> list[tuple[str, Request]]:
-    """The models that a stage asks, each with its longest kind of question."""
+    """The models that a stage uses, each with its longest kind of question."""
     group, _, name = stage.partition("@")
     block = settings.synthesize
     if group == "synthesize" and name in block.tasks:
@@ -90,7 +90,7 @@ def _tokens(request: Request, prompt: int | None = None) -> int:
 
 @dataclass(frozen=True)
 class _Endpoint:
-    """A model with engine `server`, the question that it is asked, and the models that it lists, if it lists any."""
+    """A model with engine `server`, a question for it, and the models that its server lists, if it lists any."""
 
     name: str
     options: ServerOptions

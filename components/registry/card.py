@@ -107,7 +107,7 @@ def _overlap(left: Result, right: Result) -> bool:
 
 
 def _test_queries(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
-    """Who wrote the test queries, and what people found about them; empty without written queries."""
+    """The model that wrote the test queries, and the share that people found right; empty without written queries."""
     about = subject.candidate.test_queries
     if not about:
         return ""
