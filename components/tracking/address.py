@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from filelock import FileLock
 
 from components.core.system.errors import InputError
 from components.core.system.retry import retrying
@@ -21,8 +26,6 @@ _SQLITE = "sqlite:///"
 _DATABASES = ("postgresql", "mysql", "mssql")
 _RESTART_S = 20.0
 """How many seconds the server may be unavailable when a stage begins: enough for a restart."""
-_CREATED_S = 30.0
-"""How many seconds another process may take to create a new database."""
 _ONE_TRY = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 
 
@@ -56,17 +59,19 @@ def make_client() -> MlflowClient:
     # MLflow keeps one store per address for the life of a process, even if the process changes its folder.
     if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
         uri = f"{_SQLITE}{Path(uri.removeprefix(_SQLITE)).resolve()}"
-    # Processes that create the tables of one new database at the same time disturb each other.
-    client: MlflowClient = retrying(_CREATED_S, _is_of_database, longest_s=2)(MlflowClient, uri)
+    with _alone(uri):
+        client = MlflowClient(uri)
     if uri.startswith("http"):
         _check_server(client, uri)
     return client
 
 
-def _is_of_database(error: BaseException) -> bool:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    return isinstance(error, SQLAlchemyError)
+def _alone(uri: str) -> AbstractContextManager[object]:
+    """Processes that create the tables of one new file at the same time would break its migrations."""
+    if not uri.startswith(_SQLITE):
+        return nullcontext()
+    name = hashlib.sha256(uri.encode()).hexdigest()[:16]
+    return FileLock(Path(tempfile.gettempdir()) / f"cliptune-mlflow-{name}.lock")
 
 
 def _check_server(client: MlflowClient, uri: str) -> None:
