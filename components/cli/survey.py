@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from components.cli.text_facts import text_facts
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
+from components.core.system.progress import track
 from components.core.text.languages import ENGLISH, detected, language_name
 from components.data.checked_pictures import check_picture
 from components.data.source import Described, Source
@@ -27,6 +29,8 @@ _DEPTH = 10
 """The largest k of profiles' `evaluate.top_k`."""
 _ROW_BYTES = 150
 """Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
+_TAIL = 64
+"""Bytes at the end of a file; only files of one size that share them are compared whole."""
 _HELD_OUT = 5000
 """Maximum number of test and of validation images without published splits; a tenth of a small folder each."""
 
@@ -69,6 +73,7 @@ def survey(folder: Path, columns: Mapping[str, str] | None = None) -> Survey:
     described = source.describe(
         Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **columns or {})
     )
+    _require_images(folder, described)
     started, bad = time.perf_counter(), list[str]()
     step = max(1, len(described.pictures) // _LOOKED_AT)
     chosen = described.pictures[::step][:_LOOKED_AT]
@@ -80,18 +85,19 @@ def survey(folder: Path, columns: Mapping[str, str] | None = None) -> Survey:
     per_image = (time.perf_counter() - started) / max(1, len(chosen))
     images, captions = sum(described.images.values()), sum(described.captions.values())
     seconds = per_image * images / len(os.sched_getaffinity(0))
+    copies = _copies([Path(place) for place, _ in described.pictures])
     texts, languages = text_facts(described.texts), detected(described.texts)
     lines = texts.lines(bool(described.items)) if texts is not None else []
     return Survey(
         source=name,
         file=file,
         described=described,
-        counts=_counts(folder, described),
+        counts=_counts(described, copies),
         bad=tuple(bad),
         opened=len(chosen),
         seconds=seconds,
         bytes=_ROW_BYTES * captions,
-        facts=(*_languages(languages), *lines, *_items(described.items)),
+        facts=(*_languages(languages), *lines, *_items(described.items), *_copied(copies)),
         languages=tuple(languages) or (ENGLISH,),
         caption_words=(2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
     )
@@ -112,6 +118,28 @@ def _items(items: Sequence[str]) -> list[str]:
     return [f"items: {len(pictures):,} products, {several:,} with several pictures, at most {max(pictures)}"]
 
 
+def _copies(files: Sequence[Path]) -> int:
+    """The number of pictures in files that have the same bytes as an earlier one."""
+    first: dict[tuple[int, bytes], Path] = {}
+    found = 0
+    for file in track(files, "look for copies", len(files), "picture"):
+        if file.is_file():
+            with file.open("rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(0, size - _TAIL))
+                other = first.setdefault((size, stream.read()), file)
+            found += other is not file and filecmp.cmp(other, file, shallow=False)
+    return found
+
+
+def _copied(copies: int) -> list[str]:
+    return (
+        [f"copies: {copies:,} pictures are in another file too; each is one picture with all captions"]
+        if copies
+        else []
+    )
+
+
 def _source_of(folder: Path) -> tuple[str, Source, str]:
     sources = {name: find_source(name) for name in names_in("components.data.sources")}
     able = {name: source for name, source in sources.items() if source.describe is not None}
@@ -128,21 +156,26 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
     return name, able[name], file
 
 
-def _counts(folder: Path, described: Described) -> Counts:
-    images, left = described.images, described.captions.get("train", 0)
+def _require_images(folder: Path, described: Described) -> None:
+    images = described.images
     if (count := sum(images.values())) < _FEWEST:
         why = "".join(f"; {image.reason}" for image in described.unusable[:1])
         raise InputError(f"{folder} has {count} images: at least {_FEWEST} are needed{why}")
-    if not left:
+    if not described.captions.get("train"):
         raise InputError(f"{folder} has only images of split {' and '.join(images)}: add some to train on")
+
+
+def _counts(described: Described, copies: int) -> Counts:
+    images, left = described.images, described.captions["train"]
     drawn = min(_HELD_OUT, max(1, images.get("train", 0) // 10))
     held_out = {split: images.get(split) or drawn for split in ("test", "val")}
     # The drawn images may be those with the most captions.
     left -= sum(drawn * described.most_captions for split in held_out if not images.get(split))
     # The last item of a split may have more images than it has room for, which are left out.
     left -= len(held_out) * (max(Counter(described.items).values(), default=1) - 1)
-    # `prepare` leaves out duplicate images and captions.
-    return Counts(train=max(1, left - left // 100), **held_out)
+    # `prepare` leaves out a caption that a picture has already.
+    left -= max(left // 100, copies * described.most_captions)
+    return Counts(train=max(1, left), **held_out)
 
 
 def problems(contents: Survey) -> Sequence[str]:

@@ -219,6 +219,9 @@ def tracked_run(
                 raise SystemExit(128 + signal.SIGTERM) from None
             finally:
                 ignore_sigterm()
+                # Of this process with its imports, and of its children: unlike the duration it hardly depends on other
+                # programs of the machine.
+                tracked.log_metrics({"processor_seconds": sum(os.times()[:4])})
                 tracked.end(status)
 
 

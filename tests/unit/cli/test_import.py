@@ -149,6 +149,10 @@ def test_a_dry_run_writes_nothing_and_reports_facts_and_problems(project: Path) 
     assert output["counts"] == {"train": 32, "val": 2, "test": 2}
     assert output["problems"] == ["2 test images, fewer than 10 in evaluate.top_k: add images, or lower it"]
     assert output["prepare_bytes"] > 0
+    shutil.copy("set/6.png", "set/5.png")
+    output = json.loads(_run("set", "--dry-run", "--json").stdout)
+    assert output["facts"][-1].startswith("copies: 1 pictures are in another file too")
+    assert output["counts"]["train"] == 30
     Path("set/3.png").unlink()
     Path("set/4.png").write_bytes(published.picture(4)[:40])
     text = _run("set", "--dry-run").output

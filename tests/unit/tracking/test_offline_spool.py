@@ -111,7 +111,7 @@ def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
     with tracked_run("train", "near", settings, {}, {}):
         sent = client.get_run(far.id)
     assert (sent.info.status, sent.info.end_time) == ("FINISHED", end_ms)
-    assert set(sent.data.metrics) == {"loss", "odd"}
+    assert set(sent.data.metrics) == {"loss", "odd", "processor_seconds"}
     (metric,) = client.get_metric_history(far.id, "loss")
     assert (metric.value, metric.step) == (0.5, 3)
     assert [file.path for file in client.list_artifacts(far.id)] == ["kept"]
@@ -146,9 +146,10 @@ def test_evaluations_are_sent_later_unless_they_are_refused(
     assert caplog.text.count("the next run sends it") == 2
     assert "refuses the evaluation of . (no rights)" in caplog.text
     client = make_client()
-    assert client.get_run(tracked.id).data.metrics == {}
+    assert set(client.get_run(tracked.id).data.metrics) == {"processor_seconds"}
     assert offline_spool.send(client) == [tracked.id] * 2
-    assert client.get_run(tracked.id).data.metrics == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25}
+    sent = client.get_run(tracked.id).data.metrics
+    assert sent == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25, "processor_seconds": sent["processor_seconds"]}
     assert offline_spool.waiting() == []
 
 

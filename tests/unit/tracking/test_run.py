@@ -53,7 +53,8 @@ def test_an_exception_fails_the_run_and_keeps_metrics(settings: Settings, monkey
         run.log_metrics({"loss": 1.0}, 7)
         raise ValueError("no")
     found = _run(run.id)
-    assert (found.info.status, found.data.metrics) == ("FAILED", {"loss": 1.0})
+    assert (found.info.status, found.data.metrics["loss"]) == ("FAILED", 1.0)
+    assert found.data.metrics["processor_seconds"] > 0
     assert found.data.tags["mlflow.parentRunId"] == "f" * 32
 
 
@@ -122,7 +123,7 @@ def test_evaluation_joins_the_training_run(settings: Settings, tmp_path: Path, m
         patch.setattr("mlflow.MlflowClient.list_artifacts", None)
         tracking.add_metrics(tmp_path, {"retrieval/t2i_recall_at_5": 0.5})
     found = _run(run.id)
-    assert (found.data.metrics, found.info.status) == ({"retrieval/t2i_recall_at_5": 0.5}, "FINISHED")
+    assert (found.data.metrics["retrieval/t2i_recall_at_5"], found.info.status) == (0.5, "FINISHED")
     table = {"metric": ["a/tier_rare/b", "a/b"], "value": [0.25, 0.5]}
     for _ in range(2):
         tracking.add_metrics(tmp_path, {"a/b": 0.5}, {"evaluation_1": table})

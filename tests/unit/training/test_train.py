@@ -82,7 +82,13 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert {file.path for file in make_client().list_artifacts(run.info.run_id)} == {"tried"}
 
     expected = {"loss/total", "train/lr", "train/logit_scale", "train/gradient_norm", "train/samples_per_second"}
-    expected |= {"train/tokens_per_second", "train/data_wait_share", "train/peak_memory_mb", "train/lost_samples"}
+    expected |= {
+        "processor_seconds",
+        "train/tokens_per_second",
+        "train/data_wait_share",
+        "train/peak_memory_mb",
+        "train/lost_samples",
+    }
     expected |= {"validation/loss", "validation/r_at_5", "validation/ao_at_10"}
     expected |= {
         f"{part}/{term}" for part in ("loss", "validation/loss") for term in ("contrastive", "paraphrase", "negation")

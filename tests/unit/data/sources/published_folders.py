@@ -23,7 +23,7 @@ COUNTS = {"train": 12, "val": 2, "test": 2}
 def picture(number: int) -> bytes:
     """A PNG that no other number has."""
     buffer = io.BytesIO()
-    Image.new("RGB", (16, 16), (number, 0, 0)).save(buffer, format="PNG")
+    Image.new("RGB", (16, 16), (number % 256, number // 256, 0)).save(buffer, format="PNG")
     return buffer.getvalue()
 
 
