@@ -38,8 +38,9 @@ def measured(experiment: str) -> dict[str, float]:
     return seconds
 
 
-def _compare(plan: Path, factor: float | None) -> None:
-    expected = {row["stage"]: row["seconds"] for row in json.loads(plan.read_text()) if row["seconds"]}
+def _compare(plans: list[Path], factor: float | None) -> None:
+    rows = [row for plan in plans for row in json.loads(plan.read_text())]
+    expected = {row["stage"]: row["seconds"] for row in rows if row["seconds"]}
     found = measured(load_settings().dataset.name)
     table = Table("stage", "plan", "run", "plan / run")
     wrong = []
@@ -55,7 +56,7 @@ def _compare(plan: Path, factor: float | None) -> None:
 
 
 def main(
-    plan: Annotated[Path, typer.Option(help="Output of `cliptune plan --cost --json` before the run.")],
+    plan: Annotated[list[Path], typer.Option(help="Output of `cliptune plan --cost --json` before the run.")],
     factor: Annotated[
         float | None, typer.Option(min=1.0, help="Largest factor by which the plan may be wrong.")
     ] = None,

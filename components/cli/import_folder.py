@@ -17,6 +17,7 @@ from components.cli.written_profile import (
     content_of,
     fitting_batch,
     profile_text,
+    server_block,
 )
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, in_project, require_project
@@ -36,16 +37,19 @@ def import_folder(
         str | None, typer.Option(help="Name of the profile and of the dataset; by default the folder's name.")
     ] = None,
     base: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="The encoder to start from: NAME:TAG as `cliptune encoders` lists, NAME:FILE, or hf-hub:ORG/NAME."
+            help="The encoder to start from: NAME:TAG as `cliptune encoders` lists, NAME:FILE, or hf-hub:ORG/NAME; "
+            f"by default {_BASE}."
         ),
-    ] = _BASE,
+    ] = None,
     llm: Annotated[
         str, typer.Option(help="URL of the OpenAI-compatible server that writes captions, such as https://host/v1.")
     ] = "",
     model: Annotated[str, typer.Option(help="With --llm: name of the model on the server.")] = "",
-    methods: Annotated[str, typer.Option(help=f"Methods to train, of {', '.join(METHODS)}.")] = "paraclip",
+    methods: Annotated[
+        str | None, typer.Option(help=f"Methods to train, of {', '.join(METHODS)}; by default paraclip.")
+    ] = None,
     text: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +90,9 @@ def import_folder(
     if path.exists() and not dry_run:
         raise InputError(f"{path} exists: give another --name, or delete it")
     _check_llm(llm, model, captions)
-    start, trained = base_block(base) if extends is None else {}, _methods(methods)
+    if extends is not None and (base or methods):
+        raise InputError("--base and --methods do not go with --extends: set them in the profile that is written")
+    start, trained = base_block(base or _BASE) if extends is None else {}, _methods(methods or "paraclip")
     columns = {key: value for key, value in (("text", text), ("item", item)) if value is not None}
     if captions is not None:
         write_captions(place, llm, model, place, dry_run=dry_run)
@@ -111,7 +117,7 @@ def import_folder(
         )  # fmt: skip
         written = _own_profile(title, data)
     else:
-        content = _extending(extends, chosen, place, contents, columns)
+        content = _extending(extends, chosen, place, contents, columns, (llm, model))
         written = _extended_profile(title, extends, content, watched)
     with atomic_file(path) as temporary:
         temporary.write_text(written, encoding="utf-8")
@@ -188,7 +194,8 @@ def _show(folder: Path, contents: Survey) -> None:
 def _show_costs(name: str) -> None:
     """Expected time and disk of every stage of the new profile, by the rates of `cliptune plan --cost`."""
     from components.core.system.profiles import settings_with
-    from components.costing.cost import Costing, load_rates
+    from components.costing.cost import Costing
+    from components.costing.rates import load_rates
 
     settings = settings_with(name)
     stages = ["prepare", "base", "embed"]
@@ -228,18 +235,22 @@ def _facts(contents: Survey) -> dict[str, Any]:
     }
 
 
-def _extending(over: str, name: str, folder: Path, contents: Survey, columns: dict[str, str]) -> dict[str, Any]:
-    """The blocks of params.yaml that change profile `over`; only the folder if it is of the same source."""
+def _extending(
+    over: str, name: str, folder: Path, contents: Survey, columns: dict[str, str], llm: tuple[str, str]
+) -> dict[str, Any]:
+    """The blocks of params.yaml that change profile `over`; only folder and model if it is of the same source."""
     from components.core.system.profiles import settings_with
 
     settings = settings_with(over)
+    writer = server_block(llm) if llm[0] else {}
     if settings.prepare.source == contents.source:
-        return {"prepare": {"folder": str(folder), **columns}}
+        content: dict[str, Any] = {"prepare": {"folder": str(folder), **columns}}
+        return content | ({"synthesize": writer} if writer else {})
     counts = contents.counts.model_dump()
-    content: dict[str, Any] = {
+    content = {
         "dataset": {"name": name},
         "prepare": {"source": contents.source, "folder": str(folder), **columns, "counts": counts},
-        "synthesize": {"max_captions": contents.counts.train},
+        "synthesize": {**writer, "max_captions": contents.counts.train},
         "compare_encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
         # The profile's card and facts are of other pictures, and its guards name benchmarks that are not scored here.
@@ -254,7 +265,7 @@ def _extending(over: str, name: str, folder: Path, contents: Survey, columns: di
         content["evaluate"] = {"benchmarks": ["paraphrased_retrieval", "ranking_stability", "retrieval"]}
     else:
         # A model writes the paraphrases of test captions.
-        content["test_set"] = {"llm": settings.synthesize.default_llm}
+        content["test_set"] = {"llm": writer.get("default_llm", settings.synthesize.default_llm)}
         content["evaluate"] = {"benchmarks": list(WRITTEN_BENCHMARKS)}
     return content | _fitting_batches(contents, settings)
 

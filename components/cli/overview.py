@@ -140,7 +140,8 @@ def _first_changes(why: str) -> str:
 
 def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
     from components.core.settings import load_settings
-    from components.costing.cost import Costing, load_rates
+    from components.costing.cost import Costing
+    from components.costing.rates import load_rates
 
     costing = Costing(load_settings(), load_rates(rates), prices)
     return costing.of([stage.stage for stage in stages if stage.state != "up to date"])

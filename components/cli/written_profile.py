@@ -71,6 +71,11 @@ def base_block(text: str) -> dict[str, Any]:
     return {"source": "open_clip", "model": model, "pretrained": tag, "scratch": None}
 
 
+def server_block(llm: tuple[str, str]) -> dict[str, Any]:
+    """Keys of block `synthesize` for the server and the model in `llm`."""
+    return {"llms": {_LLM: {"engine": "server", "urls": [llm[0]], "model": llm[1]}}, "default_llm": _LLM}
+
+
 def content_of(data: OwnData) -> dict[str, Any]:
     """The blocks of params.yaml that the data changes."""
     semclip = "semclip" in data.methods
@@ -79,8 +84,7 @@ def content_of(data: OwnData) -> dict[str, Any]:
         "prepare": {**data.prepare, "counts": data.counts.model_dump()},
         "base": dict(data.base),
         "synthesize": {
-            "llms": {_LLM: {"engine": "server", "urls": [data.llm[0]], "model": data.llm[1]}},
-            "default_llm": _LLM,
+            **server_block(data.llm),
             "max_captions": data.counts.train,
             "cached_answers": None,
             "tasks": _tasks(data, semclip),

@@ -81,9 +81,11 @@ def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip
 @pytest.mark.parametrize("over", ["toy", "claims", "methods", "flickr8k"])
 def test_an_extended_profile_can_run_on_the_folder(over: str) -> None:
     _write_own(Path("set"))
-    _run("set", "--name", "mine", "--extends", over)
+    _run("set", "--name", "mine", "--extends", over, "--llm", "https://host/v1", "--model", "m")
     mine = settings_with("mine")
     check_settings(mine)
+    assert mine.test_set.llm == mine.synthesize.default_llm
+    assert mine.synthesize.llms[mine.synthesize.default_llm]["urls"] == ["https://host/v1"]
     # Card and facts of synthetic scenes are not those of photographs.
     assert (mine.validation.check_scene_facts, mine.promote.card.licences) == (False, ())
     assert (mine.prepare.source, mine.promote.card.datasets) == ("folder", ("mine",))
@@ -193,6 +195,7 @@ def _zipped(folder: Path) -> None:
         (_write_own, ("--name", "../x"), "'../x' is not a profile name"),
         (_write_own, ("--name", "toy"), "infra/profiles/toy.yaml exists"),
         (_write_own, ("--base", "ViT-B-32:opnai"), "weights 'opnai' of ViT-B-32 are unknown: choose one of openai, "),
+        (_write_own, ("--base", "ViT-B-32:openai", "--extends", "flickr8k"), "--base and --methods do not go with"),
         (_write_own, ("--base", "ViT-B-32"), "--base 'ViT-B-32' names no weights: write NAME:TAG"),
         (_write_own, ("--llm", "https://host/v1"), "--llm and --model belong together"),
         (_write_own, ("--llm", "host", "--model", "m"), "the entry is not a URL"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,9 @@ from components.captions.prompting.request import Reply
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS
-from components.costing.cost import (
-    _VIT_B_32_IMAGE,
-    _VIT_B_32_TEXT,
-    Cost,
-    Costing,
-    Rates,
-    TaskQuestions,
-    count_questions,
-    load_rates,
-)
+from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing
+from components.costing.questions import TaskQuestions, count_questions
+from components.costing.rates import Rates, load_rates
 from components.encoders.adapter.architecture import build
 from components.encoders.adapter.model_configs import model_config
 
@@ -36,6 +30,7 @@ IMAGE = sum(weights.numel() for name, weights in MODEL.named_parameters() if nam
 TEXT = sum(weights.numel() for weights in MODEL.transformer.parameters()) + 2 * 128 + 128 * 128 + 1
 SPEEDS = {"trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT}
 SPEEDS |= {"embedded_images_per_second": 500 * IMAGE / _VIT_B_32_IMAGE}
+SPEEDS |= {"trained_text_us": 0, "embedded_image_us": 0}
 RATES = load_rates().model_copy(update=SPEEDS)
 """The base's towers compute 1,000 texts and 500 images in a second."""
 START = {name: rate.start_s for name, rate in RATES.stages.items()}
@@ -110,13 +105,16 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
 def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
-    stages = [f"train@{name}" for name in raw_params["methods"]]
+    stages = [f"{stage}@{name}" for stage in ("train", "evaluate") for name in raw_params["methods"]]
     stages += ["seed@1", "repeat@1-paraclip", "repeat_mix@1-x", "claims@papers", "compare"]
     found = cost(stages)
     assert list(found) == stages
     assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
     assert (found["repeat@1-paraclip"].seconds or 0) > (found["train@paraclip"].seconds or 0)
     assert any("tries for each batch" in note for note in found["train@leaf"].notes)
+    # A language model as text tower takes longer than the small base's.
+    for stage in ("evaluate", "train"):
+        assert (found[f"{stage}@lm_alignment"].seconds or 0) > 1.5 * (found[f"{stage}@clip_scratch"].seconds or 0)
 
 
 def test_rates_of_a_file_replace_those_of_the_package(tmp_path: Path) -> None:
@@ -215,3 +213,18 @@ def test_without_the_table_numbers_come_from_the_settings_and_the_replay(
     assert found.tokens_in > 0
     # A task about answers has a question about each of them.
     assert _count(made(), "paraphrase_2").all == 24
+
+
+def test_questions_about_open_answers_are_open(made: Callable[..., Settings], tmp_path: Path) -> None:
+    settings = made()
+    read = questions_of(settings, "paraphrase_1", engine_of(settings.synthesize, "paraphrase_1")).read()
+    store = GenerationStore(f"sqlite:///{tmp_path}/other.db")
+    rows = [replace(request, task="paraphrase_2", chat=(*request.chat, ("user", "again"))) for request in read]
+    store.add([Reply(request, "a hound") for request in rows])
+    store.export_parquet(tmp_path / "replay.parquet")
+    store.close()
+    # The replay has as many answers as there are questions, but to what the first task would not answer again.
+    assert _count(settings, "paraphrase_2").open == _count(settings, "paraphrase_2").all
+    _answer(settings, 0, 24)
+    always = settings.synthesize.tasks["paraphrase_2"].always_ask_first
+    assert _count(settings, "paraphrase_2").open == always
