@@ -30,9 +30,8 @@ from components.training.data import TrainingFiles
 from components.training.train import run as train
 
 FAMILIES = {"ao_at_10": "paraphrased_retrieval/ao_at_10", "recall_at_5": "retrieval/t2i_recall_at_5"}
-ROWS = {1000: (10, 20), 5000: (4,), 20000: (4,)}
-"""Rows of the table -> epochs to try; an epoch visits every image once."""
-RATES = (5e-6, 2e-5, 8e-5)
+PLANS = {1000: ((10, 20), (5e-6, 2e-5, 8e-5)), 5000: ((4,), (2e-6, 5e-6, 2e-5)), 20000: ((4,), (2e-6, 5e-6, 2e-5))}
+"""Rows of the table -> epochs and learning rates to try; an epoch visits every image once."""
 _STATE = Path("state/recipe")
 
 
@@ -71,7 +70,7 @@ def _measure(output: Path) -> None:
     scorer = MixEvaluator.of(settings, FAMILIES, base)
     done = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
     known = {(row["rows"], row["epochs"], row["lr"]) for row in done}
-    plans = [(0, 0, 0.0), *((rows, *plan) for rows, epochs in ROWS.items() for plan in product(epochs, RATES))]
+    plans = [(0, 0, 0.0), *((rows, *plan) for rows, tried in PLANS.items() for plan in product(*tried))]
     for rows, epochs, lr in plans:
         if (rows, epochs, lr) in known:
             continue
