@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -210,11 +211,12 @@ class Costing:
     def _text_size(self, encoder: str) -> int:
         """Parameters of an encoder's text tower without embeddings, and so many that a language model takes as long."""
         entry: dict[str, Any] = self._settings.methods.get(encoder, {})
-        if entry.get("method", encoder) != "lm_text_tower":
-            return _count(self._model, ("visual.", "embedding"))
-        with torch.device("meta"):
-            model = from_config(folder_of(entry.get("language_model") or str(packaged_model())))
-        return _LANGUAGE_MODEL * _count(model, ("embedding",))
+        if entry.get("method", encoder) == "lm_text_tower":
+            # A model that has not been fetched yet counts like the base's text tower.
+            with suppress(OSError), torch.device("meta"):
+                model = from_config(folder_of(entry.get("language_model") or str(packaged_model())))
+                return _LANGUAGE_MODEL * _count(model, ("embedding",))
+        return _count(self._model, ("visual.", "embedding"))
 
     def _text_seconds(self, texts: int, size: int) -> float:
         """Time of texts forward and backward through a text tower."""

@@ -112,6 +112,8 @@ def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
     assert (found["repeat@1-paraclip"].seconds or 0) > (found["train@paraclip"].seconds or 0)
     assert any("tries for each batch" in note for note in found["train@leaf"].notes)
+    raw_params["methods"]["lm_alignment"]["language_model"] = "nobody/has-fetched-it"
+    assert cost(["evaluate@lm_alignment"])["evaluate@lm_alignment"].seconds == found["evaluate@clip_scratch"].seconds
     # A language model as text tower takes longer than the small base's.
     for stage in ("evaluate", "train"):
         assert (found[f"{stage}@lm_alignment"].seconds or 0) > 1.5 * (found[f"{stage}@clip_scratch"].seconds or 0)
