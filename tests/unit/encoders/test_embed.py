@@ -139,7 +139,8 @@ def test_an_image_with_several_captions_is_embedded_once(
     stage.run(track=True)
     assert seen == [3] * 3
     [tracked] = find_runs(stage.settings.dataset.name, "embed")
-    assert tracked.data.metrics.keys() == {"train", "val", "test", "seconds", "rows_per_second"}
+    expected = {"train", "val", "test", "seconds", "rows_per_second", "processor_seconds"}
+    assert tracked.data.metrics.keys() == expected
     assert tracked.data.tags["input.base.sha256"] == file_hash(stage.folder / "base" / "encoder.safetensors")
     found, raw = stage.embeddings(), stage.encoder.image_features(images)
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
