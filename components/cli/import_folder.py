@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from components.cli.written_profile import (
 )
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, in_project, require_project
+from components.training.recipe import recipe
 
 if TYPE_CHECKING:
     from components.cli.survey import Survey
@@ -267,11 +269,11 @@ def _extending(
         # A model writes the paraphrases of test captions.
         content["test_set"] = {"llm": writer.get("default_llm", settings.synthesize.default_llm)}
         content["evaluate"] = {"benchmarks": list(WRITTEN_BENCHMARKS)}
-    return content | _fitting_batches(contents, settings)
+    return content | _fitting(contents, settings)
 
 
-def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
-    """The batch sizes, in the blocks of params.yaml, that must be smaller than those of `settings` for this folder.
+def _fitting(contents: Survey, settings: Settings) -> dict[str, Any]:
+    """The batch size of the base's fit and the recipe of ParaCLIP, in the blocks of params.yaml, for this folder.
 
     Paraphrases are counted as if only `validate.min_accepted_share` of them were accepted.
     """
@@ -280,11 +282,8 @@ def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
     images = described.images.get("train", 0) - drawn
     captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else counts.train
     accepted = int(settings.validation.min_accepted_share * captions)
-    content: dict[str, Any] = {}
+    content: dict[str, Any] = {"methods": {"paraclip": asdict(recipe(accepted))}}
     fit = settings.base.fit
     if fit is not None and (size := fitting_batch(images, fit.batch_size)) < fit.batch_size:
         content["base"] = {"fit": {"batch_size": size}}
-    most = settings.methods["paraclip"]["batch_size"]
-    if (size := fitting_batch(accepted, most)) < most:
-        content["methods"] = {"paraclip": {"batch_size": size}}
     return content

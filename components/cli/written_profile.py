@@ -148,7 +148,7 @@ def _methods(data: OwnData) -> dict[str, Any]:
 _ORDER = ("over", "dataset", "prepare", "depends", "base", "synthesize", "test_set", "validate", "train", "methods",
           "compare_encoders", "evaluate", "promote", "study")  # fmt: skip
 _COMMENTS = {
-    "base": "The encoder to start from: `cliptune encoders` lists those that can be had.",
+    "base": "The encoder to start from: `cliptune encoders` lists all others.",
     "synthesize": "The model that writes the captions. Its key comes from the environment variable OPENAI_API_KEY.",
     "test_set": "Paraphrases, negations and swaps of test captions, by the model; `cliptune review` opens a sample.",
     "train": "`keep_index` refuses methods that train the image tower: the vectors of your index stay valid.",

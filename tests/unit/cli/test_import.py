@@ -68,14 +68,15 @@ def test_over_a_profile_of_the_same_source_only_the_folder_changes() -> None:
 
 
 @pytest.mark.parametrize(("over", "base", "paraclip"), [("flickr8k", 64, 16), (None, None, 32)])
-def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip: int) -> None:
+def test_the_recipe_fits_a_small_folder(over: str | None, base: int | None, paraclip: int) -> None:
     published.write_pictures(Path("set"), range(500))
     _write_captions(Path("set"), ["image\tcaption", *_rows(500)])
     _run("set", "--name", "mine", *(("--extends", over) if over else ()))
     mine = settings_with("mine")
     # 400 images train, with two captions each; 0.3 of the paraphrases are sure to be accepted.
     assert (mine.base.fit.batch_size if mine.base.fit else None) == base
-    assert mine.methods["paraclip"]["batch_size"] == paraclip
+    # The learning rate follows from the rows too, whatever the extended profile has.
+    assert (mine.methods["paraclip"]["batch_size"], mine.methods["paraclip"]["lr"]) == (paraclip, 5e-6)
 
 
 @pytest.mark.parametrize("over", ["toy", "claims", "methods", "flickr8k"])
