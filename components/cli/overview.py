@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STATES = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
 _STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
-_COSTS = ("stage", "work", "tokens in", "tokens out", "time", "memory", "disk")
+_COSTS = ("stage", "work", "tokens in + out", "time", "memory", "disk")
 
 
 @in_project
@@ -156,25 +156,25 @@ def print_costs(costs: Sequence[Cost]) -> None:
     table = table_of((*_COSTS, "price") if priced else _COSTS, numbers=("time", "memory", "disk", "price"))
     for cost in costs:
         time = "?" if cost.seconds is None else shown_time(cost.seconds)
-        row = [cost.stage, cost.work, *_tokens(cost.questions, cost.tokens_in, cost.tokens_out)]
+        row = [cost.stage, cost.work, _tokens(cost.questions, cost.tokens_in, cost.tokens_out)]
         row += [time, shown_size(cost.memory), shown_size(cost.disk)]
         table.add_row(*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else []))
     table.add_section()
     table.add_row(*_total(costs, priced))
     print_table(table, PIPE_WIDTH)
-    for cost in costs:
-        for note in cost.notes:
-            typer.echo(f"{cost.stage}: {note}", err=True)
+    for note in dict.fromkeys(note for cost in costs for note in cost.notes):
+        stages = ", ".join(cost.stage for cost in costs if note in cost.notes)
+        typer.echo(f"{stages}: {note}", err=True)
 
 
 def _total(costs: Sequence[Cost], priced: bool) -> list[str]:
     is_partial = any(cost.seconds is None for cost in costs)
     time = shown_time(sum(cost.seconds or 0.0 for cost in costs))
     sums = (sum(getattr(cost, name) for cost in costs) for name in ("questions", "tokens_in", "tokens_out"))
-    row = [f"{len(costs)} stages", "", *_tokens(*sums), f"more than {time}" if is_partial else time]
+    row = [f"{len(costs)} stages", "", _tokens(*sums), f"over {time}" if is_partial else time]
     row += [shown_size(max(cost.memory for cost in costs)), shown_size(sum(cost.disk for cost in costs))]
     return row + ([f"{sum(cost.price or 0.0 for cost in costs):.2f}"] if priced else [])
 
 
-def _tokens(questions: int, tokens_in: int, tokens_out: int) -> tuple[str, str]:
-    return (f"{tokens_in:,}", f"at most {tokens_out:,}") if questions else ("", "")
+def _tokens(questions: int, tokens_in: int, tokens_out: int) -> str:
+    return f"{tokens_in:,} + {tokens_out:,}" if questions else ""

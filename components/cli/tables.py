@@ -13,6 +13,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import from_root
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
 
@@ -25,12 +26,16 @@ PIPE_WIDTH = 80
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; too wide cells continue in the next line, and columns of `numbers` are aligned to the right."""
+    """An empty table; too wide cells continue in the next line, but those of column `stage` have one line.
+
+    Columns of `numbers` are aligned to the right.
+    """
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     for column in columns:
-        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
+        justify: JustifyMethod = "right" if column in numbers else "left"
+        table.add_column(column, overflow="fold", justify=justify, no_wrap=column == "stage")
     return table
 
 
@@ -64,12 +69,12 @@ def shown_time(seconds: float) -> str:
     """A duration in a readable unit.
 
     >>> shown_time(150)
-    '2.5 minutes'
+    '2.5 min'
     """
-    for unit, length in (("hours", 3600), ("minutes", 60)):
+    for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return f"{seconds:.0f} s"
 
 
 def new_file(path: Path) -> Path:

@@ -33,6 +33,7 @@ _OPTIMISER = 16
 """Bytes of memory for a trained weight: the weight, its gradient, AdamW's two averages."""
 _WITH_BACKWARD = 3
 """A forward and backward pass takes this many times as long as a forward pass."""
+_NO_RATE = "the rate of the server is unknown: give `server` with --rates"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Costing:
             seconds += self._rates.language_model_load_s
         notes = [] if questions.sure else ["a guess: its input table does not exist yet"]
         if seconds is None:
-            notes.append(f"no rate of engine {engine} is known: give `server` with --rates")
+            notes.append(_NO_RATE)
         price = None
         if self._prices is not None and engine == "server":
             price = (questions.tokens_in * self._prices[0] + questions.tokens_out * self._prices[1]) / 1e6
@@ -153,7 +154,8 @@ class Costing:
         rate = self._rates.local if block.llms[options.llm]["engine"] == "local" else self._rates.server
         seconds = None if rate is None else rate.seconds(tokens_in, tokens_out)
         cost = self._rows("synthesize", questions, f"{questions:,} questions", seconds)
-        return replace(cost, questions=questions, tokens_in=tokens_in, tokens_out=tokens_out)
+        notes = (_NO_RATE,) if seconds is None else ()
+        return replace(cost, questions=questions, tokens_in=tokens_in, tokens_out=tokens_out, notes=notes)
 
     def _validate(self, table: str) -> Cost:
         rows = self._answers(table)

@@ -19,6 +19,8 @@ from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.data.sources import find_source
+from components.doctor.check import Installation
+from components.doctor.machine import check_data
 from tests.unit.data.sources import published_folders as published
 
 REPO = Path(__file__).parents[3]
@@ -85,6 +87,8 @@ def test_an_extended_profile_can_run_on_the_folder(over: str) -> None:
     _run("set", "--name", "mine", "--extends", over, "--llm", "https://host/v1", "--model", "m")
     mine = settings_with("mine")
     check_settings(mine)
+    # A model writes the paraphrases that captions.tsv lacks.
+    assert check_data(Installation({}, Path(), mine)).status == "ok"
     assert mine.test_set.llm == mine.synthesize.default_llm
     assert mine.synthesize.llms[mine.synthesize.default_llm]["urls"] == ["https://host/v1"]
     # Card and facts of synthetic scenes are not those of photographs.
