@@ -196,15 +196,19 @@ def _show(folder: Path, contents: Survey) -> None:
 def _show_costs(name: str) -> None:
     """Expected time and disk of every stage of the new profile, by the rates of `cliptune plan --cost`."""
     from components.core.system.profiles import settings_with
+    from components.core.tables.training_columns import holders_of
     from components.costing.cost import Costing
     from components.costing.rates import load_rates
+    from components.methods.registry import find_entry
 
     settings = settings_with(name)
+    trained = [find_entry(settings.methods, entry) for entry in settings.compare_encoders if entry in settings.methods]
+    read = {table for entry in trained for table in holders_of(entry.method.columns(entry.hyper))}
     stages = ["prepare", "base", "embed"]
     stages += ["test_set"] if settings.test_set.llm is not None else []
-    stages += [f"synthesize@{task}" for task in settings.synthesize.tasks]
-    stages += [f"validate@{table}" for table in settings.validation.tables]
-    stages += [f"train@{entry}" for entry in settings.compare_encoders if entry in settings.methods]
+    stages += [f"synthesize@{name}" for name, task in settings.synthesize.tasks.items() if task.table in read]
+    stages += [f"validate@{table}" for table in settings.validation.tables if table in read]
+    stages += [f"train@{entry.name}" for entry in trained]
     stages += [f"evaluate@{encoder}" for encoder in settings.compare_encoders]
     costs = Costing(settings, load_rates()).of([*stages, "compare"])
     table = table_of(("stage", "work", "time", "disk"), numbers=("time", "disk"))
