@@ -252,11 +252,13 @@ def _extending(
     if settings.prepare.source == contents.source:
         content: dict[str, Any] = {"prepare": {"folder": str(folder), **columns}}
         return content | ({"synthesize": writer} if writer else {})
-    counts = contents.counts.model_dump()
+    described, counts = contents.described.images, contents.counts.model_dump()
+    images = described.get("train", 0) - sum(counts[split] for split in ("val", "test") if not described.get(split))
+    captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else contents.counts.train
     content = {
         "dataset": {"name": name},
         "prepare": {"source": contents.source, "folder": str(folder), **columns, "counts": counts},
-        "synthesize": {**writer, "max_captions": contents.counts.train},
+        "synthesize": {**writer, "max_captions": captions},
         "compare_encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
         # The profile's card and facts are of other pictures, and its guards name benchmarks that are not scored here.
@@ -273,20 +275,8 @@ def _extending(
         # A model writes the paraphrases of test captions.
         content["test_set"] = {"llm": writer.get("default_llm", settings.synthesize.default_llm)}
         content["evaluate"] = {"benchmarks": list(WRITTEN_BENCHMARKS)}
-    return content | _fitting(contents, settings)
-
-
-def _fitting(contents: Survey, settings: Settings) -> dict[str, Any]:
-    """The batch size of the base's fit and the recipe of ParaCLIP, in the blocks of params.yaml, for this folder.
-
-    Paraphrases are counted as if only `validate.min_accepted_share` of them were accepted.
-    """
-    described, counts = contents.described, contents.counts
-    drawn = sum(getattr(counts, split) for split in ("val", "test") if not described.images.get(split))
-    images = described.images.get("train", 0) - drawn
-    captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else counts.train
-    accepted = int(settings.validation.min_accepted_share * captions)
-    content: dict[str, Any] = {"methods": {"paraclip": asdict(recipe(accepted))}}
+    # As if only the least share of the paraphrases were accepted.
+    content["methods"] = {"paraclip": asdict(recipe(int(settings.validation.min_accepted_share * captions)))}
     fit = settings.base.fit
     if fit is not None and (size := fitting_batch(images, fit.batch_size)) < fit.batch_size:
         content["base"] = {"fit": {"batch_size": size}}
