@@ -26,7 +26,6 @@ from components.training.recipe import recipe
 
 if TYPE_CHECKING:
     from components.cli.survey import Survey
-    from components.core.settings import Settings
 
 _BASE = "ViT-B-32-quickgelu:openai"
 _WATCHED = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
