@@ -146,7 +146,9 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
     files = {name: file for name, source in able.items() if (file := source.found_in(folder)) is not None}
     if not files:
         formats = "; ".join(f"{name}: {source.file}" for name, source in able.items())
-        raise InputError(f"{folder} is in no known format ({formats}): write a captions.tsv into it")
+        tables = [file for file in sorted(folder.iterdir()) if file.suffix in (".csv", ".tsv", ".jsonl")]
+        fix = f"rename {tables[0].name} to captions{tables[0].suffix}" if tables else "write a captions.tsv into it"
+        raise InputError(f"{folder} is in no known format ({formats}): {fix}")
     if len(files) > 1:
         formats = ", ".join(f"{name} ({file})" for name, file in files.items())
         raise InputError(

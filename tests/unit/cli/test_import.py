@@ -210,7 +210,8 @@ def _zipped(folder: Path) -> None:
          "set/captions.tsv exists: move it away, or give another --out"),
         (_write_own, ("--methods", "paraclp"), "did you mean 'paraclip'"),
         (_write_own, ("--text", "titel"), "image and titel, separated by a tab; it has image, caption"),
-
+        (lambda folder: (_write_own(folder), (folder / "captions.tsv").rename(folder / "products.tsv")), (),
+         "rename products.tsv to captions.tsv"),
     ],
 )  # fmt: skip
 def test_refusals_are_one_line(write: Callable[[Path], object], options: tuple[str, ...], message: str) -> None:
