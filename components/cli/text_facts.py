@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +28,19 @@ class TextFacts:
         one_word: share of captions of one word.
         shared: share of captions that another picture has too.
         noise: kind of noise -> share of captions that have it, without kinds below one percent.
+        example: one of the captions, shortened.
     """
 
     words: tuple[int, int, int]
     one_word: float
     shared: float
     noise: dict[str, float]
+    example: str
 
     def lines(self, has_items: bool) -> list[str]:
         """The facts in words, one line each; `has_items` if the products of pictures are known."""
         median, low, high = self.words
-        found = [f"captions: {median} words (median; 90% have {low} to {high})"]
+        found = [f"captions: {median} words (median; 90% have {low} to {high}), such as: {self.example}"]
         if self.one_word >= 0.01:
             found.append(f"captions of one word: {self.one_word:.0%}; they have no paraphrase and are not rewritten")
         if self.shared >= 0.01 and not has_items:
@@ -62,4 +65,5 @@ def text_facts(texts: Sequence[str]) -> TextFacts | None:
     noise = {kind: sum(map(bool, map(pattern.search, texts))) / len(texts) for kind, pattern in _NOISE.items()}
     capitals = sum(text.isupper() and len(text) > 3 for text in texts) / len(texts)
     noise = {kind: share for kind, share in (noise | {"capitals only": capitals}).items() if share >= 0.01}
-    return TextFacts((int(np.median(lengths)), low, high), float((lengths <= 1).mean()), shared, noise)
+    example = textwrap.shorten(texts[0], 60, placeholder=" ...")
+    return TextFacts((int(np.median(lengths)), low, high), float((lengths <= 1).mean()), shared, noise, example)
