@@ -18,7 +18,6 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
-from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.core.system.project import from_root, in_project, start
 from components.core.tables.work_shard import Shard
@@ -51,12 +50,8 @@ def run(
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
     print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
-    most, total = settings.synthesize.max_failed_share, counts.replayed + counts.generated + counts.failed
-    if shard is None and counts.failed > most * total:
-        raise InputError(
-            f"{name}: {counts.failed:,} of {total:,} questions failed (reasons: `cliptune answers stats`): run "
-            f"the command again, which repeats only these, or raise synthesize.max_failed_share ({most:g})"
-        )
+    if shard is None:
+        counts.check_failed(name, settings.synthesize.max_failed_share)
     return counts
 
 

@@ -94,6 +94,8 @@ def _write(
         writer = QueryWriter(settings, store, probes, context_length)
         chosen = _chosen(test, options.max_captions, seed)
         answers = {kind.name: writer.candidates(kind, chosen, "test") for kind in KINDS}
+        # Kinds have too few questions for a share of each.
+        writer.counts.check_failed("test_set", settings.synthesize.max_failed_share)
         _require_accepted(answers["paraphrase"], options.min_accepted_share)
         _write_tables(place, writer, answers)
         chosen = _chosen(validation, options.max_validation_captions, seed)

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from components.captions.generating.asking import ask
+from components.captions.generating.asking import SynthesisCounts, ask
 from components.captions.generating.engines import Engine, make_engine
 from components.captions.generating.questions import Questions
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Task
-from components.core.system.errors import InputError
 from components.core.tables.records import key_of
 from components.core.text import normalised
 from components.test_queries.kinds import QueryKind
@@ -53,12 +52,13 @@ class QueryWriter:
         self.model, self.judge = options.llm, options.judge_llm or options.llm
         self._writes = make_engine(synthesize, self.model)
         self._judges = self._writes if self.judge == self.model else make_engine(synthesize, self.judge)
+        self.counts = SynthesisCounts()
 
     def candidates(self, kind: QueryKind, captions: Sequence[Caption], title: str) -> list[Candidate]:
         """All answers for the captions, in their order, each with its reason if it is rejected.
 
         Raises:
-            InputError: a model cannot answer, or more questions failed than `synthesize.max_failed_share` allows.
+            InputError: a model cannot answer; failed questions are only counted.
         """
         options = self._settings.test_set
         samples = options.paraphrases if kind.name == "paraphrase" else 1
@@ -85,16 +85,7 @@ class QueryWriter:
         return Questions(find_task(name), task, self._settings, engine.model)
 
     def _answers(self, engine: Engine, requests: Sequence[Request], title: str) -> dict[str, str]:
-        counts, most = (
-            ask(self._store, engine, requests, title, len(requests)),
-            self._settings.synthesize.max_failed_share,
-        )
-        if counts.failed > most * len(requests):
-            raise InputError(
-                f"{title}: {counts.failed:,} of {len(requests):,} questions failed (reasons: `cliptune answers "
-                f"stats`): run the command again, which repeats only these, or raise synthesize.max_failed_share "
-                f"({most:g})"
-            )
+        self.counts += ask(self._store, engine, requests, title, len(requests))
         return self._store.answers([request.key for request in requests])
 
     def _check(self, kind: QueryKind, candidates: Sequence[Candidate]) -> None:

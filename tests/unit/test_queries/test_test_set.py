@@ -79,7 +79,7 @@ def write(project: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyP
     def run_with(faults: dict[str, str | None] | None = None, **options: Any) -> ScriptedEngine:
         engine = ScriptedEngine(faults or {})
         monkeypatch.setattr(writing, "make_engine", lambda _settings, _name: engine)
-        raw_params["synthesize"] |= {"store": "sqlite:///store.db", "max_failed_share": 0.2}
+        raw_params["synthesize"] |= {"store": "sqlite:///store.db", "max_failed_share": 0.1}
         raw_params["validate"]["check_scene_facts"] = False
         raw_params["prepare"]["source"] = "folder"
         raw_params["test_set"] = {"llm": "student"} | options
@@ -158,7 +158,7 @@ def test_it_is_frozen_until_it_is_deleted(write: Any, capsys: pytest.CaptureFixt
 
 
 def test_too_few_and_failed_answers_end_the_stage_and_keep_the_others(write: Any) -> None:
-    with pytest.raises(InputError, match=r"test: negation: 6 of 6 questions failed"):
+    with pytest.raises(InputError, match=r"test_set: 6 of 42 questions failed"):
         write({"negate_terms": None})
     assert not SET.exists()
     # The next run sends only questions without an answer.
