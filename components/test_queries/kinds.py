@@ -89,9 +89,9 @@ def _unseen(name: str) -> Synthesised:
 
 _PARAPHRASES = Synthesised(QUERY_PARAPHRASES, (TableAnswer("paraphrase", "type_query", (*UNSEEN, *KEPT)),))
 KINDS = (
-    # People type queries of two words.
+    # People type queries of two words, and leave details out.
     QueryKind("paraphrase", "type_query", "judge_paraphrase", "paraphrase", _PARAPHRASES, PARAPHRASE_QUERIES,
-              "paraphrase_queries.parquet", _paraphrase_rows, {"min_words": 2}),
+              "paraphrase_queries.parquet", _paraphrase_rows, {"min_words": 2, "keep_details": False}),
     QueryKind("negation", "negate_terms", "judge_negation", "negation", _unseen("negated_terms"), NEGATION_QUERIES,
               "negations.parquet", _negation_rows),
     # A swap has the caption's own words.

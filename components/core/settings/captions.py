@@ -161,9 +161,11 @@ class Limits(Block):
     """Require the source's numbers, in digits or words, in paraphrases and rewrites."""
     keep_names: bool = True
     """Require the source's capitalised names in paraphrases and rewrites."""
+    keep_details: bool = False
+    """Require the source's colours, sizes, garments, breeds, materials, body parts, places and people, or synonyms of
+    them, in paraphrases and rewrites."""
     reject_added_details: bool = False
-    """Reject paraphrases and rewrites with a colour, size, number, garment, breed, material, body part, place or
-    person that the source lacks; synonyms are allowed."""
+    """Reject paraphrases and rewrites with such a detail, or a number, that the source lacks."""
     reject_injections: bool = True
     """Reject rows whose caption or text tries to instruct a language model."""
     filters: Literal["paper"] | bool = True
@@ -202,7 +204,7 @@ class Validate(Limits):
         special = given.model_dump(exclude_unset=True, exclude={"folder"}) if given else {}
         if not self.reads_english:
             # Names are known by their capital letters, which German gives every noun.
-            special |= {"keep_names": False, "reject_added_details": False}
+            special |= {"keep_names": False, "keep_details": False, "reject_added_details": False}
             if self.similarity_model is None:
                 special["measure_similarity"] = False
         return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | special)

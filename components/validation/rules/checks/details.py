@@ -1,7 +1,7 @@
-"""Finds details that a paraphrase adds: a colour, size, number, garment, breed, material, body part, place or person.
+"""Finds details that a paraphrase adds or loses: colours, sizes, garments, breeds, materials, body parts, places.
 
-A language model that rewrites a short caption often decorates it, and no picture is looked at. A word of `_DETAILS` is
-an added detail unless its source has a word of the same group, or one of the group's evidence.
+A language model that rewrites a short caption often decorates it, or says less, and it does not see the picture. A word
+of `_DETAILS` needs a word of the same group in the other text, or one of the group's evidence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _DETAILS = {
     "breed": """terrier, labrador lab, retriever, poodle, collie, shepherd, dalmatian, husky, greyhound greyhounds
         whippet, pug, chihuahua, beagle, bulldog, dachshund, spaniel, boxer, rottweiler, doberman, corgi, mutt""",
     "material": """wooden wood : log logs tree, metal steel iron : rail rails bar, stone stones rocky rock rocks :
-        boulder boulders cliff, brick bricks, glass, leather, plastic, concrete cement : sidewalk pavement, paper, marble""",
+        boulder boulders cliff, brick bricks, glass, leather, plastic, concrete cement : sidewalk pavement,
+        paper, marble""",
     "body": """hand hands : holding holds held, paw paws : legs feet hind, leg legs : hind standing, foot feet, head
         heads, mouth mouths : teeth tongue, arm arms, hair hairs curls : haired blond blonde, face faces, horn horns,
         tail tails, ear ears, eye eyes : looking looks watching, lap, shoulder shoulders, knee knees""",
@@ -48,6 +49,15 @@ _DETAILS = {
 """Kind -> groups of words that mean about the same, separated by commas; words after a colon are only evidence."""
 
 
+def find_lost_detail(text: str, source: str) -> str | None:
+    """The kind of the first detail of `source` that `text` does not have; None without one.
+
+    >>> find_lost_detail("a girl rides a sled", "a girl in purple rides a sled")
+    'colour'
+    """
+    return _first_missing(source, text)
+
+
 def find_added_detail(text: str, source: str) -> str | None:
     """The kind of the first detail of `text` that `source` does not have, or `number`; None without one.
 
@@ -56,12 +66,16 @@ def find_added_detail(text: str, source: str) -> str | None:
     >>> find_added_detail("a kid on a large couch", "a child on a big sofa") is None
     True
     """
-    has = set(_words(source))
+    return _first_missing(text, source) or ("number" if find_lost_number(source, text) else None)
+
+
+def _first_missing(text: str, other: str) -> str | None:
+    has = set(_words(other))
     for word in _words(text):
         groups = _groups().get(word, ())
         if groups and not any(group & has for _, group in groups):
             return groups[0][0]
-    return "number" if find_lost_number(source, text) else None
+    return None
 
 
 def _words(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from components.core.text import new_words, normalised
 from components.core.text.languages import word_count
-from components.validation.rules.checks.details import find_added_detail
+from components.validation.rules.checks.details import find_added_detail, find_lost_detail
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
 from components.validation.rules.table import TextCheck, View, each
@@ -97,9 +97,10 @@ NEW_WORDS = TextCheck(
 KEPT = (
     TextCheck("lost_number", "lost_number", each(find_lost_number), switch="keep_numbers"),
     TextCheck("lost_name", "lost_name", each(find_lost_name), switch="keep_names"),
+    TextCheck("lost_detail", "lost_detail", each(find_lost_detail), switch="keep_details"),
     TextCheck("added_detail", "added_detail", each(find_added_detail), switch="reject_added_details"),
 )
-"""Has the numbers and the names of its source, and no other details; not for texts that deny or swap something."""
+"""Has the numbers, names and details of its source, and no others; not for texts that deny or swap something."""
 
 UNSEEN = tuple(check for check in COMMON if check.column != "leak")
 """Checks of texts that are never trained on: these may repeat a benchmark."""

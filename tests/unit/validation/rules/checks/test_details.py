@@ -1,10 +1,10 @@
-"""Details that a paraphrase adds are found; synonyms of its source's words are not details."""
+"""Details that a paraphrase adds or loses are found; synonyms of its source's words are not details."""
 
 from __future__ import annotations
 
 import pytest
 
-from components.validation.rules.checks.details import find_added_detail
+from components.validation.rules.checks.details import find_added_detail, find_lost_detail
 
 CASES = [
     ("A man is standing before a building.", "A guy stands before a tall building.", "size"),
@@ -28,3 +28,5 @@ CASES = [
 @pytest.mark.parametrize(("source", "text", "kind"), CASES)
 def test_kinds_of_added_details(source: str, text: str, kind: str | None) -> None:
     assert find_added_detail(text, source) == kind
+    # Numbers that are lost have a check of their own.
+    assert find_lost_detail(source, text) == (None if kind == "number" else kind)

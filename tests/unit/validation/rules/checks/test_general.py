@@ -74,6 +74,7 @@ def test_a_switch_turns_its_check_off_and_no_other() -> None:
     assert reasons() - reasons(keep_names=False) == {"rewrite_lost_name"}
     assert reasons() - reasons(reject_injections=False) == {"rewrite_injection"}
     assert reasons(reject_added_details=True) - reasons() == {"rewrite_added_detail"}
+    assert reasons(keep_details=True) - reasons() == {"rewrite_lost_detail"}
 
 
 def test_a_negation_denies_by_a_cue_by_contradiction_or_by_the_judge() -> None:
