@@ -96,7 +96,8 @@ def run(
         for path in (summary, docs):
             tracked.log_artifact(path)
     if broken := report.broken_limits(settings.validation):
-        raise InputError(f"{'; '.join(broken)}: look at {docs / 'index.html'} and {files.quarantine / name}")
+        pages = f"{docs / 'index.html'} and {files.quarantine / name}"
+        raise InputError(f"{'; '.join(broken)}: look at {pages}, then try {report.remedy}")
 
 
 def run_tracked(

@@ -38,6 +38,13 @@ MOST_REASONS = 200
 _EXAMPLES, _TOP_REASONS = 5, 3
 _NO_METRIC, _LONGEST = r"[^A-Za-z0-9_\-. /]", 120
 """Characters that MLflow refuses in a metric's name, and the longest reason in one."""
+_REMEDIES = {
+    "few_new_words": "a higher temperature of the task, or a smaller validate.min_new_words",
+    "copies": "a higher temperature of the task",
+    "similarity": "a lower temperature of the task, another model, or a smaller validate.min_similarity",
+    "length": "another model, or validate.min_words and max_words",
+}
+"""Part of a reason -> a change that keeps more rows."""
 _TEMPLATES = Path(__file__).parent / "templates"
 _DOCS_RESULTS = {
     "result_format": "SUMMARY", "unexpected_index_column_names": ["row"], "return_unexpected_index_query": False
@@ -180,6 +187,12 @@ class TableReport:
             share = f"{self.table}: {fault['column']} share {fault['observed']:.3f}"
             faults.append(f"{share} breaks {where} {limits[name]} (top reasons: {top})")
         return faults
+
+    @property
+    def remedy(self) -> str:
+        """One change that may raise the accepted share, by the commonest reason."""
+        ((reason, _),) = self.tally.reasons.most_common(1) or [("", 0)]
+        return next((remedy for part, remedy in _REMEDIES.items() if part in reason), "another model")
 
     def show(self) -> None:
         """Print the number of accepted rows and the reasons of the others."""

@@ -116,7 +116,7 @@ def test_a_broken_share_fails_the_stage_after_its_outputs_are_written(
     assert '"passed": false' in (written / "summary.json").read_text("utf-8")
     assert (written / "rejected.parquet").exists()
     page = tmp_path / "docs" / "paraphrases" / "index.html"
-    assert all(text in str(caught.value) for text in (fault, f"look at {page} and {written}"))
+    assert all(text in str(caught.value) for text in (fault, f"look at {page} and {written}, then try another model"))
 
 
 def test_limits_hold_for_the_whole_table_and_a_share_at_its_limit_passes(tmp_path: Path) -> None:
