@@ -55,6 +55,8 @@ class Reviewed(BaseModel):
         >>> str(Reviewed(kind="all", read=100, right=97, share=0.97, low=0.915, high=0.99))
         '97 of 100 read test queries are right, 97% [92%, 99%]'
         """
+        if not self.read:
+            return "nobody has read a sample of the test queries"
         share = f"{self.share:.0%} [{self.low:.0%}, {self.high:.0%}]"
         return f"{self.right} of {self.read} read test queries are right, {share}"
 
