@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.settings import Settings
 from components.core.tables.folders import PAIRS
@@ -104,15 +105,17 @@ class Costing:
             cost = self._rows("base", 0, f"loads {base.model}")
             return replace(cost, disk=weights, memory=cost.memory + 2 * weights)
         pairs = self._settings.prepare.counts.train
-        samples = plan.epochs * pairs
-        # `fit` computes the features of its frozen image tower once.
-        passes = _WITH_BACKWARD * samples if base.source == "scratch" else pairs
+        # `fit` sees each picture once in an epoch, and computes the features of its frozen image tower once.
+        visited = pairs if base.source == "scratch" else self._pictures(pairs)
+        samples = plan.epochs * visited
+        passes = _WITH_BACKWARD * samples if base.source == "scratch" else visited
         seconds = self._text_seconds(samples, self._text_size("base")) + self._image_seconds(passes)
         cost = self._rows("base", 0, f"{samples:,} samples", seconds)
         return replace(cost, disk=weights, memory=cost.memory + _OPTIMISER * _count(model))
 
     def _embed(self, _name: str) -> Cost:
-        images, dim = self._settings.prepare.counts.total, model_config(self._settings.base.model)["embed_dim"]
+        counts, dim = self._settings.prepare.counts, model_config(self._settings.base.model)["embed_dim"]
+        images = sum(self._pictures(getattr(counts, split), split) for split in ("train", "val", "test"))
         cost = self._rows("embed", images, f"{images:,} pictures", self._image_seconds(images))
         return replace(cost, disk=4.0 * dim * images, memory=cost.memory + 4 * _count(self._model))
 
@@ -227,9 +230,18 @@ class Costing:
 
     def _image_seconds(self, images: int) -> float:
         """Time of images forward through the base's image tower."""
-        size = _count(self._model.get_submodule("visual"))
-        each = size / (self._rates.embedded_images_per_second * _VIT_B_32_IMAGE)
+        each = self._image_operations / (self._rates.embedded_images_per_second * _VIT_B_32_OPERATIONS)
         return images * (each + self._rates.embedded_image_us / 1e6)
+
+    @cached_property
+    def _image_operations(self) -> int:
+        """Operations of one picture forward through the base's image tower; smaller patches need more of them."""
+        config = model_config(self._settings.base.model)
+        size = config["vision_cfg"].get("image_size", 224)
+        shape = (size, size) if isinstance(size, int) else tuple(size)
+        with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+            build(config).get_submodule("visual").eval().requires_grad_(False)(torch.empty(1, 3, *shape))
+        return int(counter.get_total_flops())
 
     @cached_property
     def _questions(self) -> dict[str, TaskQuestions]:
@@ -240,9 +252,9 @@ class Costing:
         tasks = self._settings.synthesize.tasks
         return max((self._questions[name].all for name, task in tasks.items() if task.table == table), default=0)
 
-    def _pictures(self, rows: int) -> int:
+    def _pictures(self, rows: int, split: str = "train") -> int:
         """The number of pictures of so many rows, at most; one per row before `prepare` has run."""
-        pairs = PAIRS / "train.parquet"
+        pairs = PAIRS / f"{split}.parquet"
         if not pairs.is_file():
             return rows
         return min(rows, len(pq.read_table(pairs, columns=["image_id"])["image_id"].unique()))
@@ -256,8 +268,9 @@ class Costing:
         return min(rows, default=self._settings.prepare.counts.train)
 
 
-_VIT_B_32_TEXT, _VIT_B_32_IMAGE = 38_091_777, 87_849_216
-"""Parameters of ViT-B/32's towers, without the tables of words and positions; a machine's rates are of these towers."""
+_VIT_B_32_TEXT, _VIT_B_32_OPERATIONS = 38_091_777, 8_817_623_040
+"""Parameters of ViT-B/32's text tower, without the tables of words and positions, and operations of its image tower for
+one picture; a machine's rates are of these towers."""
 
 
 def _count(model: nn.Module, without: Sequence[str] = ()) -> int:

@@ -49,7 +49,7 @@ class Rates(Block):
     embedded_texts_per_second: PositiveFloat
     """Through ViT-B/32's text tower, forward in float32; other towers in proportion to their parameters."""
     embedded_images_per_second: PositiveFloat
-    """Through ViT-B/32's image tower, forward; other towers in proportion to their parameters."""
+    """Through ViT-B/32's image tower, forward; other towers in proportion to their operations."""
     trained_text_us: NonNegativeFloat
     embedded_image_us: NonNegativeFloat
     """Of every text and image besides, whatever the tower."""

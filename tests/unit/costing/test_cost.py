@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from components.captions.generating.engines import engine_of
 from components.captions.generating.questions import questions_of
@@ -17,7 +19,7 @@ from components.captions.prompting.request import Reply
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS
-from components.costing.cost import _VIT_B_32_IMAGE, _VIT_B_32_TEXT, Cost, Costing
+from components.costing.cost import _VIT_B_32_OPERATIONS, _VIT_B_32_TEXT, Cost, Costing
 from components.costing.questions import TaskQuestions, count_questions
 from components.costing.rates import Rates, load_rates
 from components.encoders.adapter.architecture import build
@@ -26,10 +28,11 @@ from components.encoders.adapter.model_configs import model_config
 STAGES = ["prepare", "base", "embed", "synthesize@paraphrase_1", "validate@paraphrases"]
 STAGES += ["train@paraclip", "evaluate@paraclip"]
 MODEL = build(model_config("cliptune-tiny"))
-IMAGE = sum(weights.numel() for name, weights in MODEL.named_parameters() if name.startswith("visual."))
+with FlopCounterMode(display=False) as counter, torch.no_grad():
+    MODEL.visual(torch.empty(1, 3, 64, 64))
 TEXT = sum(weights.numel() for weights in MODEL.transformer.parameters()) + 2 * 128 + 128 * 128 + 1
 SPEEDS = {"trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT}
-SPEEDS |= {"embedded_images_per_second": 500 * IMAGE / _VIT_B_32_IMAGE}
+SPEEDS |= {"embedded_images_per_second": 500 * counter.get_total_flops() / _VIT_B_32_OPERATIONS}
 SPEEDS |= {"trained_text_us": 0, "embedded_image_us": 0}
 RATES = load_rates().model_copy(update=SPEEDS)
 """The base's towers compute 1,000 texts and 500 images in a second."""
@@ -86,6 +89,27 @@ def test_only_what_is_trained_costs_training_time(
         found = cost(["base"])
         assert found["base"].work == work
         assert _work(found)["base"] == pytest.approx(seconds)
+
+
+def test_smaller_patches_take_longer(cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]) -> None:
+    times = {}
+    for model in ("ViT-B-32", "ViT-B-16"):
+        raw_params["base"] |= {"source": "open_clip", "pretrained": "openai", "model": model}
+        times[model] = _work(cost(["embed"]))["embed"]
+    # 196 patches instead of 49, and the same parameters.
+    assert times["ViT-B-16"] / times["ViT-B-32"] == pytest.approx(4, rel=0.05)
+
+
+def test_pictures_with_several_captions_count_once(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+) -> None:
+    raw_params["prepare"]["counts"] = {"train": 1000, "val": 1, "test": 1}
+    raw_params["base"] |= {"source": "timm", "scratch": None, "fit": FIT}
+    assert [found.work for found in cost(["base", "embed"]).values()] == ["6,000 samples", "1,002 pictures"]
+    ids = [str(number) for number in range(1000)]
+    pictures = [f"picture {number // 5}" for number in range(1000)]
+    PAIRS.write(Path("data/pairs/train.parquet"), {"id": ids, "image_id": pictures, "caption": ids})
+    assert [found.work for found in cost(["base", "embed"]).values()] == ["1,200 samples", "202 pictures"]
 
 
 def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
