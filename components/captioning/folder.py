@@ -36,8 +36,8 @@ KEYS = ("caption", "query_1", "query_2", "absent")
 _WRITING, _CHECKING = Sampling(0.2, 0.9, 160), Sampling(0.0, 1.0, 8)
 _MOST_WORDS = 40
 _MOST_FAILED = 0.05
-Row = tuple[str, str, str, str]
-"""Picture, text, kind and model."""
+Row = tuple[str, str, str, str, str]
+"""Picture, text, kind, model and the absent thing."""
 
 
 @dataclass
@@ -84,8 +84,9 @@ def caption_folder(
 ) -> PictureCaptions:
     """Write `captions.tsv` and `captions_quarantine.tsv` to `output` for the pictures in `folder`.
 
-    Each line of the first has a picture, a text, its kind and the model; source `folder` reads it. The second has every
-    picture and text that was rejected, with the reason.
+    Each line of the first has a picture, a text, its kind, the model, and the thing that the model did not see when it
+    looked for it; source `folder` reads picture and text. The second has every picture and text that was rejected, with
+    the reason.
 
     Raises:
         InputError: there are captions already, there are no pictures, the model cannot answer, more than one in twenty
@@ -106,7 +107,7 @@ def caption_folder(
     _write_table(output / QUARANTINE, ("image", "text", "reason"), lost)
     if not rows:
         raise InputError(f"no picture got a caption ({found}): look at {output / QUARANTINE}, or use another model")
-    _write_table(output / CAPTIONS, ("image", "caption", "kind", "written_by"), rows)
+    _write_table(output / CAPTIONS, ("image", "caption", "kind", "written_by", "absent"), rows)
     return found
 
 
@@ -185,16 +186,16 @@ class _Asked:
         if true != "yes":
             lost += [(name, texts[key], "untrue") for key in KEYS[:-1]]
             return
-        seen: set[str] = set()
+        if there != "no":
+            lost.append((name, texts["absent"], "not absent"))
+        seen, absent = set[str](), texts["absent"] if there == "no" else ""
         for key in KEYS[:-1]:
             fault = _fault(texts[key], seen)
             seen.add(normalised(texts[key]))
             if fault:
                 lost.append((name, texts[key], fault))
             else:
-                rows.append((name, texts[key], key.partition("_")[0], self.engine.model))
-        if there != "no":
-            lost.append((name, texts["absent"], "not absent"))
+                rows.append((name, texts[key], key.partition("_")[0], self.engine.model, absent))
 
     def _request(self, task: str, system: str, question: str, path: Path, sampling: Sampling) -> Request:
         chat = (("system", system), ("user", question))

@@ -93,6 +93,7 @@ def test_every_text_is_true_of_its_picture_and_the_source_reads_it(scenes: dict[
     assert found.captioned == len({row["image"] for row in rows}) == PICTURES
     assert all(FACTS.find_fault(row["caption"], of_name[row["image"]].to_json()) is None for row in rows)
     assert {(row["kind"], row["written_by"]) for row in rows} <= {("caption", "sees"), ("query", "sees")}
+    assert all(row["absent"] and row["absent"] not in of_name[row["image"]].names for row in rows)
     prepare = Prepare(source="folder", folder=Path("pictures"), counts=Counts(train=1, val=1, test=1))
     describe = find_source("folder").describe
     assert describe is not None
