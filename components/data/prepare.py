@@ -29,6 +29,7 @@ from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
+from components.data.train_captions import Style, one_each
 from components.tracking import tracked_run
 
 _BLOCK = 1024
@@ -57,6 +58,8 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
             images_of = (image for _, image in columns.groupby("image_id", sort=False))
             people = (paraphrase_rows(image["id"].tolist(), image["caption"].tolist()) for image in images_of)
             _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", list(chain.from_iterable(people)))
+        if settings.prepare.train_captions != "all":
+            _keep_one_each(folder, settings.prepare.train_captions)
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
             images = sum(lost.images for lost in unusable)
@@ -152,6 +155,20 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
             append[split](_table(block))
     _write_rows(SEMCLIP_ROWS, folder / f"{TEXTS}.parquet", texts)
     return kept
+
+
+def _keep_one_each(folder: Path, style: Style) -> None:
+    """Keep one pair for every training picture, and people's paraphrases of these pairs."""
+    path, people = folder / "train.parquet", folder / f"{PEOPLE}.parquet"
+    pairs = PAIRS.read(path).to_pylist()
+    kept = one_each([pair["image_id"] for pair in pairs], [pair["caption"] for pair in pairs], style)
+    rows = [pairs[row] | {"caption": caption} for row, caption in kept]
+    PAIRS.write(path, pa.Table.from_pylist(rows, schema=PAIRS.schema))
+    if people.is_file():
+        captions = {pair["id"]: pair["caption"] for pair in rows}
+        found = PEOPLE_PARAPHRASES.read(people).to_pylist()
+        one = [row | {"caption": captions[row["id"]]} for row in found if row["id"] in captions]
+        PEOPLE_PARAPHRASES.write(people, pa.Table.from_pylist(one, schema=PEOPLE_PARAPHRASES.schema))
 
 
 def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) -> None:

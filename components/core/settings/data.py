@@ -61,6 +61,9 @@ class Prepare(Block):
     item: str | None = None
     """For source `folder`: a column with the product of a picture. Pictures of one product are in one split, and are
     not negatives of each other."""
+    train_captions: Literal["all", "first", "noisy"] = "all"
+    """Captions of a training picture that has several: all, the first, or the first made noisy by rule, as alt-texts of
+    the web are. Captions of test and validation pictures, and people's paraphrases, stay."""
     max_caption_words: PositiveInt = 100
     max_unusable_share: float = Field(0.01, ge=0, lt=1)
     """Share of the images of `counts` that may be missing or unreadable; they are left out and listed."""

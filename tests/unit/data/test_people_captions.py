@@ -123,6 +123,23 @@ def test_two_captions_of_a_picture_make_no_table_to_train_on(flickr: Settings, t
     assert not (tmp_path / "evaluation" / "caption_ratings.parquet").exists()
 
 
+@pytest.mark.parametrize("style", ["first", "noisy"])
+def test_one_caption_of_a_picture_trains_and_all_of_them_test(flickr: Settings, tmp_path: Path, style: str) -> None:
+    every = prepared(flickr, tmp_path / "all")
+    raw = flickr.model_dump(mode="json", by_alias=True)
+    one = prepared(prepare_settings(raw, **raw["prepare"] | {"train_captions": style}), tmp_path)
+    assert (one["val"], one["test"]) == (every["val"], every["test"])
+    first = {pair["image_id"]: pair for pair in reversed(every["train"])}
+    assert {pair["id"] for pair in one["train"]} == {pair["id"] for pair in first.values()}
+    changed = [pair["caption"] for pair in one["train"] if pair["caption"] != first[pair["image_id"]]["caption"]]
+    assert len(one["train"]) == 6
+    assert len(changed) == (0 if style == "first" else 6)
+    people = PEOPLE_PARAPHRASES.read(tmp_path / "pairs" / "people_paraphrases.parquet").to_pylist()
+    assert {row["id"]: row["caption"] for row in people} == {pair["id"]: pair["caption"] for pair in one["train"]}
+    wordings = {pair["caption"] for pair in every["train"]}
+    assert {row[name] for row in people for name in ("paraphrase_1", "paraphrase_2")} <= wordings
+
+
 CAPTIONS = {"8.png#0": "one", "9.png#0": "two"}
 
 
