@@ -17,14 +17,7 @@ from fastapi.responses import JSONResponse
 from components.core.pictures.stored_pictures import is_picture
 from components.core.system.errors import InputError
 from components.explorer.comparing import Changed, Compared, Explorer, Marks
-from components.explorer.explored import (
-    MOST_SHOWN,
-    MOST_WORDINGS,
-    Explored,
-    VoteAnswer,
-    VoteRequest,
-    WordingsRequest,
-)
+from components.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, VoteAnswer, VoteRequest, WordingsRequest
 from components.registry.opinions import LONGEST
 
 _LARGEST_BODY = 1 << 16

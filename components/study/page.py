@@ -9,15 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from components.benchmarks.scoring.bootstrap import Interval
-from components.report.comparison import (
-    Comparison,
-    full_text,
-    mark,
-    markdown_line,
-    signed,
-    span_text,
-    value_text,
-)
+from components.report.comparison import Comparison, full_text, mark, markdown_line, signed, span_text, value_text
 from components.report.plots import Plot, asset, pareto_plot, plotly_script
 from components.study.results import AllNeeds, ClaimValue
 from components.study.rules import JudgedClaim, JudgedPart
