@@ -63,8 +63,7 @@ def _end(client: MlflowClient, run: Any, owner: str, dry_run: bool) -> SweepFind
     if not dry_run:
         client.set_tag(run.info.run_id, SWEPT, reason)
         client.set_terminated(run.info.run_id, "KILLED")
-    title = f"{run.data.tags.get('stage', 'run')} {run.info.run_name} ({run.info.run_id})"
-    return SweepFinding(_PLACE, title, reason, "ended as KILLED")
+    return SweepFinding(_PLACE, f"{run.info.run_name} ({run.info.run_id})", reason, "ended as KILLED")
 
 
 def _running(client: MlflowClient) -> list[Any]:

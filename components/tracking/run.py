@@ -193,6 +193,7 @@ def tracked_run(
     """An MLflow run around a block: FINISHED if it succeeds, FAILED if it raises, KILLED on SIGTERM or Ctrl-C.
 
     Args:
+        stage, name: the run's name, and tags.
         settings: `dataset.name` is the experiment.
         inputs: name -> file or folder; their hashes become tags.
 
@@ -202,7 +203,9 @@ def tracked_run(
     """
     tags = _run_tags(stage, name) | _input_tags(inputs)
     with _full_disk_as_os_error():
-        tracked = _begin(settings.dataset.name, name, tags)
+        # MLflow's tables show the name and not the stage.
+        title = name if name.split(" ")[0] == stage else f"{stage} {name}"
+        tracked = _begin(settings.dataset.name, title, tags)
         status = "FAILED"
         # Calls are retried here; with MLflow's own retries each would block the stage for minutes.
         with fail_fast(), _killed_by_sigterm() as ignore_sigterm:

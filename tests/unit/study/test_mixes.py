@@ -113,7 +113,7 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     parents = {run.info.run_id for run in runs if run.info.run_name == "search"}
     assert len(parents) == 3
     mixes = [run for run in runs if run.data.tags.get("mlflow.parentRunId") in parents]
-    assert sorted(run.info.run_name for run in mixes) == [f"mix-{number}" for number in range(5)]
+    assert sorted(run.info.run_name for run in mixes) == [f"search mix-{number}" for number in range(5)]
     assert all({"shortfall", "validation/up"} <= set(run.data.metrics) for run in mixes)
 
 

@@ -38,7 +38,7 @@ def test_runs_of_dead_processes_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
     dry = sweep_runs(True)
     assert statuses(killed) == ["RUNNING"]
     assert sweep_runs(False) == dry
-    assert [(finding.subject, finding.done) for finding in dry] == [(f"train x ({killed})", "ended as KILLED")]
+    assert [(finding.subject, finding.done) for finding in dry] == [(f"x ({killed})", "ended as KILLED")]
     assert statuses(killed, *kept) == ["KILLED", *["RUNNING"] * 3]
     assert client.get_run(killed).data.tags[SWEPT] == f"its process is dead: {dead}"
 
