@@ -2,17 +2,19 @@
 
 Reads the answers that a student wrote to Flickr8k's captions and a reader labelled, see
 `benchmarks.paraphrase_labels`, and puts them to the checks of their tables with the limits of a profile. Nobody
-knows of photographs what the synthetic dataset knows of its scenes, so the check of facts is off. The last line is one
-JSON object.
+knows of photographs what the synthetic dataset knows of its scenes, so the check of facts is off. With a server, its
+model judges each answer in both directions: does the answer mean the same as its source, and the source the same as
+the answer? The last line is one JSON object.
 
-    python -m benchmarks.paraphrase_checks
+    python -m benchmarks.paraphrase_checks [--llm http://127.0.0.1:8000/v1 --model name]
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,9 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
-from components.core.settings import Settings
+from components.captions.generating.engines.server import ServerEngine
+from components.captions.generating.questions import Questions
+from components.captions.prompting.request import InputRow
+from components.captions.prompting.tasks import find_task
+from components.cli.caption import server_options
+from components.core.settings import Settings, Task
 from components.core.system.errors import run_command
 from components.core.system.profiles import settings_with
+from components.core.system.progress import track
 from components.validation.rules.measuring.probes import find_probes
 from components.validation.rules.table import Rule, add_columns, measured, row_rules
 from components.validation.rules.tables import find_table
@@ -97,12 +105,33 @@ def stopped_by(values: pd.Series[Any], rule: Rule | None) -> Stopped:
     return low | (np.zeros(len(values), np.bool_) if rule.high is None else numbers > rule.high)
 
 
-def run(labelled: Sequence[Labelled], settings: Settings) -> dict[str, Any]:
+def judged(labelled: Sequence[Labelled], settings: Settings, url: str, model: str) -> Stopped:
+    """The answers of which a model does not say "yes" in both directions."""
+    engine = ServerEngine(server_options(url, model))
+    task = Task.model_validate({"table": "", "input": Path(), "temperature": 0.0, "top_p": 1.0, "max_tokens": 8})
+    questions = Questions(find_task("judge_paraphrase"), task, settings, engine.model)
+    pairs = [(one.source, one.answer) for one in labelled]
+    both = [
+        questions.about(InputRow(str(row), 0, {"caption": first, "paraphrase": second}), 0)
+        for row, pair in enumerate(pairs)
+        for first, second in (pair, pair[::-1])
+    ]
+    replies = (reply for some in engine.answer(both) for reply in some)
+    said = {reply.request.key: reply.answer for reply in track(replies, "judge", len(both), "question")}
+    accepted = [(answer := said.get(one.key)) is not None and not questions.rejects(answer) for one in both]
+    return ~np.array(accepted).reshape(-1, 2).all(axis=1)
+
+
+def run(
+    labelled: Sequence[Labelled], settings: Settings, judge: Callable[..., Stopped] | None = None
+) -> dict[str, Any]:
     """Scores of every check alone, of all together, and of other limits; counts of labels and of what is wrong."""
     is_good = np.array([one.label == "good" for one in labelled])
     columns = measure(labelled, settings)
     stops = {reason: stopped_by(values, rule) for reason, (values, rule) in columns.items()}
     every = np.logical_or.reduce(list(stops.values()))
+    said = {} if judge is None else {"judge": judge(labelled, settings)}
+    said |= {"all, and judge": every | said["judge"]} if said else {}
     tried = {
         f"{reason} >= {low:g}": stopped_by(columns[reason][0], Rule("", "", low))
         for reason, lows in _TRIED.items()
@@ -120,6 +149,7 @@ def run(labelled: Sequence[Labelled], settings: Settings) -> dict[str, Any]:
             for own in [np.array([one.task == task for one in labelled])]
         },
         "checks": {reason: vars(score) for reason, score in checks.items()},
+        "judge": {name: vars(Score.of(stopped, is_good)) for name, stopped in said.items()},
         "together": vars(Score.of(every, is_good)),
         "tried": {name: vars(Score.of(stopped, is_good)) for name, stopped in tried.items()},
         "tried_with_all": {name: vars(Score.of(stopped | every, is_good)) for name, stopped in tried.items()},
@@ -130,7 +160,7 @@ def show(found: dict[str, Any]) -> None:
     """Print the scores as a table."""
     title = f"{found['answers']} answers, {found['good']} good and {found['bad']} bad"
     view = Table("check", f"bad let through, of {found['bad']}", f"good stopped, of {found['good']}", title=title)
-    rows = found["checks"] | {"all together": found["together"]} | found["tried"]
+    rows = found["checks"] | {"all together": found["together"]} | found["judge"] | found["tried"]
     rows |= {f"all, and {name}": score for name, score in found["tried_with_all"].items()}
     for name, score in rows.items():
         view.add_row(name, str(score["bad_let_through"]), str(score["good_stopped"]))
@@ -140,11 +170,17 @@ def show(found: dict[str, Any]) -> None:
 def main(
     labels: Annotated[Path, typer.Option(help="The labelled answers.")] = LABELS,
     profile: Annotated[str, typer.Option(help="Its `validate` has the limits.")] = "flickr8k",
+    llm: Annotated[str | None, typer.Option(help="URL of an OpenAI-compatible server whose model judges too.")] = None,
+    model: Annotated[str, typer.Option(help="With --llm: the name of the model.")] = "",
 ) -> None:
-    """Score the checks of validation on labelled paraphrases."""
+    """Score the checks of validation on labelled paraphrases.
+
+    Example: python -m benchmarks.paraphrase_checks --llm http://127.0.0.1:8000/v1 --model qwen
+    """
 
     def command() -> None:
-        found = run(read_labels(read_captions(), labels), settings_with(profile))
+        judge = None if llm is None else partial(judged, url=llm, model=model)
+        found = run(read_labels(read_captions(), labels), settings_with(profile), judge)
         show(found)
         print(json.dumps(found))
 

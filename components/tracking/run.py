@@ -204,7 +204,7 @@ def tracked_run(
     tags = _run_tags(stage, name) | _input_tags(inputs)
     with _full_disk_as_os_error():
         # MLflow's tables show the name and not the stage.
-        title = name if name.split(" ")[0] == stage else f"{stage} {name}"
+        title = name if name.partition(" ")[0] == stage else f"{stage} {name}"
         tracked = _begin(settings.dataset.name, title, tags)
         status = "FAILED"
         # Calls are retried here; with MLflow's own retries each would block the stage for minutes.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from benchmarks import differences, explorer, ingest, store
 from benchmarks.paraphrase_checks import run
 from benchmarks.paraphrase_labels import Labelled, hidden, shown
 from benchmarks.query_expansion import EXPANSIONS, expansions
+from benchmarks.test_set_agreement import agreement
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.system.profiles import settings_with
@@ -120,9 +122,22 @@ def test_every_check_of_the_table_is_scored() -> None:
         ("paraphrase_2", "Two red balls.", "A few crimson toys.", "bad"),
     ]
     labelled = [Labelled("1.jpg#0", row[0], CAPTION, *row[1:], "" if row[3] == "good" else "repeats") for row in rows]
-    found = run(labelled, settings_with("flickr8k"))
+    found = run(labelled, settings_with("flickr8k"), lambda answers, _settings: np.array([False, True, False]))
+    assert found["judge"] == {
+        "judge": {"bad_let_through": 1, "good_stopped": 0}, "all, and judge": {"bad_let_through": 0, "good_stopped": 0}
+    }  # fmt: skip
     one = {"bad_let_through": 1, "good_stopped": 0}
     assert [found["checks"][name] for name in ("copies", "lost_number", "few_new_words")] == [one] * 3
     assert found["together"] == {"bad_let_through": 0, "good_stopped": 0}
     assert found["tried"]["few_new_words >= 1"] == one
     assert "fault" not in found["checks"]
+
+
+def test_two_test_sets_agree_about_the_order_of_encoders() -> None:
+    clear, unclear = np.linspace(0.4, 0.6, 100), np.tile([0.0, 1.0], 50)
+    first = {"base": clear, "better": clear + 0.2, "worse": clear - 0.2}
+    assert agreement(first, first) == {"pairs": 3, "alike": 3, "clear": 3, "clear_alike": 3}
+    turned = {"base": clear, "better": clear - 0.1, "worse": clear - 0.2}
+    assert agreement(first, turned) == {"pairs": 3, "alike": 2, "clear": 3, "clear_alike": 2}
+    noisy = {"base": clear, "better": unclear + 0.01, "worse": clear - 0.2}
+    assert agreement(first, noisy)["clear"] == 2
