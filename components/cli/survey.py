@@ -147,7 +147,8 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
     if not files:
         formats = "; ".join(f"{name}: {source.file}" for name, source in able.items())
         tables = [file for file in sorted(folder.iterdir()) if file.suffix in (".csv", ".tsv", ".jsonl")]
-        fix = f"rename {tables[0].name} to captions{tables[0].suffix}" if tables else "write a captions.tsv into it"
+        write = "write a captions.tsv into it, or have a model write it (--captions model)"
+        fix = f"rename {tables[0].name} to captions{tables[0].suffix}" if tables else write
         raise InputError(f"{folder} is in no known format ({formats}): {fix}")
     if len(files) > 1:
         formats = ", ".join(f"{name} ({file})" for name, file in files.items())
