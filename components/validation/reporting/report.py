@@ -43,6 +43,8 @@ _REMEDIES = {
     "copies": "a higher temperature of the task",
     "similarity": "a lower temperature of the task, another model, or a smaller validate.min_similarity",
     "length": "another model, or validate.min_words and max_words",
+    "lost_name": "another model, or validate.keep_names: false",
+    "lost_detail": "another model, or validate.keep_details: false",
 }
 """Part of a reason -> a change that keeps more rows."""
 _TEMPLATES = Path(__file__).parent / "templates"
