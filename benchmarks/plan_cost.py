@@ -2,15 +2,17 @@
 
     cliptune plan --cost --json >plan.json && dvc repro compare && python -m benchmarks.plan_cost --plan plan.json
 
-Measured is the processor time in MLflow, with imports, which other programs hardly change; with one thread
-(`OMP_NUM_THREADS=1`) it is the time of a stage on a free machine. With `--factor` the exit code is 1 if the plan is
-wrong by more than this factor for any stage.
+Measured is the processor time in MLflow, with imports; with one thread (`OMP_NUM_THREADS=1`) it is the time of a stage
+on a free machine. Another machine, or a busy one, is slower for all stages alike, which `--rates` corrects; so the last
+column has each stage's ratio over the median ratio. With `--factor` the exit code is 1 if that is wrong by more than
+this factor for any stage.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
@@ -42,13 +44,14 @@ def _compare(plans: list[Path], factor: float | None) -> None:
     rows = [row for plan in plans for row in json.loads(plan.read_text())]
     expected = {row["stage"]: row["seconds"] for row in rows if row["seconds"]}
     found = measured(load_settings().dataset.name)
-    table = Table("stage", "plan", "run", "plan / run")
-    wrong = []
-    for stage in (stage for stage in expected if stage in found):
-        ratio = expected[stage] / found[stage]
-        table.add_row(stage, f"{expected[stage]:.1f} s", f"{found[stage]:.1f} s", f"{ratio:.2f}")
-        if factor is not None and not 1 / factor <= ratio <= factor:
-            wrong.append(f"{stage} {ratio:.2f}")
+    table = Table("stage", "plan", "run", "plan / run", "over the median")
+    ratios = {stage: expected[stage] / found[stage] for stage in expected if stage in found}
+    middle, wrong = median(list(ratios.values()) or [1.0]), []
+    for stage, ratio in ratios.items():
+        share = ratio / middle
+        table.add_row(stage, f"{expected[stage]:.1f} s", f"{found[stage]:.1f} s", f"{ratio:.2f}", f"{share:.2f}")
+        if factor is not None and not 1 / factor <= share <= factor:
+            wrong.append(f"{stage} {share:.2f}")
     Console().print(table)
     if wrong or not table.rows:
         print(f"wrong by more than a factor of {factor:g}: {', '.join(wrong)}" if wrong else "no stage of the plan ran")
@@ -58,7 +61,7 @@ def _compare(plans: list[Path], factor: float | None) -> None:
 def main(
     plan: Annotated[list[Path], typer.Option(help="Output of `cliptune plan --cost --json` before the run.")],
     factor: Annotated[
-        float | None, typer.Option(min=1.0, help="Largest factor by which the plan may be wrong.")
+        float | None, typer.Option(min=1.0, help="Largest factor by which a stage may differ from the median.")
     ] = None,
 ) -> None:
     """Compare the planned seconds of each stage with those of its last run.

@@ -67,15 +67,26 @@ def bring_up_to_date(
         ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
         # The order matters: leaving the runner waits for its threads, and these wait for their commands.
         threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
-        with _parent(targets), threads as runner, stops_commands():
-            _work_off(work, runner, {"hours": hours, "ranks": ranks})
+        try:
+            with _parent(targets), threads as runner, stops_commands():
+                _work_off(work, runner, {"hours": hours, "ranks": ranks})
+                # Within the MLflow run, which ends as failed.
+                _check(work.faults)
+        except Exception:
+            if not work.faults:
+                raise
     show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
-    if work.faults:
-        first, fault = next(iter(work.faults.items()))
-        if len(work.faults) == 1:
+    _check(work.faults)
+
+
+def _check(faults: dict[str, BaseException]) -> None:
+    """Raise the error of the only stage that failed, or a `CommandError` that names all that failed."""
+    if faults:
+        first, fault = next(iter(faults.items()))
+        if len(faults) == 1:
             raise fault
-        others = ", ".join(list(work.faults)[1:])
-        raise CommandError(f"{len(work.faults)} stages failed: {first}, {others}; the error of {first}: {fault}")
+        others = ", ".join(list(faults)[1:])
+        raise CommandError(f"{len(faults)} stages failed: {first}, {others}; the error of {first}: {fault}")
 
 
 def _parent(targets: list[str]) -> AbstractContextManager[object]:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import flows.stages
-from components.core.settings import Settings
+from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import read_graph
@@ -18,6 +18,7 @@ from flows.commands import TimeLimitError
 from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.flows.conftest import artifact, with_server
 from tests.support.params import every_method
+from tests.support.tracked_runs import find_runs
 
 REPO = Path(__file__).parents[2]
 CAPTIONS = {"synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate@paraphrases"}
@@ -86,8 +87,10 @@ def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(
     assert set(ran) == ALL - {"evaluate@paraclip"}
     assert ran.count("train@paraclip") == 1
     assert "not started: it needs a stage that failed" in artifact("stages")
+    assert find_runs(load_settings().dataset.name, "flow") == []
     project.plan({})
     compare_methods()
+    assert len(find_runs(load_settings().dataset.name, "flow")) == 1
     assert project.ran()[len(ran) :] == ["train@paraclip", "evaluate@paraclip", "compare", "promote"]
 
 
