@@ -63,20 +63,16 @@ def bring_up_to_date(
     stale = outdated(graph, wanted)
     get_run_logger().info("%d of %d stages are up to date", len(wanted) - len(stale), len(wanted))
     work = _Work(graph, [stage for stage in wanted if stage in stale])
-    if work.todo:
-        ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
-        # The order matters: leaving the runner waits for its threads, and these wait for their commands.
-        threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
-        try:
-            with _parent(targets), threads as runner, stops_commands():
+    with _parent(targets) if work.todo else nullcontext():
+        if work.todo:
+            ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
+            # The order matters: leaving the runner waits for its threads, and these wait for their commands.
+            threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
+            with threads as runner, stops_commands():
                 _work_off(work, runner, {"hours": hours, "ranks": ranks})
-                # Within the MLflow run, which ends as failed.
-                _check(work.faults)
-        except Exception:
-            if not work.faults:
-                raise
-    show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
-    _check(work.faults)
+        show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
+        # Within the MLflow run, which ends as failed.
+        _check(work.faults)
 
 
 def _check(faults: dict[str, BaseException]) -> None:

@@ -136,12 +136,7 @@ class _Asked:
         counts = ask(self.store, self.engine, requests, title, most)
         found.tokens_in += counts.tokens_in
         found.tokens_out += counts.tokens_out
-        total = counts.replayed + counts.generated + counts.failed
-        if counts.failed > _MOST_FAILED * total:
-            raise InputError(
-                f"{title}: {counts.failed:,} of {total:,} questions failed (reasons: `cliptune answers stats`): run "
-                "the command again, which repeats only these"
-            )
+        counts.check_failed(title, _MOST_FAILED)
 
     def writing(self, path: Path) -> Request:
         """The question for texts about a picture."""

@@ -51,7 +51,7 @@ def run(
     print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
     if shard is None:
-        counts.check_failed(name, settings.synthesize.max_failed_share)
+        counts.check_failed(name, settings.synthesize.max_failed_share, "synthesize.max_failed_share")
     return counts
 
 

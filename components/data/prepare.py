@@ -29,7 +29,7 @@ from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
-from components.data.train_captions import Style, one_each
+from components.data.train_captions import one_each
 from components.tracking import tracked_run
 
 _BLOCK = 1024
@@ -52,14 +52,12 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         # With `exclude_test_by: rows`, splits may share images.
         separate = clean if settings.prepare.exclude_test_by == "rows" else _in_one_split(clean, unusable)
         kept = _write_splits(separate, folder)
-        if source.people:
-            # Captions of an image by several people are paraphrases of each other.
-            columns = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
-            images_of = (image for _, image in columns.groupby("image_id", sort=False))
-            people = (paraphrase_rows(image["id"].tolist(), image["caption"].tolist()) for image in images_of)
-            _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", list(chain.from_iterable(people)))
+        train = folder / "train.parquet"
+        people = _people_rows(train) if source.people else []
         if settings.prepare.train_captions != "all":
-            _keep_one_each(folder, settings.prepare.train_captions)
+            captions = _keep_one_each(train, is_noisy=settings.prepare.train_captions == "noisy")
+            people = [(row[0], row[1], captions[row[0]], *row[3:]) for row in people if row[0] in captions]
+        _write_rows(PEOPLE_PARAPHRASES, folder / f"{PEOPLE}.parquet", people)
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
             images = sum(lost.images for lost in unusable)
@@ -157,18 +155,19 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
     return kept
 
 
-def _keep_one_each(folder: Path, style: Style) -> None:
-    """Keep one pair for every training picture, and people's paraphrases of these pairs."""
-    path, people = folder / "train.parquet", folder / f"{PEOPLE}.parquet"
-    pairs = PAIRS.read(path).to_pylist()
-    kept = one_each([pair["image_id"] for pair in pairs], [pair["caption"] for pair in pairs], style)
-    rows = [pairs[row] | {"caption": caption} for row, caption in kept]
-    PAIRS.write(path, pa.Table.from_pylist(rows, schema=PAIRS.schema))
-    if people.is_file():
-        captions = {pair["id"]: pair["caption"] for pair in rows}
-        found = PEOPLE_PARAPHRASES.read(people).to_pylist()
-        one = [row | {"caption": captions[row["id"]]} for row in found if row["id"] in captions]
-        PEOPLE_PARAPHRASES.write(people, pa.Table.from_pylist(one, schema=PEOPLE_PARAPHRASES.schema))
+def _people_rows(train: Path) -> list[tuple[str, int, str, str, str]]:
+    """Rows of `people_paraphrases`: captions of an image by several people are paraphrases of each other."""
+    columns = PAIRS.read(train, ["id", "image_id", "caption"]).to_pandas()
+    images_of = (image for _, image in columns.groupby("image_id", sort=False))
+    people = (paraphrase_rows(image["id"].tolist(), image["caption"].tolist()) for image in images_of)
+    return list(chain.from_iterable(people))
+
+
+def _keep_one_each(train: Path, *, is_noisy: bool) -> dict[str, str]:
+    """Keep one pair for every training picture; returns the caption of each pair that is left, by id."""
+    rows = list(one_each(PAIRS.read(train).to_pylist(), is_noisy=is_noisy))
+    PAIRS.write(train, pa.Table.from_pylist(rows, schema=PAIRS.schema))
+    return {row["id"]: row["caption"] for row in rows}
 
 
 def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""One caption for each training picture, as a shop has one title for a product; or a noisy one, as the web has.
+"""Keeps one caption per training picture: the first, or the first made noisy like the alt-texts of the web.
 
 Captions by several people train a base that knows many wordings of each picture, which few real data sets have.
 """
@@ -6,26 +6,25 @@ Captions by several people train a base that knows many wordings of each picture
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from components.core.text import content_words
 from components.core.text.languages import words_of
 
-Style = Literal["all", "first", "noisy"]
 _LOST_SHARE = 0.3
 """Share of the words that a noisy caption loses."""
 _NAMED_WORDS = 3
 """Number of words in a file name."""
 
 
-def one_each(image_ids: Sequence[str], captions: Sequence[str], style: Style) -> Iterator[tuple[int, str]]:
-    """Row and caption of the first pair of every picture; `noisy` changes the caption."""
+def one_each(pairs: Iterable[dict[str, Any]], *, is_noisy: bool) -> Iterator[dict[str, Any]]:
+    """The first pair of every picture, with a noisy caption or its own."""
     seen: set[str] = set()
-    for row, (image, caption) in enumerate(zip(image_ids, captions, strict=True)):
-        if image not in seen:
+    for pair in pairs:
+        if (image := pair["image_id"]) not in seen:
             seen.add(image)
-            yield row, noisy(caption, image) if style == "noisy" else caption
+            yield pair | {"caption": noisy(pair["caption"], image)} if is_noisy else pair
 
 
 def noisy(caption: str, image_id: str) -> str:

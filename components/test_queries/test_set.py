@@ -95,7 +95,7 @@ def _write(
         chosen = _chosen(test, options.max_captions, seed)
         answers = {kind.name: writer.candidates(kind, chosen, "test") for kind in KINDS}
         # Kinds have too few questions for a share of each.
-        writer.counts.check_failed("test_set", settings.synthesize.max_failed_share)
+        writer.check_failed()
         _require_accepted(answers["paraphrase"], options.min_accepted_share)
         _write_tables(place, writer, answers)
         chosen = _chosen(validation, options.max_validation_captions, seed)
@@ -104,6 +104,7 @@ def _write(
             writer,
             {kind.name: writer.candidates(kind, chosen, "validation") for kind in KINDS},
         )
+        writer.check_failed()
         summary = WrittenSummary(
             captions_sha256=split,
             queries_sha256=frozen_hash(place),

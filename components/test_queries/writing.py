@@ -73,6 +73,11 @@ class QueryWriter:
         self._judge(kind, [one for one in found if not one.reason], title)
         return found
 
+    def check_failed(self) -> None:
+        """Raise `InputError` if more of the questions so far failed than `synthesize.max_failed_share` allows."""
+        most = self._settings.synthesize.max_failed_share
+        self.counts.check_failed("test_set", most, "synthesize.max_failed_share")
+
     def written(self, kind: QueryKind, candidates: Iterable[Candidate]) -> list[WrittenQuery]:
         """The accepted ones as rows of the test set."""
         by = (self.model, kind.task, self.judge, kind.judge)

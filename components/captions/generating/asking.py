@@ -48,13 +48,14 @@ class SynthesisCounts:
     def __add__(self, other: SynthesisCounts) -> SynthesisCounts:
         return SynthesisCounts(**{name: count + getattr(other, name) for name, count in vars(self).items()})
 
-    def check_failed(self, title: str, most: float) -> None:
-        """Raise `InputError` if more than a share `most` of the questions failed."""
+    def check_failed(self, title: str, most: float, setting: str = "") -> None:
+        """Raise `InputError` if more than a share `most` of the questions failed, which `setting` may raise."""
         total = self.replayed + self.generated + self.failed
         if self.failed > most * total:
+            more = f", or raise {setting} ({most:g})" if setting else ""
             raise InputError(
                 f"{title}: {self.failed:,} of {total:,} questions failed (reasons: `cliptune answers stats`): run "
-                f"the command again, which repeats only these, or raise synthesize.max_failed_share ({most:g})"
+                f"the command again, which repeats only these{more}"
             )
 
 

@@ -6,7 +6,6 @@ of `details.yaml` needs a word of the same group in the other text, or one of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -37,18 +36,12 @@ def find_added_detail(text: str, source: str) -> str | None:
 
 
 def _first_missing(text: str, other: str) -> str | None:
-    has = set(_words(other))
-    for word in _words(text):
+    has = set(words_of(other))
+    for word in words_of(text):
         groups = _groups().get(word, ())
         if groups and not any(group & has for _, group in groups):
             return groups[0][0]
     return None
-
-
-def _words(text: str) -> Iterator[str]:
-    for word in words_of(text):
-        yield word
-        yield from word.split("-") if "-" in word else ()
 
 
 @cache
