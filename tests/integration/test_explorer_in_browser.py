@@ -133,11 +133,15 @@ def test_the_model_writes_wordings_and_their_results_are_shown(
     browser: Any, address: str, explored: Explored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explored.writer, "paraphrases", lambda text, count: [f"{text} {n}" for n in range(count)])
+    info = explored.info()
+    # Nothing typed is lost where the page's data are slow.
+    monkeypatch.setattr(explored, "info", lambda: (time.sleep(1), info)[1])
     with opened(browser, address, DESK, "light") as seen:
         page = seen.page
         page.locator("nav button").first.wait_for()
         page.keyboard.press("3")
         page.locator("textarea").fill("a dog")
+        page.locator("#about").get_by_text("pictures").wait_for()
         page.get_by_role("button", name="Generate paraphrases").click()
         page.locator(".side").nth(1).wait_for()
         texts = page.locator("textarea").input_value().split("\n")

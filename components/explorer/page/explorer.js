@@ -282,7 +282,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     return move(event.target, event.key);
   }
-  if (typing || snapshot) return;
+  if (typing || !info) return;
   const views_ = [...document.querySelectorAll("nav button")];
   if (event.key === "/") {
     event.preventDefault();
@@ -302,7 +302,6 @@ function fill(select, options) {
 
 async function start() {
   if (snapshot) {
-    $("nav").hidden = form.hidden = true;
     $("#about").textContent = snapshot.about;
     return show();
   }
@@ -318,6 +317,8 @@ async function start() {
   }
   form.elements.user.value = localStorage.getItem("user") ?? "";
   $('nav button[data-view="vote"]').hidden = !info.votes;
+  // `show` writes the form from the address: what was typed before would be lost.
+  $("nav").hidden = form.hidden = false;
   return show();
 }
 
