@@ -260,12 +260,15 @@ class Costing:
         return min(rows, len(pq.read_table(pairs, columns=["image_id"])["image_id"].unique()))
 
     def _trained_rows(self, needs: frozenset[str], reads: Path) -> int:
-        """Rows that are in all tables that a method needs; a missing table counts with its answers."""
-        rows = []
+        """Rows that are in all tables that a method needs; a missing table counts with its answers, or with all pairs."""
+        pairs, rows = self._settings.prepare.counts.train, []
         for name in holders_of(needs):
             file = table_file(reads, name)
-            rows.append(pq.read_metadata(file).num_rows if file.is_file() else self._answers(file.stem))
-        return min(rows, default=self._settings.prepare.counts.train)
+            if file.is_file():
+                rows.append(pq.read_metadata(file).num_rows)
+            else:
+                rows.append(pairs if file.parent == PAIRS else self._answers(file.stem))
+        return min(rows, default=pairs)
 
 
 _VIT_B_32_TEXT, _VIT_B_32_OPERATIONS = 38_091_777, 8_817_623_040

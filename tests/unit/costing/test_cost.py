@@ -81,6 +81,9 @@ def test_only_what_is_trained_costs_training_time(
     raw_params["methods"]["paraclip"] |= {"image_tower": "trained"}
     (trained,) = _work(cost(["train@paraclip"])).values()
     assert trained - frozen == pytest.approx(3 * 4800 / 500)
+    # The table of people's paraphrases, before `prepare` has written it.
+    raw_params["methods"]["paraclip"] |= {"train_data": "data/pairs/people_paraphrases.parquet"}
+    assert cost(["train@paraclip"])["train@paraclip"].work == "20,000 samples of 3 texts"
     for base, work, seconds in (
         ({"source": "open_clip", "pretrained": "openai"}, "loads cliptune-tiny", 0),
         ({"source": "timm", "scratch": None, "fit": FIT}, "120,000 samples", 6 * 20_000 / 1000 + 20_000 / 500),
