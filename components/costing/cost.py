@@ -260,7 +260,7 @@ class Costing:
         return min(rows, len(pq.read_table(pairs, columns=["image_id"])["image_id"].unique()))
 
     def _trained_rows(self, needs: frozenset[str], reads: Path) -> int:
-        """Rows that are in all tables that a method needs; a missing table counts with its answers, or with all pairs."""
+        """Rows that are in all tables that a method needs; a missing one counts with its answers or all pairs."""
         pairs, rows = self._settings.prepare.counts.train, []
         for name in holders_of(needs):
             file = table_file(reads, name)

@@ -46,24 +46,45 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
             f"'{name}' is not an encoder's name: give the name of a folder in {folders.models}, such as base"
         )
     benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
-    tables = table_files(benchmarks, folders.evaluation)
+    # A missing table is named before pictures are embedded.
+    table_files(benchmarks, folders.evaluation)
     encoder = Encoder.load(folders.models / name).to(pick_device(settings.device))
     under_test = EncoderUnderTest(name, encoder, encoder.sidecar.weights_sha256)
-    ids, features = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
-    context = ProjectContext(under_test, folders.evaluation, settings.evaluate.top_k, ids, features)
+    gallery = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
+    report, scores = score_all(under_test, gallery, benchmarks, settings.evaluate, folders)
+    write_results(report, scores, folders.metrics, folders.per_query)
+    _track(report, benchmarks, folders)
+    return report
+
+
+def score_all(
+    under_test: EncoderUnderTest,
+    gallery: tuple[Sequence[str], Features],
+    benchmarks: Sequence[ProjectBenchmark],
+    options: Evaluate,
+    folders: Folders,
+) -> tuple[Report, Scores]:
+    """The report of an encoder on all benchmarks, and the values behind it.
+
+    Args:
+        gallery: ids and unit features `[images, dim]` of the test pictures by the encoder's image tower.
+
+    Raises:
+        InputError: a benchmark table is missing or wrong.
+    """
+    context = ProjectContext(under_test, folders.evaluation, options.top_k, *gallery)
     with computing_on(under_test.device):
-        scores, results = score(benchmarks, context, settings.evaluate)
+        scores, results = score(benchmarks, context, options)
+    tables = table_files(benchmarks, folders.evaluation)
     report = Report(
-        encoder=name,
+        encoder=under_test.name,
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
         data_hash=_data_hash([folders.test_pairs, *tables]),
         encoder_sha256=under_test.sha256,
         test_queries=_written(tables),
         metrics=results,
     )
-    write_results(report, scores, folders.metrics, folders.per_query)
-    _track(report, benchmarks, folders)
-    return report
+    return report, scores
 
 
 def run_tracked(settings: Settings, name: str) -> Report:
@@ -101,11 +122,13 @@ def image_features(
 ) -> tuple[Sequence[str], Features]:
     """Ids and unit features `[images, dim]` of the images in `<split>.parquet` by this encoder's image tower.
 
+    Without the folder `embeddings` the pictures are embedded, as for another image tower.
+
     Raises:
         InputError: the stored features do not fit the pairs, an image cannot be decoded, or a feature is not finite.
     """
-    stored = ImageEmbeddings.open(embeddings, pairs_file.stem, pairs_file)
-    if stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
+    stored = ImageEmbeddings.open(embeddings, pairs_file.stem, pairs_file) if embeddings.is_dir() else None
+    if stored is not None and stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
         ids, features = stored.image_ids, np.asarray(stored.features)
     else:
         pairs = PAIRS.read(pairs_file, PICTURE)

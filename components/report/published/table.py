@@ -16,6 +16,7 @@ from more_itertools import map_reduce
 from components.benchmarks.scoring.bootstrap import Interval, paired_difference, sign_flip_p
 from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
+from components.evaluation.ranking import LEGEND, Ranking
 from components.evaluation.results import PublishedReport, Result, read_scores
 from components.report.comparison import markdown_line
 from components.report.published.paper_tables import Collection, Column
@@ -222,6 +223,20 @@ def paired_sections(pairs: Sequence[PairedResult]) -> list[TableSection]:
     return sections
 
 
+def ranking_sections(rankings: Sequence[Ranking]) -> list[TableSection]:
+    """A table per metric: encoders with their groups, the best first, and their difference to it."""
+    sections = []
+    for one in rankings:
+        rows = []
+        for place in one.encoders:
+            behind = place.behind
+            difference = TableCell(None) if behind is None else TableCell(100 * behind.value, 100 * behind.half_width)
+            value = TableCell(100 * place.value.value, 100 * place.value.half_width)
+            rows.append(TableRow(place.encoder, (value, difference), mark=f" ({place.groups})"))
+        sections.append(TableSection(f"{one.metric}, {one.queries:,} queries", ("value", "less the best"), tuple(rows)))
+    return sections
+
+
 def to_csv(sections: Sequence[TableSection]) -> str:
     """One line per table, encoder and column."""
     stream = io.StringIO()
@@ -248,12 +263,12 @@ def to_markdown(sections: Sequence[TableSection]) -> str:
     return "\n".join([*lines, legend(sections)]) + "\n"
 
 
-def to_html(sections: Sequence[TableSection]) -> str:
+def to_html(sections: Sequence[TableSection], title: str = "Published benchmarks") -> str:
     """One self-contained page."""
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("published.html.j2")
     style = (_TEMPLATES / "published.css").read_text("utf-8")
-    return template.render(sections=sections, style=style, legend=legend(sections), named=_named)
+    return template.render(title=title, sections=sections, style=style, legend=legend(sections), named=_named)
 
 
 FORMATS: dict[str, Callable[[Sequence[TableSection]], str]] = {"csv": to_csv, "markdown": to_markdown, "html": to_html}
@@ -269,6 +284,8 @@ def legend(sections: Sequence[TableSection]) -> str:
         parts.append("(paper): value from the paper.")
     if any(row.mark.strip() in ("▲", "▼") for row in rows if row.mark):
         parts.append("▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided.")
+    if any(row.mark.startswith(" (") for row in rows):
+        parts.append(f"(a): {LEGEND}")
     if any(row.mark == "*" for row in rows):
         parts.append("*: the data was not as published, so the value is not comparable.")
     return " ".join(parts)
