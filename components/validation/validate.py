@@ -97,7 +97,10 @@ def run(
             tracked.log_artifact(path)
     if broken := report.broken_limits(settings.validation):
         pages = f"{docs / 'index.html'} and {files.quarantine / name}"
-        raise InputError(f"{'; '.join(broken)}: look at {pages}, then try {report.remedy}")
+        raise InputError(
+            f"{'; '.join(broken)}: look at {pages}, then try {report.remedy}; or, if {report.accepted:,} "
+            "good rows are enough, a limit below their share"
+        )
 
 
 def run_tracked(
