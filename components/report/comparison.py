@@ -179,6 +179,8 @@ def headline(comparison: Comparison, primary: str) -> str:
         return f"{best} is best on {primary} with {value_text(cell)}{others}."
     gap = abs(100 * cell.delta.value)
     span = f"95% interval {signed(cell.delta.low)} to {signed(cell.delta.high)}"
+    if f"{gap:.1f}" == "0.0":
+        return f"{best} and {comparison.reference} are equal on {primary} ({span}): {100 * cell.value.value:.1f}."
     beats = "beats" if cell.verdict == "better" else "is ahead of"
     chance = "" if cell.verdict == "better" else ", which could be chance"
     return (
