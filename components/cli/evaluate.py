@@ -139,18 +139,15 @@ def rank(
         if as_json:
             print_json([asdict(one) for one in rankings])
             return
+        shown = table_of(("encoder", "value", "95% interval", "less the best", "groups"))
         for one in rankings:
-            shown = table_of(
-                ("encoder", "value", "95% interval", "less the best", "groups"),
-                f"{one.metric}, {one.queries:,} queries",
-            )
+            shown.add_section()
+            shown.add_row(f"[bold]{one.metric}[/bold], {one.queries:,} queries")
             for place in one.encoders:
+                span = f"{100 * place.value.low:.1f} to {100 * place.value.high:.1f}"
                 behind = "" if place.behind is None else f"{signed(place.behind.value)} {span_text(place.behind)}"
-                low, high = 100 * place.value.low, 100 * place.value.high
-                shown.add_row(
-                    place.encoder, f"{100 * place.value.value:.1f}", f"{low:.1f} to {high:.1f}", behind, place.groups
-                )
-            print_table(shown)
+                shown.add_row(f"  {place.encoder}", f"{100 * place.value.value:.1f}", span, behind, place.groups)
+        print_table(shown)
         typer.echo(f"Values times 100. {ranking.LEGEND}\npage: {_RANKING}; values per query: reports/rank")
 
     run_in_project(command)

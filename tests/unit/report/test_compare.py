@@ -196,6 +196,7 @@ def test_verdicts_and_headlines() -> None:
     for value, delta, sentence in (
         (0.6, above, "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0."),
         (0.6, around, "tuned is ahead of base on m by 10.0 points (95% interval -5.0 to +25.0), which could be chance"),
+        (0.5002, Interval(0.0002, -0.05, 0.05), "tuned and base are equal on m (95% interval -5.0 to +5.0): 50.0."),
         (0.4, below, "base is best on m with 50.0 ±10.0: no other encoder exceeds it."),
     ):
         tuned = Cell(Interval(value, value - 0.1, value + 0.1), delta, True)
