@@ -177,4 +177,4 @@ def _total(costs: Sequence[Cost], priced: bool) -> list[str]:
 
 
 def _tokens(questions: int, tokens_in: int, tokens_out: int) -> str:
-    return f"{tokens_in:,} + {tokens_out:,}" if questions else ""
+    return f"{tokens_in / 1000:,.0f}k + {tokens_out / 1000:,.0f}k" if questions else ""

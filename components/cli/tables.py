@@ -26,7 +26,7 @@ PIPE_WIDTH = 80
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; too wide cells continue in the next line, but those of column `stage` have one line.
+    """An empty table; too wide cells continue in the next line, but those of column `stage` and of `numbers` do not.
 
     Columns of `numbers` are aligned to the right.
     """
@@ -35,7 +35,7 @@ def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence
     table = Table(title=title, title_justify="left")
     for column in columns:
         justify: JustifyMethod = "right" if column in numbers else "left"
-        table.add_column(column, overflow="fold", justify=justify, no_wrap=column == "stage")
+        table.add_column(column, overflow="fold", justify=justify, no_wrap=column in ("stage", *numbers))
     return table
 
 

@@ -134,7 +134,8 @@ class Costing:
         price = None
         if self._prices is not None and engine == "server":
             price = (questions.tokens_in * self._prices[0] + questions.tokens_out * self._prices[1]) / 1e6
-        work = f"{questions.open:,} of {questions.all:,} questions"
+        done = questions.all - questions.open
+        work = f"{questions.open:,} questions" + (f", {done:,} have an answer" if done else "")
         return replace(
             self._rows("synthesize", questions.all, work, seconds),
             questions=questions.open,

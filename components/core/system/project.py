@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
 from contextlib import chdir
@@ -62,9 +63,23 @@ def in_project(command: Callable[P, None]) -> Callable[P, None]:
 
 def start(main: Callable[..., Any]) -> None:
     """Make a function the command of its module, with plain help and one line for a wrong option."""
+    _keep_freed_memory()
     app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
     app()
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep freed memory for the next tensors.
+
+    It would return each block of more than 32 MB, such as the output of a layer, to the kernel, whose page faults then
+    take most of the time: `embed` with EfficientNet-lite2 is five times as fast without.
+    """
+    trim_threshold, most_mapped = -1, -4
+    # Other C libraries have no mallopt.
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(most_mapped, 0)
+        mallopt(trim_threshold, -1)
 
 
 def from_root(path: Path, default: Path | None = None) -> Path:

@@ -40,6 +40,9 @@ _Part = tuple[int, Rows, Callable[[Rows], Tensor]]
 _AHEAD = 65_536
 """Texts that are tokenized, and sorted by length, together on a GPU."""
 
+_AT_ONCE = 32
+"""Pictures that pass through an image tower together on a processor."""
+
 _LEAST_SHARE = 0.9
 """Smallest share of a text tower's embeddings that its tokenizer has ids for; vocabularies are padded by less."""
 
@@ -292,8 +295,10 @@ class Encoder:
         pixels = pixels.to(self.device)
         if not pixels.is_floating_point():
             pixels = self.sidecar.preparation.normalise(pixels)
-        raw: Tensor = self.model.encode_image(pixels)
-        return raw.float()
+        # On processors more pictures at once take more memory, and not less time.
+        step = len(pixels) if self._on_gpu() else _AT_ONCE
+        parts = (pixels[first : first + step] for first in range(0, len(pixels), step))
+        return torch.cat([self.model.encode_image(part).float() for part in parts])
 
     def _in_batches(
         self, parts: Iterable[_Part], count: int, batch_size: int | None, title: str | None, unit: str

@@ -162,9 +162,9 @@ def test_costs_of_stages_are_above_their_total(
     shown = capsys.readouterr()
     rows = [line.split("│")[1:-1] for line in shown.out.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in row] for row in rows] == [
-        ["synthesize@a", "10 of 40 questions", "1,234 + 5,000", "?", "2 GB", "1 MB"],
+        ["synthesize@a", "10 of 40 questions", "1k + 5k", "?", "2 GB", "1 MB"],
         ["train@b", "3,000 samples of 2 texts", "", "1.5 min", "4 GB", "3 MB"],
-        ["2 stages", "", "1,234 + 5,000", "over 1.5 min", "4 GB", "4 MB"],
+        ["2 stages", "", "1k + 5k", "over 1.5 min", "4 GB", "4 MB"],
     ]
     assert shown.err == f"synthesize@a: {note}\n"
     assert "price" not in shown.out
