@@ -102,3 +102,26 @@ def test_help_and_unknown_options_start_no_stage(
             assert message in output, stage
             assert "bool" not in output, stage
             assert not (below / "data").exists(), stage
+
+
+_GROWTH = """
+from pathlib import Path
+import numpy as np
+from components.core.system.project import start
+
+def memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+def main() -> None:
+    before, block = memory(), np.ones(1 << 25)
+    del block
+    print(memory() - before)
+
+{call}
+"""
+
+
+@pytest.mark.parametrize(("call", "kept"), [("start(main)", True), ("main()", False)])
+def test_a_stage_keeps_freed_memory(call: str, kept: bool) -> None:
+    shown = subprocess.run([sys.executable, "-c", _GROWTH.format(call=call)], cwd=REPO, capture_output=True, check=True)
+    assert (int(shown.stdout) > 200e6) is kept
