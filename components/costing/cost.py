@@ -231,18 +231,31 @@ class Costing:
 
     def _image_seconds(self, images: int) -> float:
         """Time of images forward through the base's image tower."""
-        each = self._image_operations / (self._rates.embedded_images_per_second * _VIT_B_32_OPERATIONS)
+        operations, outputs = self._image_work
+        each = operations / (self._rates.embedded_images_per_second * _VIT_B_32_OPERATIONS)
+        each += outputs / self._rates.layer_outputs_per_second
         return images * (each + self._rates.embedded_image_us / 1e6)
 
     @cached_property
-    def _image_operations(self) -> int:
-        """Operations of one picture forward through the base's image tower; smaller patches need more of them."""
+    def _image_work(self) -> tuple[int, int]:
+        """Operations of one picture forward through the base's image tower, and numbers that its layers write.
+
+        Convolutions within channels have few operations and write as much as others: memory decides their time.
+        """
         config = model_config(self._settings.base.model)
         size = config["vision_cfg"].get("image_size", 224)
-        shape = (size, size) if isinstance(size, int) else tuple(size)
+        shape, written = (size, size) if isinstance(size, int) else tuple(size), list[int]()
         with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-            build(config).get_submodule("visual").eval().requires_grad_(False)(torch.empty(1, 3, *shape))
-        return int(counter.get_total_flops())
+            tower = build(config).get_submodule("visual").eval().requires_grad_(False)
+            for layer in tower.modules():
+                if not any(layer.children()):
+                    layer.register_forward_hook(
+                        lambda _layer, _given, made: written.append(
+                            made.numel() if isinstance(made, torch.Tensor) else 0
+                        )
+                    )
+            tower(torch.empty(1, 3, *shape))
+        return int(counter.get_total_flops()), sum(written)
 
     @cached_property
     def _questions(self) -> dict[str, TaskQuestions]:

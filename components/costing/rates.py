@@ -50,6 +50,8 @@ class Rates(Block):
     """Through ViT-B/32's text tower, forward in float32; other towers in proportion to their parameters."""
     embedded_images_per_second: PositiveFloat
     """Through ViT-B/32's image tower, forward; other towers in proportion to their operations."""
+    layer_outputs_per_second: PositiveFloat
+    """Numbers that the layers of an image tower write, forward."""
     trained_text_us: NonNegativeFloat
     embedded_image_us: NonNegativeFloat
     """Of every text and image besides, whatever the tower."""

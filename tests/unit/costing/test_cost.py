@@ -33,7 +33,7 @@ with FlopCounterMode(display=False) as counter, torch.no_grad():
 TEXT = sum(weights.numel() for weights in MODEL.transformer.parameters()) + 2 * 128 + 128 * 128 + 1
 SPEEDS = {"trained_texts_per_second": 1000 * TEXT / _VIT_B_32_TEXT}
 SPEEDS |= {"embedded_images_per_second": 500 * counter.get_total_flops() / _VIT_B_32_OPERATIONS}
-SPEEDS |= {"trained_text_us": 0, "embedded_image_us": 0}
+SPEEDS |= {"trained_text_us": 0, "embedded_image_us": 0, "layer_outputs_per_second": 1e18}
 RATES = load_rates().model_copy(update=SPEEDS)
 """The base's towers compute 1,000 texts and 500 images in a second."""
 START = {name: rate.start_s for name, rate in RATES.stages.items()}
@@ -101,6 +101,18 @@ def test_smaller_patches_take_longer(cost: Callable[..., dict[str, Cost]], raw_p
         times[model] = _work(cost(["embed"]))["embed"]
     # 196 patches instead of 49, and the same parameters.
     assert times["ViT-B-16"] / times["ViT-B-32"] == pytest.approx(4, rel=0.05)
+
+
+def test_towers_whose_layers_write_much_take_longer(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+) -> None:
+    added = {}
+    for model in ("ViT-B-32", "RN50"):
+        raw_params["base"] |= {"source": "open_clip", "pretrained": "openai", "model": model}
+        slow = RATES.model_copy(update={"layer_outputs_per_second": 1e9})
+        added[model] = (_work(cost(["embed"], slow))["embed"] - _work(cost(["embed"]))["embed"]) / 21_400
+    # Millions of numbers per picture, at a billion a second.
+    assert added == pytest.approx({"ViT-B-32": 0.0061, "RN50": 0.0380}, rel=0.01)
 
 
 def test_pictures_with_several_captions_count_once(
