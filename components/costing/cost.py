@@ -28,8 +28,6 @@ from components.validation.rules.tables import find_table
 
 _TEXTS, _TEXTS_PER_TEST = 1200, 12
 """Texts that the benchmarks embed, about: in any case, and more per test picture."""
-_LANGUAGE_MODEL = 4
-"""A language model takes about so many times as long as a text tower of CLIP with as many parameters."""
 _OPTIMISER = 16
 """Bytes of memory for a trained weight: the weight, its gradient, AdamW's two averages."""
 _WITH_BACKWARD = 3
@@ -180,7 +178,7 @@ class Costing:
         images = 0 if hyper.image_tower == "frozen" else len(columns & set(IMAGES))
         visited = self._pictures(rows) if method.epoch_unit(hyper) == "images" else rows
         samples = hyper.epochs * (visited // hyper.batch_size) * hyper.batch_size
-        seconds = self._text_seconds(samples * texts, self._text_size(name))
+        seconds = self._load_seconds(name) + self._text_seconds(samples * texts, self._text_size(name))
         seconds += self._image_seconds(_WITH_BACKWARD * samples * images)
         cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
         notes, trained = [], _count(model)
@@ -197,7 +195,7 @@ class Costing:
         pictures = self._settings.prepare.counts.test
         texts = _TEXTS + _TEXTS_PER_TEST * pictures
         seconds = texts * self._text_size(name) / (self._rates.embedded_texts_per_second * _VIT_B_32_TEXT)
-        return self._rows("evaluate", pictures, f"{texts:,} texts", seconds)
+        return self._rows("evaluate", pictures, f"{texts:,} texts", self._load_seconds(name) + seconds)
 
     def _seed(self, _name: str) -> Cost:
         """The base with another seed, its embeddings and results."""
@@ -215,14 +213,22 @@ class Costing:
         return model
 
     def _text_size(self, encoder: str) -> int:
-        """Parameters of an encoder's text tower without embeddings, and so many that a language model takes as long."""
-        entry: dict[str, Any] = self._settings.methods.get(encoder, {})
-        if entry.get("method", encoder) == "lm_text_tower":
-            # A model that has not been fetched yet counts like the base's text tower.
+        """Parameters of an encoder's text tower without embeddings."""
+        if self._has_language_model(encoder) or self._settings.base.source == "timm":
+            fit = self._settings.base.fit
+            given = self._settings.methods.get(encoder, {}).get("language_model") or (fit and fit.language_model)
+            # A model that has not been fetched yet counts like the text tower of CLIP.
             with suppress(OSError), torch.device("meta"):
-                model = from_config(folder_of(entry.get("language_model") or str(packaged_model())))
-                return _LANGUAGE_MODEL * _count(model, ("embedding",))
+                return _count(from_config(folder_of(given or str(packaged_model()))), ("embedding",))
         return _count(self._model, ("visual.", "embedding"))
+
+    def _has_language_model(self, encoder: str) -> bool:
+        entry: dict[str, Any] = self._settings.methods.get(encoder, {})
+        return bool(entry.get("method", encoder) == "lm_text_tower")
+
+    def _load_seconds(self, encoder: str) -> float:
+        """Time until a text tower that is a language model can compute."""
+        return self._rates.language_model_load_s if self._has_language_model(encoder) else 0.0
 
     def _text_seconds(self, texts: int, size: int) -> float:
         """Time of texts forward and backward through a text tower."""
@@ -275,7 +281,8 @@ class Costing:
 
     def _trained_rows(self, needs: frozenset[str], reads: Path) -> int:
         """Rows that are in all tables that a method needs; a missing one counts with its answers or all pairs."""
-        pairs, rows = self._settings.prepare.counts.train, []
+        file, rows = PAIRS / "train.parquet", list[int]()
+        pairs = pq.read_metadata(file).num_rows if file.is_file() else self._settings.prepare.counts.train
         for name in holders_of(needs):
             file = table_file(reads, name)
             if file.is_file():

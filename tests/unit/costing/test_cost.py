@@ -86,12 +86,17 @@ def test_only_what_is_trained_costs_training_time(
     assert cost(["train@paraclip"])["train@paraclip"].work == "20,000 samples of 3 texts"
     for base, work, seconds in (
         ({"source": "open_clip", "pretrained": "openai"}, "loads cliptune-tiny", 0),
-        ({"source": "timm", "scratch": None, "fit": FIT}, "120,000 samples", 6 * 20_000 / 1000 + 20_000 / 500),
+        # The text tower is all-MiniLM-L6-v2.
+        (
+            {"source": "timm", "scratch": None, "fit": FIT},
+            "120,000 samples",
+            6 * 20_000 / 1000 * 10.65e6 / TEXT + 20_000 / 500,
+        ),
     ):
         raw_params["base"] |= base
         found = cost(["base"])
         assert found["base"].work == work
-        assert _work(found)["base"] == pytest.approx(seconds)
+        assert _work(found)["base"] == pytest.approx(seconds, rel=0.01)
 
 
 def test_smaller_patches_take_longer(cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]) -> None:
@@ -152,10 +157,10 @@ def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     assert (found["repeat@1-paraclip"].seconds or 0) > (found["train@paraclip"].seconds or 0)
     assert any("tries for each batch" in note for note in found["train@leaf"].notes)
     raw_params["methods"]["lm_alignment"]["language_model"] = "nobody/has-fetched-it"
-    assert cost(["evaluate@lm_alignment"])["evaluate@lm_alignment"].seconds == found["evaluate@clip_scratch"].seconds
+    unknown = cost(["evaluate@lm_alignment"])["evaluate@lm_alignment"].seconds or 0
+    assert unknown == (found["evaluate@clip_scratch"].seconds or 0) + RATES.language_model_load_s
     # A language model as text tower takes longer than the small base's.
-    for stage in ("evaluate", "train"):
-        assert (found[f"{stage}@lm_alignment"].seconds or 0) > 1.5 * (found[f"{stage}@clip_scratch"].seconds or 0)
+    assert (found["evaluate@lm_alignment"].seconds or 0) > 1.5 * (found["evaluate@clip_scratch"].seconds or 0)
 
 
 def test_rates_of_a_file_replace_those_of_the_package(tmp_path: Path) -> None:
