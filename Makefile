@@ -8,7 +8,7 @@ export DO_NOT_TRACK := 1
 # Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all benchmarks lint docs claims speedrun stack base-asset captions student llm-server lock clean
+.PHONY: demo test test-all benchmarks lint docs claims stack base-asset captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -52,9 +52,6 @@ claims: .venv/.ready ## every method with three seeds, and which claims of the p
 	@cliptune profile apply claims
 	@.venv/bin/dvc repro
 	@echo "look:     reports/claims/papers.html; undo the profile: git checkout params.yaml"
-
-speedrun: .venv/.ready ## minutes from raw pairs to a champion on the synthetic dataset (docs/speedrun.md)
-	@$(PY) -m benchmarks.speedrun
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
