@@ -214,13 +214,17 @@ class Costing:
 
     def _text_size(self, encoder: str) -> int:
         """Parameters of an encoder's text tower without embeddings."""
-        if self._has_language_model(encoder) or self._settings.base.source == "timm":
-            fit = self._settings.base.fit
-            given = self._settings.methods.get(encoder, {}).get("language_model") or (fit and fit.language_model)
-            # A model that has not been fetched yet counts like the text tower of CLIP.
-            with suppress(OSError), torch.device("meta"):
-                return _count(from_config(folder_of(given or str(packaged_model()))), ("embedding",))
-        return _count(self._model, ("visual.", "embedding"))
+        base, size = self._settings.base, _count(self._model, ("visual.", "embedding"))
+        if self._has_language_model(encoder):
+            given = self._settings.methods.get(encoder, {}).get("language_model")
+        elif base.source == "timm" and base.fit is not None:
+            given = base.fit.language_model
+        else:
+            return size
+        # A model that has not been fetched yet counts like the text tower of CLIP.
+        with suppress(OSError), torch.device("meta"):
+            size = _count(from_config(folder_of(given or str(packaged_model()))), ("embedding",))
+        return size
 
     def _has_language_model(self, encoder: str) -> bool:
         entry: dict[str, Any] = self._settings.methods.get(encoder, {})
