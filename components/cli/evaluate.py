@@ -127,7 +127,7 @@ def rank(
         from components.evaluation import ranking
         from components.registry.encoder_lookup import find_encoder
         from components.report.comparison import signed, span_text
-        from components.report.published.table import ranking_sections, to_html
+        from components.report.published.table import GROUPS, ranking_sections, to_html
 
         settings = load_checked(entries=())
         chosen = ranking.chosen_benchmarks(benchmark or [])
@@ -148,7 +148,7 @@ def rank(
                 behind = "" if place.behind is None else f"{signed(place.behind.value)} {span_text(place.behind)}"
                 shown.add_row(f"  {place.encoder}", f"{100 * place.value.value:.1f}", span, behind, place.groups)
         print_table(shown)
-        typer.echo(f"Values times 100. {ranking.LEGEND}\npage: {_RANKING}; values per query: reports/rank")
+        typer.echo(f"Values times 100. {GROUPS}\npage: {_RANKING}; values per query: reports/rank")
 
     run_in_project(command)
 

@@ -22,7 +22,6 @@ from components.evaluation.results import DEFAULT, Folders, Report, write_result
 
 BENCHMARKS = ("paraphrased_retrieval", "retrieval", "negations", "typos", "swaps", "half_truths")
 """Benchmarks of a ranking, where their tables exist."""
-LEGEND = "Encoders that share a letter do not differ significantly (paired permutation tests of all pairs, Holm, 5%)."
 _LEVEL = 0.05
 
 
@@ -33,7 +32,7 @@ class Ranked:
     Attributes:
         value: with its 95% interval.
         behind: difference to the best encoder with its paired 95% interval; None for the best one.
-        groups: letters, as `LEGEND` says.
+        groups: letters; encoders that share one do not differ significantly (Holm 1979, at 5%).
     """
 
     encoder: str

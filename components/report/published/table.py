@@ -16,7 +16,6 @@ from more_itertools import map_reduce
 from components.benchmarks.scoring.bootstrap import Interval, paired_difference, sign_flip_p
 from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
-from components.evaluation.ranking import LEGEND, Ranking
 from components.evaluation.results import PublishedReport, Result, read_scores
 from components.report.comparison import markdown_line
 from components.report.published.paper_tables import Collection, Column
@@ -24,6 +23,9 @@ from components.report.published.paper_tables import Collection, Column
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from components.evaluation.ranking import Ranking
+
+GROUPS = "Encoders that share a letter do not differ significantly (paired permutation tests of all pairs, Holm, 5%)."
 _RESAMPLES = 2000
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -285,7 +287,7 @@ def legend(sections: Sequence[TableSection]) -> str:
     if any(row.mark.strip() in ("▲", "▼") for row in rows if row.mark):
         parts.append("▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided.")
     if any(row.mark.startswith(" (") for row in rows):
-        parts.append(f"(a): {LEGEND}")
+        parts.append(f"(a): {GROUPS}")
     if any(row.mark == "*" for row in rows):
         parts.append("*: the data was not as published, so the value is not comparable.")
     return " ".join(parts)
