@@ -178,7 +178,10 @@ class Costing:
         images = 0 if hyper.image_tower == "frozen" else len(columns & set(IMAGES))
         visited = self._pictures(rows) if method.epoch_unit(hyper) == "images" else rows
         samples = hyper.epochs * (visited // hyper.batch_size) * hyper.batch_size
-        seconds = self._load_seconds(name) + self._text_seconds(samples * texts, self._text_size(name))
+        # A frozen language model has no backward pass.
+        passes = _WITH_BACKWARD if getattr(hyper, "strategy", "") != "frozen" else 1
+        seconds = self._text_seconds(samples * texts, self._text_size(name)) * passes / _WITH_BACKWARD
+        seconds += self._load_seconds(name)
         seconds += self._image_seconds(_WITH_BACKWARD * samples * images)
         cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
         notes, trained = [], _count(model)
@@ -232,7 +235,7 @@ class Costing:
 
     def _load_seconds(self, encoder: str) -> float:
         """Time until a text tower that is a language model can compute."""
-        return self._rates.language_model_load_s if self._has_language_model(encoder) else 0.0
+        return self._rates.language_tower_load_s if self._has_language_model(encoder) else 0.0
 
     def _text_seconds(self, texts: int, size: int) -> float:
         """Time of texts forward and backward through a text tower."""

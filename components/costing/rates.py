@@ -57,6 +57,8 @@ class Rates(Block):
     """Of every text and image besides, whatever the tower."""
     language_model_load_s: NonNegativeFloat
     """Time until engine `local` can answer."""
+    language_tower_load_s: NonNegativeFloat
+    """Time until a text tower that is a language model can compute."""
     text_checks_load_s: NonNegativeFloat
     """Time until `validate` can check texts: word lists and sentence encoder."""
 

@@ -156,9 +156,10 @@ def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
     assert (found["repeat@1-paraclip"].seconds or 0) > (found["train@paraclip"].seconds or 0)
     assert any("tries for each batch" in note for note in found["train@leaf"].notes)
+    assert (found["train@lm_frozen"].seconds or 0) < 0.5 * (found["train@lm_finetuned"].seconds or 0)
     raw_params["methods"]["lm_alignment"]["language_model"] = "nobody/has-fetched-it"
     unknown = cost(["evaluate@lm_alignment"])["evaluate@lm_alignment"].seconds or 0
-    assert unknown == (found["evaluate@clip_scratch"].seconds or 0) + RATES.language_model_load_s
+    assert unknown == (found["evaluate@clip_scratch"].seconds or 0) + RATES.language_tower_load_s
     # A language model as text tower takes longer than the small base's.
     assert (found["evaluate@lm_alignment"].seconds or 0) > 1.5 * (found["evaluate@clip_scratch"].seconds or 0)
 
