@@ -178,9 +178,10 @@ class Costing:
         images = 0 if hyper.image_tower == "frozen" else len(columns & set(IMAGES))
         visited = self._pictures(rows) if method.epoch_unit(hyper) == "images" else rows
         samples = hyper.epochs * (visited // hyper.batch_size) * hyper.batch_size
+        seconds = self._text_seconds(samples * texts, self._text_size(name))
         # A frozen language model has no backward pass.
-        passes = _WITH_BACKWARD if getattr(hyper, "strategy", "") != "frozen" else 1
-        seconds = self._text_seconds(samples * texts, self._text_size(name)) * passes / _WITH_BACKWARD
+        if getattr(hyper, "strategy", "") == "frozen":
+            seconds /= _WITH_BACKWARD
         seconds += self._load_seconds(name)
         seconds += self._image_seconds(_WITH_BACKWARD * samples * images)
         cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
@@ -262,11 +263,7 @@ class Costing:
             tower = build(config).get_submodule("visual").eval().requires_grad_(False)
             for layer in tower.modules():
                 if not any(layer.children()):
-                    layer.register_forward_hook(
-                        lambda _layer, _given, made: written.append(
-                            made.numel() if isinstance(made, torch.Tensor) else 0
-                        )
-                    )
+                    layer.register_forward_hook(lambda _layer, _given, made: written.append(made.numel()))
             tower(torch.empty(1, 3, *shape))
         return int(counter.get_total_flops()), sum(written)
 

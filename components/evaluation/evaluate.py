@@ -46,12 +46,11 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
             f"'{name}' is not an encoder's name: give the name of a folder in {folders.models}, such as base"
         )
     benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
-    # A missing table is named before pictures are embedded.
-    table_files(benchmarks, folders.evaluation)
+    tables = table_files(benchmarks, folders.evaluation)
     encoder = Encoder.load(folders.models / name).to(pick_device(settings.device))
     under_test = EncoderUnderTest(name, encoder, encoder.sidecar.weights_sha256)
     gallery = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
-    report, scores = score_all(under_test, gallery, benchmarks, settings.evaluate, folders)
+    report, scores = score_all(under_test, gallery, benchmarks, tables, settings.evaluate, folders)
     write_results(report, scores, folders.metrics, folders.per_query)
     _track(report, benchmarks, folders)
     return report
@@ -61,6 +60,7 @@ def score_all(
     under_test: EncoderUnderTest,
     gallery: tuple[Sequence[str], Features],
     benchmarks: Sequence[ProjectBenchmark],
+    tables: Sequence[Path],
     options: Evaluate,
     folders: Folders,
 ) -> tuple[Report, Scores]:
@@ -68,14 +68,14 @@ def score_all(
 
     Args:
         gallery: ids and unit features `[images, dim]` of the test pictures by the encoder's image tower.
+        tables: files of the benchmarks, see `table_files`.
 
     Raises:
-        InputError: a benchmark table is missing or wrong.
+        InputError: a benchmark table is damaged or empty.
     """
     context = ProjectContext(under_test, folders.evaluation, options.top_k, *gallery)
     with computing_on(under_test.device):
         scores, results = score(benchmarks, context, options)
-    tables = table_files(benchmarks, folders.evaluation)
     report = Report(
         encoder=under_test.name,
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),

@@ -8,21 +8,20 @@ from itertools import combinations
 from pathlib import Path
 from string import ascii_lowercase
 
-from components.benchmarks.project import ProjectBenchmark, find_benchmark
+from components.benchmarks.project import ProjectBenchmark, find_benchmark, missing_tables, table_files
 from components.benchmarks.scoring.benchmark import Scores, key_metrics
 from components.benchmarks.scoring.bootstrap import Interval, paired_difference, sign_flip_p
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.core.tables.folders import benchmark_table
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.evaluate import image_features, score_all
 from components.evaluation.results import DEFAULT, Folders, Report, write_results
 
 BENCHMARKS = ("paraphrased_retrieval", "retrieval", "negations", "typos", "swaps", "half_truths")
 """Benchmarks of a ranking, where their tables exist."""
-_LEVEL = 0.05
+_LEVEL, _DRAWS = 0.05, 2000
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ def chosen_benchmarks(names: Sequence[str], folder: Path = DEFAULT.evaluation) -
     """
     if names:
         return [find_benchmark(name) for name in names]
-    every = map(find_benchmark, BENCHMARKS)
-    found = [one for one in every if all(benchmark_table(folder, need.path).exists() for need in one.needs)]
+    found = [one for one in map(find_benchmark, BENCHMARKS) if not missing_tables(one, folder)]
     if not found:
         raise InputError(f"{folder} has no benchmark table: run `dvc repro prepare`, or `dvc repro test_set`")
     return found
@@ -76,8 +74,9 @@ def score_encoders(
     Encoders with the same image tower embed the pictures once.
 
     Raises:
-        InputError: an encoder has no image tower, two have the same name, or as `score_all`.
+        InputError: an encoder has no image tower, two have the same name, or a table is missing.
     """
+    tables = table_files(benchmarks, folders.evaluation)
     galleries: dict[str, tuple[Sequence[str], Features]] = {}
     found: list[tuple[Report, Scores]] = []
     for under_test in encoders:
@@ -89,7 +88,7 @@ def score_encoders(
         if tower not in galleries:
             batch = settings.embed.batch_size
             galleries[tower] = image_features(encoder, folders.embeddings, folders.test_pairs, batch)
-        report, scores = score_all(under_test, galleries[tower], benchmarks, settings.evaluate, folders)
+        report, scores = score_all(under_test, galleries[tower], benchmarks, tables, settings.evaluate, folders)
         write_results(report, scores, folders.reports / "rank")
         found.append((report, scores))
     return found
@@ -111,14 +110,14 @@ def _ranking(metric: str, scored: Sequence[tuple[Report, Scores]], seed: int) ->
     order = sorted(results, key=lambda encoder: -sign * results[encoder].value)
     pairs = list(combinations(order, 2))
     # Holm's smallest level is that of all pairs; a permutation test with few draws could not reach it.
-    draws = max(2000, int(5 * len(pairs) / _LEVEL))
+    draws = max(_DRAWS, int(5 * len(pairs) / _LEVEL))
     p = {pair: sign_flip_p(values[pair[0]], values[pair[1]], draws, seed, *about) for pair in pairs}
     letters = letters_of(order, significant(p))
     ranked = []
     for encoder in order:
         behind = None
         if encoder != order[0]:
-            behind = paired_difference(values[encoder], values[order[0]], 2000, seed, *about)
+            behind = paired_difference(values[encoder], values[order[0]], _DRAWS, seed, *about)
         value = Interval(results[encoder].value, *results[encoder].span)
         ranked.append(Ranked(encoder, value, behind, letters[encoder]))
     return Ranking(metric, len(values[order[0]]), tuple(ranked))

@@ -97,10 +97,7 @@ def run(
             tracked.log_artifact(path)
     if broken := report.broken_limits(settings.validation):
         pages = f"{docs / 'index.html'} and {files.quarantine / name}"
-        lower = ""
-        if any("min_accepted_share" in limit for limit in broken):
-            lower = f"; or lower validate.min_accepted_share, if {report.accepted:,} rows are enough"
-        raise InputError(f"{'; '.join(broken)}: look at {pages}, then try {report.remedy}{lower}")
+        raise InputError(f"{'; '.join(broken)}: look at {pages}, then try {report.remedy}")
 
 
 def run_tracked(

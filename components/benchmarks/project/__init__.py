@@ -40,14 +40,18 @@ def table_files(benchmarks: Iterable[ProjectBenchmark], folder: Path) -> list[Pa
     """
     benchmarks = list(benchmarks)
     for benchmark in benchmarks:
-        for need in benchmark.needs:
-            if not benchmark_table(folder, need.path).exists():
-                raise InputError(
-                    f"{folder / need.path} is missing, benchmark '{benchmark.name}' requires it: run `dvc repro "
-                    f"prepare`, have a model write it (test_set.llm in params.yaml), or remove '{benchmark.name}' from "
-                    "evaluate.benchmarks"
-                )
+        for need in missing_tables(benchmark, folder):
+            raise InputError(
+                f"{folder / need.path} is missing, benchmark '{benchmark.name}' requires it: run `dvc repro "
+                f"prepare`, have a model write it (test_set.llm in params.yaml), or remove '{benchmark.name}' from "
+                "evaluate.benchmarks"
+            )
     return sorted({benchmark_table(folder, need.path) for benchmark in benchmarks for need in benchmark.needs})
+
+
+def missing_tables(benchmark: ProjectBenchmark, folder: Path) -> list[RequiredFile]:
+    """Tables of the benchmark that are neither in `folder` nor in the written test set."""
+    return [need for need in benchmark.needs if not benchmark_table(folder, need.path).exists()]
 
 
 def find_benchmark(name: str) -> ProjectBenchmark:

@@ -187,7 +187,8 @@ class TableReport:
             name = fault["reason"]
             where = f"validate.tables.{self.table}.{name}" if name in own else f"validate.{name}"
             share = f"{self.table}: {fault['column']} share {fault['observed']:.3f}"
-            faults.append(f"{share} breaks {where} {limits[name]} (top reasons: {top})")
+            lower = f"; lower it if {self.accepted:,} rows are enough" if name == "min_accepted_share" else ""
+            faults.append(f"{share} breaks {where} {limits[name]} (top reasons: {top}{lower})")
         return faults
 
     @property
