@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from components.cli import (
     caption,
@@ -24,55 +23,7 @@ from components.cli import (
 
 # Commands import their packages when they run: `cliptune --help` must not wait for torch and MLflow.
 
-COMMANDS = {
-    "import": "init",
-    "store": "answers",
-    "search": "mix tune",
-    "profile use": "profile apply",
-}
-"""Old command -> new command."""
-
-OPTIONS = {
-    ("table", "--against"): "--baseline",
-    ("evaluate", "--again"): "--overwrite",
-    ("evaluate", "--option"): "--benchmark-option",
-    ("evaluate", "--data"): "--data-dir",
-    ("init", "--over"): "--extends",
-    ("serve", "--texts"): "--max-texts",
-    ("serve", "--queue"): "--max-queue",
-    ("serve", "--batch"): "--batch-size",
-    ("serve", "--any-tower"): "--allow-tower-change",
-    ("serve", "--poll"): "--poll-seconds",
-    ("history", "--of"): "`cliptune lineage`",
-}
-"""Command and old option -> the new option, or the new command."""
-
-
-class _Commands(TyperGroup):
-    """The commands of `cliptune`, which refuse commands and options of earlier versions."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if new := _renamed(args):
-            typer.echo(f"error: {new}", err=True)
-            raise SystemExit(2)
-        return super().parse_args(ctx, args)
-
-
-def _renamed(args: list[str]) -> str:
-    """The message about an old command or option; empty if there is none."""
-    for length in (1, 2):
-        old = " ".join(args[:length])
-        if old in COMMANDS:
-            return f"`cliptune {old}` is now `cliptune {COMMANDS[old]}`"
-        for argument in args[length:]:
-            option = argument.partition("=")[0]
-            if (old, option) in OPTIONS:
-                return f"{option} of `cliptune {old}` is now {OPTIONS[old, option]}"
-    return ""
-
-
 app = typer.Typer(
-    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

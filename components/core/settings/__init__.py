@@ -11,7 +11,6 @@ from pydantic import Field, ValidationError
 from components.core.settings.block import Block, Device, Scale
 from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate, WrittenTestSet
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
-from components.core.settings.renamed import refuse_renamed
 from components.core.settings.training import Card, Compare, Evaluate, Margin, Mix, Promote, Shards, Study, Train
 from components.core.settings.yaml_text import explain_fault, explain_yaml, read_yaml
 from components.core.system.errors import InputError
@@ -70,7 +69,6 @@ def load_settings(path: Path = PARAMS) -> Settings:
     if not isinstance(raw, dict):
         fault = "is empty" if raw is None else "has no blocks"
         raise InputError(f"{path} {fault}: restore it, for example by `git checkout {path}`")
-    refuse_renamed(raw, str(path))
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from components.benchmarks.scoring.bootstrap import Interval
-from components.cli import COMMANDS, OPTIONS, app
+from components.cli import app
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
 from components.report.comparison import Cell, Comparison, write_csv
@@ -156,18 +156,6 @@ def test_every_help_has_examples_and_flags_without_a_type() -> None:
         shown = " ".join(_output(*name.split(), "--help").split())
         assert re.search(rf"Examples?: cliptune {name}\b", shown), name
         assert " bool" not in shown, name
-
-
-def test_old_commands_and_options_name_the_new_ones() -> None:
-    cases = [(old.split(), new) for old, new in COMMANDS.items()]
-    cases += [([*command.split(), f"{option}{value}"], new) for (command, option), new in OPTIONS.items()
-              for value in ("", "=1")]  # fmt: skip
-    for arguments, new in cases:
-        done = CliRunner().invoke(app, arguments)
-        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), arguments
-        assert f"is now {new}" in done.stderr or f"is now `cliptune {new}`" in done.stderr
-    for (command, _), new in OPTIONS.items():
-        assert not new.startswith("--") or new in _output(*command.split(), "--help")
 
 
 def test_a_mix_that_cannot_be_written_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import yaml
 from pydantic import ValidationError
 
 from components.core.settings import Settings, load_settings
-from components.core.settings.renamed import KEYS, VALUES
 from components.core.system.errors import InputError
 
 REPO = Path(__file__).parents[3]
@@ -93,21 +92,6 @@ def test_a_key_replaces_the_key_of_a_merged_anchor(path: Path) -> None:
     assert load_settings(path).methods["b"] == {"method": "paraclip", "lr": 0.2}
     anchor = "train_more: &more {batch_size: 1}\nembed:\n  <<: *more\n"
     assert "unknown key 'train_more'" in _refusal(path, text.replace("embed:\n", anchor, 1).encode())
-
-
-def test_every_old_key_and_value_names_the_new_one(path: Path) -> None:
-    cases: list[tuple[str, Any, str]] = [(old, 1, f"'{old}' is now '{new}'") for old, new in KEYS.items()]
-    cases += [(key, old, f"'{old}' is now '{new}'") for key, values in VALUES.items() for old, new in values.items()]
-    for key, value, message in cases:
-        raw = yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))
-        *blocks, last = key.replace("*", "mine").split(".")
-        block = raw
-        for name in blocks:
-            block = block.setdefault(name, {})
-        block[last] = value
-        refusal = _refusal(path, raw)
-        assert message.replace("*", "mine") in refusal
-        assert str(path) in refusal
 
 
 def test_rules_for_english_do_not_apply_to_other_languages(settings: Settings) -> None:
