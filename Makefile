@@ -8,7 +8,7 @@ export DO_NOT_TRACK := 1
 # Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all benchmarks lint docs claims stack base-asset captions student llm-server lock clean
+.PHONY: demo test test-all benchmarks speedrun lint docs claims stack base-asset captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -37,6 +37,9 @@ BENCHMARKS ?= differences evaluation explorer ingest orchestration paraphrase_ch
 benchmarks: .venv/.ready ## measure all, or some: `make benchmarks BENCHMARKS=serving OPTIONS=--help`; `gpu` is for a machine with a GPU
 	@for name in $(BENCHMARKS); do echo "# $$name"; $(PY) -m benchmarks.$$name $(OPTIONS) || failed="$$failed $$name"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+speedrun: .venv/.ready ## minutes from raw pairs to a champion (docs/speedrun.md); the last line is JSON
+	@$(PY) -m benchmarks.speedrun $(OPTIONS)
 
 lint: .venv/.ready
 	@.venv/bin/ruff check components flows infra benchmarks tests docs

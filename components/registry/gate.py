@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from components.core.settings import Margin, Promote
@@ -42,7 +42,7 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
         *(_scored(candidate, benchmark) for benchmark in policy.require_benchmarks),
         _primary(candidate, incumbent, policy.metric, policy.margin),
         *(_guard(candidate, incumbent, name, loss) for name, loss in policy.guards.items() if loss is not None),
-        _faultless("validation", evidence.validation_faults, "the training captions passed validation"),
+        _faultless("validation", evidence.validation_faults, _valid(policy.require_valid_tables)),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_rolled_back(evidence.rolled_back),
         *([] if policy.min_vote_win_rate is None else [_voted(evidence.wins, policy.min_vote_win_rate)]),
@@ -85,6 +85,10 @@ def metric(report: Report, name: str, key: str) -> Result:
             "choose a metric from `cliptune report`"
         )
     return report.metrics[name]
+
+
+def _valid(tables: Sequence[str]) -> str:
+    return "the training captions passed validation" if tables else "promote.require_valid_tables names no table"
 
 
 def _same_data(candidate: Report, incumbent: Report) -> RuleVerdict:
