@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,15 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
-from components.captions.generating.engines.server import ServerEngine
-from components.captions.generating.questions import Questions
-from components.captions.prompting.request import InputRow
-from components.captions.prompting.tasks import find_task
+from components.captions.generating.judging import Judge
+from components.captions.generating.store import GenerationStore
 from components.cli.caption import server_options
-from components.core.settings import Settings, Task
+from components.core.settings import Settings
 from components.core.system.errors import run_command
 from components.core.system.profiles import settings_with
-from components.core.system.progress import track
 from components.validation.rules.measuring.probes import find_probes
 from components.validation.rules.table import Rule, add_columns, measured, row_rules
 from components.validation.rules.tables import find_table
@@ -107,19 +106,13 @@ def stopped_by(values: pd.Series[Any], rule: Rule | None) -> Stopped:
 
 def judged(labelled: Sequence[Labelled], settings: Settings, url: str, model: str) -> Stopped:
     """The answers of which a model does not say "yes" in both directions."""
-    engine = ServerEngine(server_options(url, model))
-    task = Task.model_validate({"table": "", "input": Path(), "temperature": 0.0, "top_p": 1.0, "max_tokens": 8})
-    questions = Questions(find_task("judge_paraphrase"), task, settings, engine.model)
+    server = {"engine": "server", **server_options(url, model).model_dump(mode="json", exclude_unset=True)}
+    synthesize = settings.synthesize.model_copy(update={"llms": {"judge": server}})
+    judge = Judge(settings.model_copy(update={"synthesize": synthesize}), "judge")
     pairs = [(one.source, one.answer) for one in labelled]
-    both = [
-        questions.about(InputRow(str(row), 0, {"caption": first, "paraphrase": second}), 0)
-        for row, pair in enumerate(pairs)
-        for first, second in (pair, pair[::-1])
-    ]
-    replies = (reply for some in engine.answer(both) for reply in some)
-    said = {reply.request.key: reply.answer for reply in track(replies, "judge", len(both), "question")}
-    accepted = [(answer := said.get(one.key)) is not None and not questions.rejects(answer) for one in both]
-    return ~np.array(accepted).reshape(-1, 2).all(axis=1)
+    with TemporaryDirectory() as folder, closing(GenerationStore(f"sqlite:///{folder}/store.db")) as store:
+        judge.ask(store, lambda: pairs, "paraphrases", len(pairs))
+        return np.array([reason is not None for reason in judge.faults(store, pairs)])
 
 
 def run(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from more_itertools import batched
 
-from components.captions.generating.asking import SynthesisCounts, ask, write_answers
+from components.captions.generating.asking import SynthesisCounts, answered, ask, write_answers
 from components.captions.generating.engines import Engine, engine_of
+from components.captions.generating.judging import Judge
 from components.captions.generating.questions import Questions, import_replay, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request
@@ -40,12 +42,17 @@ def run(
     """
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
+    judging = questions.options.judge_llm
+    judge = None if judging is None else Judge(settings, judging)
     with closing(GenerationStore(settings.synthesize.store)) as store:
         if not fresh:
             import_replay(store, settings)
         counts = _ask(store, engine, questions, shard)
+        if judge is not None:
+            counts += judge.ask(store, lambda: answered(store, questions, shard), name, counts.total)
         if shard is None:
-            counts.rejected = write_answers(output / settings.synthesize.answers(name), store, questions)
+            faults = None if judge is None else partial(judge.faults, store)
+            counts.rejected = write_answers(output / settings.synthesize.answers(name), store, questions, faults)
     counts.skipped = sum(questions.skipped.values())
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
     print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")

@@ -18,7 +18,7 @@ from components.core.settings import Settings
 from components.core.tables.folders import PAIRS
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
 from components.costing.questions import TaskQuestions, count_questions
-from components.costing.rates import Rates
+from components.costing.rates import Rates, Tokens
 from components.encoders.adapter.architecture import build
 from components.encoders.adapter.language_tower import folder_of, from_config, packaged_model
 from components.encoders.adapter.model_configs import model_config
@@ -32,6 +32,8 @@ _OPTIMISER = 16
 """Bytes of memory for a trained weight: the weight, its gradient, AdamW's two averages."""
 _WITH_BACKWARD = 3
 """A forward and backward pass takes this many times as long as a forward pass."""
+_JUDGED_TOKENS = 80
+"""Tokens of a question to a judge, about."""
 _NO_RATE = "the rate of the server is unknown: give `server` with --rates"
 
 
@@ -119,14 +121,19 @@ class Costing:
 
     def _synthesize(self, name: str) -> Cost:
         block, questions = self._settings.synthesize, self._questions[name]
-        engine = block.llms[block.model_of(block.tasks[name])]["engine"]
-        rate = self._rates.local if engine == "local" else self._rates.server
+        task = block.tasks[name]
+        engine, rate = self._engine(block.model_of(task))
         seconds = 0.0 if questions.open == 0 else None
         if rate is not None:
             seconds = rate.seconds(questions.tokens_in, questions.tokens_out)
         if engine == "local" and questions.open and seconds is not None:
             seconds += self._rates.language_model_load_s
         notes = [] if questions.sure else ["a guess: its input table does not exist yet"]
+        if task.judge_llm is not None and questions.open:
+            asked, (_, rate) = 2 * questions.open, self._engine(task.judge_llm)
+            judging = None if rate is None else rate.seconds(_JUDGED_TOKENS * asked, asked)
+            seconds = None if seconds is None or judging is None else seconds + judging
+            notes.append(f"the time is with at most {asked:,} questions to '{task.judge_llm}' as its judge")
         if seconds is None:
             notes.append(_NO_RATE)
         price = None
@@ -143,17 +150,22 @@ class Costing:
             notes=tuple(notes),
         )
 
+    def _engine(self, llm: str) -> tuple[str, Tokens | None]:
+        """The engine of `synthesize.llms.<llm>` and its speed, None if it is unknown."""
+        engine = self._settings.synthesize.llms[llm]["engine"]
+        return engine, self._rates.local if engine == "local" else self._rates.server
+
     def _test_set(self, _name: str) -> Cost:
         """Its questions and those of its judge, whose number follows from the settings."""
-        options, block = self._settings.test_set, self._settings.synthesize
+        options = self._settings.test_set
         if options.llm is None:
             return self._rows("prepare", 0, "")
         counts = self._settings.prepare.counts
         captions = min(options.max_captions, counts.test) + min(options.max_validation_captions, counts.val)
         questions = 2 * captions * (options.paraphrases + 2)
-        # A question has about 80 tokens; a judge answers with one word.
-        tokens_in, tokens_out = 80 * questions, questions * options.max_tokens // 2
-        rate = self._rates.local if block.llms[options.llm]["engine"] == "local" else self._rates.server
+        # A judge answers with one word.
+        tokens_in, tokens_out = _JUDGED_TOKENS * questions, questions * options.max_tokens // 2
+        _, rate = self._engine(options.llm)
         seconds = None if rate is None else rate.seconds(tokens_in, tokens_out)
         cost = self._rows("synthesize", questions, f"{questions:,} questions", seconds)
         notes = (_NO_RATE,) if seconds is None else ()

@@ -62,7 +62,9 @@ def _requests(settings: Settings, stage: str) -> list[tuple[str, Request]]:
     group, _, name = stage.partition("@")
     block = settings.synthesize
     if group == "synthesize" and name in block.tasks:
-        return [(block.model_of(block.tasks[name]), _request(settings, name))]
+        task = block.tasks[name]
+        asked = (block.model_of(task), task.judge_llm)
+        return [(model, _request(settings, name)) for model in asked if model is not None]
     if group == "students" and name in settings.students:
         student = settings.students[name]
         teacher = student.teacher if isinstance(student.teacher, str) else ""

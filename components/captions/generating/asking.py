@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,17 @@ from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.records import GENERATIONS, SKIPPED
+from components.core.tables.work_shard import Shard
 
 _LOOK_UP = 256
 """Questions looked up in the store together."""
 _BLOCK = 10_000
 """Rows of the table written together."""
 Row = dict[str, object]
+Pair = tuple[str, str]
+"""Source and answer."""
+Faults = Callable[[Sequence[Pair]], Sequence[str | None]]
+"""For each pair None, or the reason why its answer is rejected."""
 
 
 @dataclass
@@ -48,13 +53,17 @@ class SynthesisCounts:
     def __add__(self, other: SynthesisCounts) -> SynthesisCounts:
         return SynthesisCounts(**{name: count + getattr(other, name) for name, count in vars(self).items()})
 
+    @property
+    def total(self) -> int:
+        """Number of questions."""
+        return self.replayed + self.generated + self.failed
+
     def check_failed(self, title: str, most: float, setting: str = "") -> None:
         """Raise `InputError` if more than a share `most` of the questions failed, which `setting` may raise."""
-        total = self.replayed + self.generated + self.failed
-        if self.failed > most * total:
+        if self.failed > most * self.total:
             more = f", or raise {setting} ({most:g})" if setting else ""
             raise InputError(
-                f"{title}: {self.failed:,} of {total:,} questions failed (reasons: `cliptune answers stats`): run "
+                f"{title}: {self.failed:,} of {self.total:,} questions failed (reasons: `cliptune answers stats`): run "
                 f"the command again, which repeats only these{more}"
             )
 
@@ -98,8 +107,21 @@ def ask(
     return counts
 
 
-def write_answers(path: Path, store: GenerationStore, questions: Questions) -> int:
+def answered(store: GenerationStore, questions: Questions, shard: Shard | None = None) -> Iterator[Pair]:
+    """The source and the text of every usable answer, in the order of the questions."""
+    for block in batched(questions.read(shard), _LOOK_UP):
+        answers = store.answers([question.key for question in block])
+        for question in block:
+            text = questions.task.parse(answers[question.key]) if question.key in answers else None
+            if text is not None:
+                yield question.source.inputs[questions.task.inputs[0]], text
+
+
+def write_answers(path: Path, store: GenerationStore, questions: Questions, faults: Faults | None = None) -> int:
     """Write the table block by block; returns the number of questions without a usable answer.
+
+    Args:
+        faults: the reasons of a judge that reject usable answers.
 
     Raises:
         InputError: the store has neither an answer to a question nor a failure.
@@ -108,6 +130,8 @@ def write_answers(path: Path, store: GenerationStore, questions: Questions) -> i
     with GENERATIONS.writer(path, lambda: {SKIPPED: json.dumps(dict(sorted(questions.skipped.items())))}) as append:
         for block in batched(questions.read(), _BLOCK):
             rows = _rows(store, questions, block)
+            if faults is not None:
+                _reject(rows, faults)
             append({name: [row.get(name) for row in rows] for name in GENERATIONS.schema.names})
             rejected += sum(not row["accepted"] for row in rows)
     return rejected
@@ -121,6 +145,14 @@ def _rows(store: GenerationStore, questions: Questions, block: Sequence[Request]
     revisions = {question.key: questions.revision(question).key for question in rejected}
     revised = _Answers(store, questions, list(revisions.values()))
     return [_row(questions, one, _judged(questions, one, answers, revised, revisions.get(one.key))) for one in block]
+
+
+def _reject(rows: Sequence[Row], faults: Faults) -> None:
+    """Mark the rows whose text a judge does not accept."""
+    usable = [row for row in rows if row["accepted"]]
+    reasons = faults([(str(row["source"]), str(row["text"])) for row in usable])
+    for row, reason in zip(usable, reasons, strict=True):
+        row |= {"accepted": reason is None, "reason": reason, "verdict": "yes" if reason is None else "no"}
 
 
 class _Answers:

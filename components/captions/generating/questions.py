@@ -123,6 +123,11 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
         raise InputError(
             f"params.yaml: task '{name}' judges '{task.judges}': add a block synthesize.tasks.{task.judges}"
         )
+    if tasks[name].judge_llm is not None and not task.keeps_meaning:
+        raise InputError(
+            f"params.yaml: synthesize.tasks.{name}.judge_llm: the judge compares meanings, and an answer of this task "
+            "means something else than its caption: remove the key"
+        )
     return Questions(task, tasks[name], settings, engine.model)
 
 

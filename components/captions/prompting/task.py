@@ -32,6 +32,7 @@ class PromptTask:
         outputs: the name of the answer's text, or the keys of a JSON object (`parse` returns it as JSON).
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
             task's question once, unjudged.
+        keeps_meaning: whether the answer means the same as the first input, so that a judge can compare the two.
         pictures: whether the question can show the pictures of the captions; `PICTURE` marks them in the messages.
         answers_repeat: words of the question that a good answer may need, so that they do not count as an echo.
         published: renders the wording of the paper or its code, where `messages` differs from it.
@@ -46,6 +47,7 @@ class PromptTask:
     parse: Parse = first_line
     outputs: tuple[str, ...] = ()
     judges: str | None = None
+    keeps_meaning: bool = False
     pictures: bool = False
     answers_repeat: tuple[str, ...] = ()
     published: Callable[[Inputs], Chat] | None = None
@@ -133,7 +135,12 @@ def comparison(
 
 
 def semclip_generator(
-    name: str, system: str, instruction: str, output: str, answers_repeat: tuple[str, ...] = ()
+    name: str,
+    system: str,
+    instruction: str,
+    output: str,
+    answers_repeat: tuple[str, ...] = (),
+    keeps_meaning: bool = False,
 ) -> PromptTask:
     """SemCLIP's task that rewrites a caption for a judge; the caption follows the instruction."""
     return PromptTask(
@@ -144,6 +151,7 @@ def semclip_generator(
         messages=lambda inputs: chat(system, f"{instruction} {inputs['caption']}"),
         published=lambda inputs: question_alone(f"{instruction}\n{inputs['caption']}"),
         outputs=(output,),
+        keeps_meaning=keeps_meaning,
         answers_repeat=answers_repeat,
     )
 

@@ -31,6 +31,9 @@ class Task(Block):
     """Minimum and maximum number of words of its captions; by default the task's own limits."""
     llm: str | None = None
     """A key of `synthesize.llms`; by default `synthesize.default_llm`."""
+    judge_llm: str | None = None
+    """A key of `synthesize.llms`: this model must say that an answer means the same as its source, and its source the
+    same as the answer. Other answers are rejected with reason `judge`. For tasks that write paraphrases."""
     one_per_image: bool = False
     """Use one caption of each image, drawn by `dataset.seed`, so that `max_captions` counts images. Tasks about two
     captions always do, because two captions of one image have no difference."""

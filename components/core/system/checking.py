@@ -139,6 +139,8 @@ def _check_captions(settings: Settings) -> None:
     for name, task in wanted.tasks.items():
         choose(tasks, name, "params.yaml: synthesize.tasks:")
         choose(list(wanted.llms), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.llm")
+        if task.judge_llm is not None:
+            choose(list(wanted.llms), task.judge_llm, f"params.yaml: synthesize.tasks.{name}.judge_llm")
         choose(list(settings.validation.tables), task.table, f"params.yaml: synthesize.tasks.{name}.table")
         before = wanted.before(name)
         if task.samples > 1 and before is not None and wanted.tasks[before].table == task.table:

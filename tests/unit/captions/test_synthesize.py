@@ -14,7 +14,7 @@ import pytest
 from more_itertools import batched
 
 from components.captions import synthesize
-from components.captions.generating import engines, questions
+from components.captions.generating import engines, judging, questions
 from components.captions.generating.asking import SynthesisCounts
 from components.captions.generating.engines import make_engine
 from components.captions.generating.store import GenerationStore
@@ -117,6 +117,26 @@ class Stage:
 @pytest.fixture
 def stage(settings: Settings, tmp_path: Path) -> Stage:
     return Stage(settings, tmp_path)
+
+
+def test_answers_that_the_judge_rejects_are_not_accepted(
+    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "make_engine", lambda _settings, _model: engine)
+    stage.set_task("paraphrase_1", judge_llm="student")
+    counts = stage.run("paraphrase_1")
+    rows = [(row["source"], row["accepted"], row["reason"], row["verdict"]) for row in stage.rows("paraphrase_1")]
+    assert rows[::2] == [
+        ("one dog", True, None, "yes"),
+        ("two cats here", False, "judge", "no"),
+        ("say nothing", False, "unparsable", None),
+        ("one dog", True, None, "yes"),
+        ("a red bus", False, "judge", "no"),
+    ]
+    assert counts.rejected == sum(not accepted for _, accepted, *_ in rows) == 6
+    # The next task reads accepted answers alone.
+    stage.run("paraphrase_2")
+    assert {row["source"] for row in stage.rows("paraphrase_2")} == {"ONE DOG 0", "ONE DOG 1"}
 
 
 def test_every_usable_caption_gets_its_samples_once(stage: Stage, engine: CountingEngine) -> None:

@@ -147,7 +147,12 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
     assert any("give `server` with --rates" in note for note in priced.notes)
     assert priced.price == pytest.approx((2 * priced.tokens_in + 10 * priced.tokens_out) / 1e6)
     assert priced.tokens_out == priced.questions * 40
-    assert cost([stage], rates=RATES.model_copy(update={"server": RATES.local}))[stage].seconds is not None
+    rates = RATES.model_copy(update={"server": RATES.local})
+    unjudged = cost([stage], rates=rates)[stage]
+    raw_params["synthesize"]["tasks"]["paraphrase_1"]["judge_llm"] = "student"
+    judged = cost([stage], rates=rates)[stage]
+    assert judged.seconds > unjudged.seconds is not None
+    assert any(f"{2 * judged.questions:,} questions to 'student'" in note for note in judged.notes)
 
 
 def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(

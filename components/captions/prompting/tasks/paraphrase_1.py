@@ -20,4 +20,5 @@ TASK = PromptTask(
     messages=lambda inputs: chat("You rewrite captions.", _question(inputs)),
     published=lambda inputs: question_alone(_question(inputs)),
     outputs=("paraphrase_1",),
+    keeps_meaning=True,
 )

@@ -10,4 +10,5 @@ TASK = semclip_generator(
     instruction="Rephrase the following sentence with the same meaning:",
     output="paraphrase",
     answers_repeat=("with the same",),
+    keeps_meaning=True,
 )

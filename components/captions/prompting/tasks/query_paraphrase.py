@@ -19,4 +19,5 @@ TASK = PromptTask(
     messages=lambda inputs: chat("You rewrite captions.", _question(inputs)),
     published=lambda inputs: completion(_question(inputs)),
     outputs=("paraphrase",),
+    keeps_meaning=True,
 )

@@ -33,4 +33,5 @@ TASK = PromptTask(
         f"write image captions differently,\n\n{_EXAMPLES}\n\n            {inputs['caption']} =>"
     ),
     outputs=("rewrite",),
+    keeps_meaning=True,
 )
