@@ -19,7 +19,7 @@ TIER, HELD_OUT, KIND = "all", "image", "mixed"
 """Groups of the benchmark tables, which written queries do not have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QueryKind:
     """One kind of test query.
 
@@ -29,6 +29,8 @@ class QueryKind:
         rules: the checks of an answer, as stage `validate` makes them.
         limits: limits that differ from those of `validate`.
         rows: rows of the benchmark's table from all accepted queries.
+        file: name of that table.
+        second_file: its name where the data set has a table `file` of its own; without one no queries are written then.
     """
 
     name: str
@@ -40,6 +42,7 @@ class QueryKind:
     file: str
     rows: Callable[[Sequence[WrittenQuery]], list[tuple[str, ...]]]
     limits: Mapping[str, Any] = field(default_factory=dict)
+    second_file: str | None = None
 
     @property
     def column(self) -> str:
@@ -91,7 +94,8 @@ _PARAPHRASES = Synthesised(QUERY_PARAPHRASES, (TableAnswer("paraphrase", "type_q
 KINDS = (
     # People type queries of two words, and leave details out.
     QueryKind("paraphrase", "type_query", "judge_paraphrase", "paraphrase", _PARAPHRASES, PARAPHRASE_QUERIES,
-              "paraphrase_queries.parquet", _paraphrase_rows, {"min_words": 2, "keep_details": False}),
+              "paraphrase_queries.parquet", _paraphrase_rows, {"min_words": 2, "keep_details": False},
+              "written_paraphrases.parquet"),
     QueryKind("negation", "negate_terms", "judge_negation", "negation", _unseen("negated_terms"), NEGATION_QUERIES,
               "negations.parquet", _negation_rows),
     # A swap has the caption's own words.

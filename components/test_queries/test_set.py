@@ -18,7 +18,7 @@ from components.core.tables.files import atomic_folder, content_hash
 from components.core.tables.record_files import write_record
 from components.core.tables.records import PAIRS, REJECTED_QUERIES, WRITTEN_QUERIES
 from components.encoders.adapter.sidecar import read_sidecar
-from components.test_queries.kinds import KINDS
+from components.test_queries.kinds import KINDS, QueryKind
 from components.test_queries.writing import Candidate, Caption, QueryWriter
 from components.test_sets.written import FILE, SUMMARY, WrittenQuery, WrittenSummary, frozen_hash, read_summary
 from components.tracking import tracked_run
@@ -26,6 +26,7 @@ from components.validation.rules.measuring.probes import find_probes
 
 REJECTED = "rejected.parquet"
 _Answers = Mapping[str, Sequence[Candidate]]
+_Files = Mapping[QueryKind, str]
 
 
 def run(settings: Settings, folder: Path = folders.TEST_SET, pairs: Path = folders.PAIRS) -> WrittenSummary:
@@ -90,19 +91,21 @@ def _write(
     options, seed = settings.test_set, settings.dataset.seed
     probes = find_probes(settings, folders.EVALUATION)
     context_length = read_sidecar(folders.BASE).context_length
+    files = _files(folders.EVALUATION)
     with closing(GenerationStore(settings.synthesize.store)) as store, atomic_folder(folder) as place:
         writer = QueryWriter(settings, store, probes, context_length)
         chosen = _chosen(test, options.max_captions, seed)
-        answers = {kind.name: writer.candidates(kind, chosen, "test") for kind in KINDS}
+        answers = {kind.name: writer.candidates(kind, chosen, "test") for kind in files}
         # Kinds have too few questions for a share of each.
         writer.check_failed()
         _require_accepted(answers["paraphrase"], options.min_accepted_share)
-        _write_tables(place, writer, answers)
+        _write_tables(place, writer, answers, files)
         chosen = _chosen(validation, options.max_validation_captions, seed)
         _write_tables(
             place / folders.VALIDATION,
             writer,
-            {kind.name: writer.candidates(kind, chosen, "validation") for kind in KINDS},
+            {kind.name: writer.candidates(kind, chosen, "validation") for kind in files},
+            files,
         )
         writer.check_failed()
         summary = WrittenSummary(
@@ -115,13 +118,19 @@ def _write(
             reasons={kind: _reasons(found) for kind, found in answers.items()},
         )
         write_record(place / SUMMARY, summary)
-    _print(summary)
+    _print(summary, files)
     return summary
 
 
-def _write_tables(folder: Path, writer: QueryWriter, answers: _Answers) -> None:
+def _files(evaluation: Path) -> _Files:
+    """The kinds that are written, each with the name of its benchmark's table."""
+    names = {kind: kind.second_file if (evaluation / kind.file).exists() else kind.file for kind in KINDS}
+    return {kind: name for kind, name in names.items() if name is not None}
+
+
+def _write_tables(folder: Path, writer: QueryWriter, answers: _Answers, files: _Files) -> None:
     """The queries, the rejected answers, and a benchmark table for each kind that has rows."""
-    queries: list[WrittenQuery] = [row for kind in KINDS for row in writer.written(kind, answers[kind.name])]
+    queries: list[WrittenQuery] = [row for kind in files for row in writer.written(kind, answers[kind.name])]
     columns = zip(*queries, strict=True) if queries else [()] * len(WrittenQuery._fields)
     WRITTEN_QUERIES.write(folder / FILE, dict(zip(WrittenQuery._fields, map(list, columns), strict=True)))
     rejected = [(kind, one) for kind, found in answers.items() for one in found if one.reason]
@@ -135,10 +144,10 @@ def _write_tables(folder: Path, writer: QueryWriter, answers: _Answers) -> None:
             "query": [one.query or None for _, one in rejected],
         },
     )
-    for kind in KINDS:
+    for kind, file in files.items():
         rows = kind.benchmark_rows(queries)
         if rows.num_rows:
-            kind.table.write(folder / kind.file, rows)
+            kind.table.write(folder / file, rows)
 
 
 def _reasons(candidates: Sequence[Candidate]) -> dict[str, int]:
@@ -157,11 +166,11 @@ def _require_accepted(paraphrases: Sequence[Candidate], least: float) -> None:
         )
 
 
-def _print(summary: WrittenSummary) -> None:
+def _print(summary: WrittenSummary, files: _Files) -> None:
     print(f"test_set: {summary}")
-    for kind in KINDS:
+    for kind, file in files.items():
         if not summary.accepted[kind.name]:
-            benchmark = kind.file.removesuffix(".parquet")
+            benchmark = file.removesuffix(".parquet")
             print(f"test_set: no {kind.name} was accepted: remove '{benchmark}' from evaluate.benchmarks")
 
 

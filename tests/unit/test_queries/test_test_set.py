@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from components.benchmarks.project import find_benchmark, table_files
+from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -111,6 +112,23 @@ def test_every_kind_is_a_benchmark_table_of_both_splits(write: Any) -> None:
     assert benchmark_table(EVALUATION / VALIDATION, "swaps.parquet").parent == EVALUATION / VALIDATION
     (EVALUATION / "swaps.parquet").touch()
     assert benchmark_table(EVALUATION, "swaps.parquet").parent == EVALUATION
+
+
+def test_beside_paraphrases_by_people_a_model_writes_a_second_set_of_queries(write: Any, tiny_encoder: Encoder) -> None:
+    write()
+    for file in ("paraphrase_queries", "negations", "swaps"):
+        shutil.copy(SET / f"{file}.parquet", EVALUATION)
+    shutil.rmtree(SET)
+    Path("store.db").unlink()
+    assert write().asked == {"type_query": 16, "judge_paraphrase": 16}
+    (table,) = table_files([find_benchmark("written_paraphrases")], EVALUATION)
+    assert (table, PARAPHRASE_QUERIES.count(table)) == (SET / "written_paraphrases.parquet", 12)
+    images = tiny_encoder.embed_texts(TEST)
+    ids = [f"test{number}" for number in range(len(TEST))]
+    context = ProjectContext(EncoderUnderTest("base", tiny_encoder, ""), EVALUATION, (1,), ids, images)
+    scores = find_benchmark("written_paraphrases").score(context)
+    assert len(scores.values["written_paraphrases/ao_at_1"]) == 12
+    assert not any(name.startswith("paraphrased_retrieval") for name in scores.values)
 
 
 REJECTIONS: list[tuple[dict[str, str | None], str, str]] = [
