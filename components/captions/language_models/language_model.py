@@ -17,7 +17,7 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 from safetensors import SafetensorError
 
-from components.captions.language_models.weights import find_weights
+from components.captions.language_models.weights import GGUF, find_weights
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, file_hash
 
@@ -55,7 +55,7 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     """Load the model; an adapter is merged into the weights, so that it costs nothing per token.
 
     An adapter is merged in float32 before the conversion to `dtype`. `base` is a Hugging Face folder or name with
-    weights in safetensors; None is SmolLM2 from its package.
+    weights in safetensors, or a GGUF file; None is SmolLM2 from its package.
 
     Raises:
         InputError: the base or the adapter is missing, or cannot be loaded.
@@ -94,12 +94,18 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
 
 
 def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    where = {"revision": commit or "main"}
+    where: dict[str, Any] = {"revision": commit or "main"}
+    weights: dict[str, Any] = {"use_safetensors": True}
+    place = source
+    if source.endswith(GGUF):
+        path = Path(source)
+        place, where = str(path.parent), {"gguf_file": path.name}
+        weights = {"quantization_config": GgufConfig(dequantize=True)}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **where, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(source, **where, dtype=dtype, use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(place, **where, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(place, **where, **weights, dtype=dtype)
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"model {source} cannot be loaded ({_brief(error)}): {fix}") from None
     if tokenizer.pad_token is None:

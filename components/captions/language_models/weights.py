@@ -11,7 +11,8 @@ from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.tables.files import content_hash, file_hash
 
-_WEIGHTS = frozenset({".safetensors", ".bin", ".gguf"})
+GGUF = ".gguf"
+_WEIGHTS = frozenset({".safetensors", ".bin", GGUF})
 _KINDS = _WEIGHTS | {".jinja"}
 """Weights and chat template. Other files are ignored: saving the same model again changes them."""
 _SLOW = 4 << 30
@@ -33,16 +34,20 @@ class Weights:
 
     @property
     def commit(self) -> str | None:
-        """The revision to load, None for a folder."""
+        """The revision to load, None for a folder or file."""
         return None if self.folder else self.revision
 
 
 def find_weights(model: str, revision: str | None = None) -> Weights:
-    """The weights of a Hugging Face folder or name; a name without a revision is looked up in the local cache.
+    """The weights of a Hugging Face folder or name, or a GGUF file; a name is looked up in the local cache.
 
     Raises:
-        InputError: the folder is missing or has no weights, or the name is not in the cache.
+        InputError: the folder or file is missing or has no weights, or the name is not in the cache.
     """
+    if model.endswith(GGUF):
+        if not Path(model).is_file():
+            raise InputError(f"model file {model} is missing: fetch it, or correct its path in params.yaml")
+        return Weights(model, file_hash(Path(model))[:16], True)
     if Path(model).is_dir():
         return Weights(model, _folder_hash(Path(model)), True)
     from huggingface_hub import try_to_load_from_cache

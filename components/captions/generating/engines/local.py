@@ -19,6 +19,7 @@ from components.captions.prompting.request import ModelAnswer, Reply, Request, S
 from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.settings import Block
 from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
 
 _CANDIDATES = 64
 """Tokens that sampling considers; the nucleus of a caption is far smaller."""
@@ -34,7 +35,9 @@ class EmbeddedOptions(Block):
     adapter: Path | None = None
     """A LoRA adapter (safetensors and JSON); the base model answers without it."""
     base: str | None = None
-    """A Hugging Face folder or name; SmolLM2-135M-Instruct from its package when not given."""
+    """A Hugging Face folder or name, or a GGUF file; SmolLM2-135M-Instruct from its package when not given."""
+    base_sha256: str | None = None
+    """Hash of the GGUF file; a file with another hash is refused."""
     batch_size: PositiveInt = 64
 
 
@@ -47,7 +50,16 @@ class LocalEngine:
 
     @cached_property
     def model(self) -> str:
-        """Package version or the base's name and revision, and the adapter's hash."""
+        """Package version or the base's name and revision, and the adapter's hash.
+
+        Raises:
+            InputError: the base or the adapter is missing, or the base has another hash than `base_sha256`.
+        """
+        base, wanted = self.options.base, self.options.base_sha256
+        if wanted is not None and (base is None or not Path(base).is_file() or file_hash(Path(base)) != wanted):
+            raise InputError(
+                f"{base} is not the file with SHA-256 {wanted[:12]}...: fetch it again, or correct base_sha256"
+            )
         return revision_of(self.options.adapter, self.options.base)
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:

