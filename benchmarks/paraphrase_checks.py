@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
-from components.captions.generating.judging import Judge
+from components.captions.generating.judging import MeaningJudge
 from components.captions.generating.store import GenerationStore
 from components.cli.caption import server_options
 from components.core.settings import Settings
@@ -108,7 +108,7 @@ def judged(labelled: Sequence[Labelled], settings: Settings, url: str, model: st
     """The answers of which a model does not say "yes" in both directions."""
     server = {"engine": "server", **server_options(url, model).model_dump(mode="json", exclude_unset=True)}
     synthesize = settings.synthesize.model_copy(update={"llms": {"judge": server}})
-    judge = Judge(settings.model_copy(update={"synthesize": synthesize}), "judge")
+    judge = MeaningJudge(settings.model_copy(update={"synthesize": synthesize}), "judge")
     pairs = [(one.source, one.answer) for one in labelled]
     with TemporaryDirectory() as folder, closing(GenerationStore(f"sqlite:///{folder}/store.db")) as store:
         judge.ask(store, lambda: pairs, "paraphrases", len(pairs))

@@ -14,7 +14,7 @@ from more_itertools import batched
 
 from components.captions.generating.asking import SynthesisCounts, answered, ask, write_answers
 from components.captions.generating.engines import Engine, engine_of
-from components.captions.generating.judging import Judge
+from components.captions.generating.judging import MeaningJudge
 from components.captions.generating.questions import Questions, import_replay, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request
@@ -43,7 +43,7 @@ def run(
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
     judging = questions.options.judge_llm
-    judge = None if judging is None else Judge(settings, judging)
+    judge = None if judging is None else MeaningJudge(settings, judging)
     with closing(GenerationStore(settings.synthesize.store)) as store:
         if not fresh:
             import_replay(store, settings)

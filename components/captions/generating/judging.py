@@ -21,7 +21,7 @@ SAMPLING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 8}
 _BLOCK = 1000
 
 
-class Judge:
+class MeaningJudge:
     """Accepts an answer if it means the same as its source and the source the same as the answer.
 
     Both directions are asked with prompt task `judge_paraphrase`; the second only after a "yes" to the first.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.captions.generating import judging
-from components.captions.generating.judging import Judge
+from components.captions.generating.judging import MeaningJudge
 from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request
@@ -47,7 +47,7 @@ def test_both_directions_must_hold_and_each_is_asked_once(
 ) -> None:
     model = Model()
     monkeypatch.setattr(judging, "make_engine", lambda _settings, _name: model)
-    judge = Judge(settings, "student")
+    judge = MeaningJudge(settings, "student")
     pairs = [("a dog", "a hound"), ("a wet dog", "a dog"), ("a cat", "it is hot"), ("a cow", "a bull"),
              ("a dog", "a hound")]  # fmt: skip
     with closing(GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")) as store:
