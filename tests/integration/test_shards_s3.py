@@ -85,16 +85,6 @@ def test_reading_continues_after_broken_connections(s3, bucket: str) -> None:  #
         assert len(breaks) >= 4
 
 
-def test_a_cut_download_leaves_no_file(s3, bucket: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(9_000_000))
-    with _breaking_proxy(s3.endpoint, 1_500_000) as (endpoint, breaks), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
-        with pytest.raises(InputError, match=r"shard\.tar is out of reach"):
-            S3().get(f"s3://{bucket}/shard.tar", tmp_path / "got" / "shard.tar")
-        assert len(breaks) >= 4
-    assert list((tmp_path / "got").iterdir()) == []
-
-
 def test_replacing_an_object_while_it_is_read_is_an_error(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
     s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(9_000_000))
     with _breaking_proxy(s3.endpoint, 1_500_000) as (endpoint, _), pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import boto3
@@ -22,7 +22,7 @@ from botocore.exceptions import (
 from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError, S3ValidationError
 
 from components.core.system.errors import InputError
-from components.core.tables.files import atomic_file, file_hash
+from components.core.tables.files import file_hash
 
 _UNKNOWN = {"NotImplemented", "MethodNotAllowed", "501", "405"}
 _MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
@@ -139,44 +139,6 @@ class S3:
                 self._client.delete_object(Bucket=bucket, Key=key)
                 raise InputError(f"{source} changed while it was uploaded: run the command again when it is complete")
         return before.st_size
-
-    def get(self, url: str, target: Path, on_bytes: Callable[[int], None] = _report_nothing) -> None:
-        """Download an object to a file, whole or not at all, unless the file has its content already.
-
-        Raises:
-            InputError: the object is missing, cannot be read, or differs from the uploaded content; or the file cannot
-                be written.
-        """
-        bucket, key = object_url(url)
-        with explained(url):
-            head = self._client.head_object(Bucket=bucket, Key=key)
-            if _is_same(target, head):
-                on_bytes(head["ContentLength"])
-                return
-            try:
-                with atomic_file(target) as temporary:
-                    with temporary.open("wb") as stream:
-                        self._client.download_fileobj(bucket, key, stream, None, on_bytes)
-                    wanted, actual = head["Metadata"].get(_SHA256), file_hash(temporary)
-                    if wanted not in (None, actual):
-                        raise InputError(f"{url} differs from the uploaded content (SHA-256 {actual}): upload it again")
-            except OSError as error:
-                reason = error.strerror
-                raise InputError(f"{target} cannot be written ({reason}): make room, or correct the path") from None
-
-    def download_pairs(self, url: str, target: Path) -> list[tuple[str, Path]]:
-        """An object, or all objects below `url`, sorted, each with its local file.
-
-        Raises:
-            InputError: there is none, access is denied, or a file would be outside the folder.
-        """
-        if split_url(url)[1] and not url.endswith("/") and self.exists(url):
-            return [(url, target / url.rpartition("/")[2] if target.is_dir() else target)]
-        url = url.rstrip("/") + "/"
-        names = [name.removeprefix(url) for name in self.list(url) if not name.endswith("/")]
-        if not names:
-            raise MissingError(f"{url} is missing: put it there or correct the URL")
-        return [(url + name, path_inside(target, name, url)) for name in names]
 
     def make_bucket(self, url: str, versions: bool = False) -> list[str]:
         """Make a bucket, or apply these settings to an existing one; returns the actions in words.
@@ -338,14 +300,6 @@ def upload_pairs(source: Path, url: str) -> list[tuple[Path, str]]:
     if not files:
         raise InputError(f"{source} is missing or has no files: name an existing file or folder")
     return [(path, f"{url.rstrip('/')}/{path.relative_to(source).as_posix()}") for path in files]
-
-
-def path_inside(folder: Path, name: str, url: str) -> Path:
-    """The file for an object's name below `url`; raises `InputError` if the file would be outside the folder."""
-    path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
-        raise InputError(f"{url} names '{name}', which is outside the folder: do not trust this source")
-    return folder / name
 
 
 def fault_code(error: ClientError) -> str:
