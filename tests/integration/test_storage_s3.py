@@ -55,7 +55,7 @@ def test_buckets_are_made_once(s3: Any, bucket: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "bucket_name", "message"),
     [
-        ({"AWS_SECRET_ACCESS_KEY": "planted-secret"}, "", "may not be written"),
+        ({"AWS_SECRET_ACCESS_KEY": "planted-secret"}, "", "may not be made"),
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "", "needs credentials"),
         ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "", "is out of reach"),
         ({"AWS_ENDPOINT_URL_S3": "nowhere"}, "", "no S3 client"),
