@@ -23,10 +23,11 @@ from components.validation.rules.world.facts import find_fault, find_part_fault
 REPO = Path(__file__).parents[3]
 ASSETS = REPO / "components" / "students" / "assets"
 FLICKR8K = REPO.parent / "shared" / "data" / "flickr8k" / "Flickr8k.token.txt"
-EDITS, CLASSES = "teacher_edits", "teacher_classes"
+EDITS, CLASSES, SIZES_SET = "teacher_edits", "teacher_classes", "teacher_sizes"
 PHOTOS, PHOTO_EDITS = "photographs/teacher", "photographs/teacher_edits"
 SETS: dict[str, tuple[dict[str, int], int, int]] = {
     EDITS: ({"negate_semclip": 150, "negate_terms": 130, "swap_negative": 160, "difference": 200}, 3, 30),
+    SIZES_SET: ({"difference": 100}, 3, 30),
     CLASSES: ({"class_description": 100, "class_difference": 100}, 14, 25),
     PHOTOS: ({"": 600}, 3, 30),
     PHOTO_EDITS: ({"negate_semclip": 150, "difference": 150}, 3, 30),
@@ -191,7 +192,7 @@ def test_swaps_are_false_of_their_scene_and_name_the_same_things() -> None:
 
 def test_differences_are_true_of_both_pictures_and_name_the_first_one_first() -> None:
     """The direction of a difference is its meaning: pictures are subtracted in that order."""
-    for row in _of("difference"):
+    for row in (*_of("difference"), *_of("difference", SIZES_SET)):
         answer, scenes = row["answer"], [_scene(row["caption"]), _scene(row["other_caption"])]
         assert len(answer) >= MIN_DIFFERENCE_LETTERS, row
         assert scenes[0].canonical() != scenes[1].canonical(), row
