@@ -42,20 +42,22 @@ def run(
     """
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
-    judging = questions.options.judge_llm
-    judge = None if judging is None else MeaningJudge(settings, judging)
+    who, judge_llm = settings.synthesize.model_of(questions.options), questions.options.judge_llm
+    judge = None if judge_llm is None else MeaningJudge(settings, judge_llm)
     with closing(GenerationStore(settings.synthesize.store)) as store:
         if not fresh:
             import_replay(store, settings)
-        counts = _ask(store, engine, questions, shard)
+        counts = _priced(_ask(store, engine, questions, shard), settings, who)
+        print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
+        faults = None
         if judge is not None:
-            counts += judge.ask(store, lambda: answered(store, questions, shard), name, counts.total)
+            judged = judge.ask(store, lambda: answered(store, questions, shard), name, counts.total)
+            print(f"{name}: {judged.generated:,} new verdicts by '{judge.llm}', {judged.replayed:,} from the store")
+            counts += _priced(judged, settings, judge.llm)
+            faults = partial(judge.faults, store)
         if shard is None:
-            faults = None if judge is None else partial(judge.faults, store)
             counts.rejected = write_answers(output / settings.synthesize.answers(name), store, questions, faults)
     counts.skipped = sum(questions.skipped.values())
-    who = settings.synthesize.model_of(settings.synthesize.tasks[name])
-    print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
     if shard is None:
         counts.check_failed(name, settings.synthesize.max_failed_share, "synthesize.max_failed_share")
@@ -69,17 +71,16 @@ def run_tracked(settings: Settings, name: str, *, fresh: bool = False) -> None:
     with tracked_run("synthesize", name, settings, params, {}) as tracked:
         begun = time.monotonic()
         counts = run(settings, name, fresh=fresh)
-        tracked.log_metrics(vars(counts) | _cost(settings, name, counts))
+        tracked.log_metrics({metric: value for metric, value in vars(counts).items() if metric != "cost" or value})
         tracked.log_speed(counts.replayed + counts.generated, begun)
         tracked.log_output(OUTPUT / settings.synthesize.answers(name))
 
 
-def _cost(settings: Settings, name: str, counts: SynthesisCounts) -> dict[str, float]:
-    """The cost of the new answers, if the model's `prices` are known."""
-    model = settings.synthesize.llms[settings.synthesize.model_of(settings.synthesize.tasks[name])]
-    if (prices := model.get("prices")) is None:
-        return {}
-    return {"cost": (counts.tokens_in * prices[0] + counts.tokens_out * prices[1]) / 1e6}
+def _priced(counts: SynthesisCounts, settings: Settings, llm: str) -> SynthesisCounts:
+    """The counts with the cost of the new answers, if the model's `prices` are known."""
+    if (prices := settings.synthesize.llms[llm].get("prices")) is not None:
+        counts.cost = (counts.tokens_in * prices[0] + counts.tokens_out * prices[1]) / 1e6
+    return counts
 
 
 def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> SynthesisCounts:
@@ -139,7 +140,11 @@ def _plan(settings: Settings, name: str) -> str:
             total += len(block)
             answered = store.answers({question.key for question in block})
             stored += sum(question.key in answered for question in block)
-    return f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
+    judge = questions.options.judge_llm
+    return (
+        f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
+        + ("" if judge is None else f"; at most {2 * total} verdicts by '{judge}'")
+    )
 
 
 if __name__ == "__main__":

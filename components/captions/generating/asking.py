@@ -35,7 +35,7 @@ Faults = Callable[[Sequence[Pair]], Sequence[str | None]]
 class SynthesisCounts:
     """Results of a run by number of questions; `skipped` are rows of inputs that the task does not accept.
 
-    Tokens are those that a server has counted.
+    Tokens are those that a server has counted; `cost` is theirs, 0 without prices.
     """
 
     replayed: int = 0
@@ -45,9 +45,10 @@ class SynthesisCounts:
     skipped: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    cost: float = 0.0
 
     def __str__(self) -> str:
-        counts = {name: count for name, count in vars(self).items() if not name.startswith("tokens")}
+        counts = {name: count for name, count in vars(self).items() if not name.startswith(("tokens", "cost"))}
         return ", ".join(f"{name} {count}" for name, count in counts.items())
 
     def __add__(self, other: SynthesisCounts) -> SynthesisCounts:

@@ -29,7 +29,7 @@ class MeaningJudge:
 
     def __init__(self, settings: Settings, llm: str) -> None:
         """Take the model `synthesize.llms.<llm>`; raises `InputError` if there is no such model."""
-        self.engine = make_engine(settings.synthesize, llm)
+        self.llm, self.engine = llm, make_engine(settings.synthesize, llm)
         task = Task.model_validate({"table": "", "input": Path(), **SAMPLING})
         self._questions = Questions(find_task("judge_paraphrase"), task, settings, self.engine.model)
 

@@ -120,7 +120,7 @@ def stage(settings: Settings, tmp_path: Path) -> Stage:
 
 
 def test_answers_that_the_judge_rejects_are_not_accepted(
-    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(judging, "make_engine", lambda _settings, _model: engine)
     stage.set_task("paraphrase_1", judge_llm="student")
@@ -134,6 +134,7 @@ def test_answers_that_the_judge_rejects_are_not_accepted(
         ("a red bus", False, "judge", "no"),
     ]
     assert counts.rejected == sum(not accepted for _, accepted, *_ in rows) == 6
+    assert capsys.readouterr().out.splitlines()[1] == "paraphrase_1: 8 new verdicts by 'student', 4 from the store"
     # The next task reads accepted answers alone.
     stage.run("paraphrase_2")
     assert {row["source"] for row in stage.rows("paraphrase_2")} == {"ONE DOG 0", "ONE DOG 1"}
