@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import differences, explorer, ingest, store
+from benchmarks import differences, explorer, ingest, speedrun, store
 from benchmarks.paraphrase_checks import run
 from benchmarks.paraphrase_labels import Labelled, hidden, shown
 from benchmarks.query_expansion import EXPANSIONS, expansions
@@ -141,3 +141,23 @@ def test_two_test_sets_agree_about_the_order_of_encoders() -> None:
     assert agreement(first, turned) == {"pairs": 3, "alike": 2, "clear": 3, "clear_alike": 2}
     noisy = {"base": clear, "better": unclear + 0.01, "worse": clear - 0.2}
     assert agreement(first, noisy)["clear"] == 2
+
+
+def test_a_speedrun_below_its_goal_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def timed(clone: Path, profile: str) -> tuple[float, str]:
+        found = clone / "reports" / "metrics" / f"{profile}.json"
+        found.parent.mkdir(parents=True, exist_ok=True)
+        found.write_text(json.dumps({"metrics": {speedrun.METRIC: {"value": 0.4}}}))
+        return 2.0, profile
+
+    monkeypatch.setattr(speedrun, "timed", timed)
+    monkeypatch.setattr(speedrun, "gflops", lambda: 100.4)
+    monkeypatch.chdir(Path(__file__).parents[2])
+    speedrun.main("best", 40.0)
+    record = json.loads(capsys.readouterr().out)
+    assert (record["minutes"], record["ao_at_10"], record["gflops"], len(record["commit"])) == (2.0, 40.0, 100, 40)
+    with pytest.raises(SystemExit):
+        speedrun.main("best", 40.1)
+    assert "AO@10 is 40.0, below 40.1: this run does not count" in capsys.readouterr().err

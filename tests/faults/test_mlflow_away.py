@@ -75,7 +75,10 @@ def _assert_complete(client: MlflowClient, run_id: str, epochs: int) -> None:
     every = list(range(1, last + 1))
     for name, steps in (("loss/total", every), ("train/lr", every), ("validation/loss", validations)):
         assert [metric.step for metric in client.get_metric_history(run_id, name)] == steps, name
-    written = {file.path for file in client.list_artifacts(run_id, NAME)}
+    with pytest.MonkeyPatch.context() as patch:
+        # MLflow looks a run's logged models up where the environment says, not where its client is.
+        patch.setenv("MLFLOW_TRACKING_URI", client.tracking_uri)
+        written = {file.path for file in client.list_artifacts(run_id, NAME)}
     assert {f"{NAME}/encoder.json", f"{NAME}/encoder.safetensors", f"{NAME}/{RUN_FILE}"} <= written
 
 

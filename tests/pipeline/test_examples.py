@@ -43,8 +43,8 @@ def test_every_method_learns_in_its_example(name: str) -> None:
 @pytest.mark.parametrize("name", benchmark_names())
 def test_every_project_benchmark_scores(name: str) -> None:
     scored = _load("benchmark")["main"](name)
-    # Only people have rated captions.
-    assert bool(scored) == (name != "caption_ratings")
+    # Only people have rated captions, and beside their paraphrases a model may have written more.
+    assert bool(scored) == (name not in ("caption_ratings", "written_paraphrases"))
     assert all(math.isfinite(value) for value in scored.values())
 
 

@@ -173,6 +173,9 @@ def folders(tmp_path: Path) -> Folders:
     for name, rows in ROWS.items():
         file = "negations" if name == "negation_queries" else name
         write_rows(getattr(records, name.upper()), places.evaluation / f"{file}.parquet", rows)
+    write_rows(
+        records.PARAPHRASE_QUERIES, places.evaluation / "written_paraphrases.parquet", ROWS["paraphrase_queries"]
+    )
     return places
 
 
