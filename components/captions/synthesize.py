@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from more_itertools import batched
 
-from components.captions.generating.asking import SynthesisCounts, answered, ask, write_answers
+from components.captions.generating.asking import Pair, SynthesisCounts, ask, stored_texts, write_answers
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.judging import MeaningJudge
 from components.captions.generating.questions import Questions, import_replay, questions_of
@@ -51,7 +51,7 @@ def run(
         print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
         faults = None
         if judge is not None:
-            judged = judge.ask(store, lambda: answered(store, questions, shard), name, counts.total)
+            judged = judge.ask(store, lambda: _pairs(store, questions, shard), name, counts.total)
             print(f"{name}: {judged.generated:,} new verdicts by '{judge.llm}', {judged.replayed:,} from the store")
             counts += _priced(judged, settings, judge.llm)
             faults = partial(judge.faults, store)
@@ -89,6 +89,12 @@ def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Sh
     if questions.task.judges is not None:
         counts += ask(store, engine, _revisions(store, questions, shard), f"{title}: revisions", None)
     return counts
+
+
+def _pairs(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Pair]:
+    """The source and the text of every usable answer."""
+    source = questions.task.inputs[0]
+    return ((row.inputs[source], text) for row, text in stored_texts(store, questions, shard) if text is not None)
 
 
 def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
@@ -138,8 +144,8 @@ def _plan(settings: Settings, name: str) -> str:
     with closing(GenerationStore(settings.synthesize.store)) as store:
         for block in batched(questions.read(), _BLOCK):
             total += len(block)
-            answered = store.answers({question.key for question in block})
-            stored += sum(question.key in answered for question in block)
+            known = store.answers({question.key for question in block})
+            stored += sum(question.key in known for question in block)
     judge = questions.options.judge_llm
     return (
         f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"

@@ -9,11 +9,10 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pandas as pd
-from more_itertools import batched
 
-from components.captions.generating.asking import ask, write_answers
+from components.captions.generating.asking import ask, stored_texts, write_answers
 from components.captions.generating.engines import Engine
-from components.captions.generating.questions import Questions, questions_of
+from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow
 from components.captions.prompting.task import PromptTask
@@ -24,8 +23,6 @@ from components.encoders.adapter.model_configs import model_config
 from components.validation.rules.measuring.probes import Probes
 from components.validation.rules.table import Rule, Synthesised, TableAnswer, View, measured, row_rules
 from components.validation.rules.tables import synthesised_tables
-
-_BLOCK = 1000
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def ask_tasks(
         ask(store, engine, questions.read(), name, questions.most)
         if name in needs.values():
             write_answers(folder / f"{name}.parquet", store, questions)
-        yield name, list(_answered(store, questions))
+        yield name, [AnsweredRow(row, text) for row, text in stored_texts(store, questions)]
 
 
 def needed_task(settings: Settings, name: str) -> str | None:
@@ -88,14 +85,6 @@ def _moved(
         )
     synthesize = settings.synthesize.model_copy(update={"tasks": tasks})
     return settings.model_copy(update={"synthesize": synthesize})
-
-
-def _answered(store: GenerationStore, questions: Questions) -> Iterator[AnsweredRow]:
-    for block in batched(questions.read(), _BLOCK):
-        answers = store.answers(list({question.key for question in block}))
-        for question in block:
-            answer = answers.get(question.key)
-            yield AnsweredRow(question.source, None if answer is None else questions.task.parse(answer))
 
 
 def passing(

@@ -11,6 +11,7 @@ import pandas as pd
 
 from components.captions.generating.asking import SynthesisCounts, ask
 from components.captions.generating.engines import Engine, make_engine
+from components.captions.generating.judging import REASON, SAMPLING
 from components.captions.generating.questions import Questions
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
@@ -26,8 +27,6 @@ from components.validation.suites import Suites
 
 Caption = tuple[str, str]
 """Image id and caption."""
-_JUDGED = "judge"
-_JUDGING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 8}
 
 
 @dataclass
@@ -116,13 +115,13 @@ class QueryWriter:
 
     def _judge(self, kind: QueryKind, candidates: Sequence[Candidate], title: str) -> None:
         """Set the reason of the candidates that the judge does not accept."""
-        questions = self._questions(kind.judge, self._judges, **_JUDGING)
+        questions = self._questions(kind.judge, self._judges, **SAMPLING)
         requests = [questions.about(InputRow(one.image_id, 0, {"caption": one.caption, kind.judged: one.query}), 0)
                     for one in candidates]  # fmt: skip
         verdicts = self._answers(self._judges, requests, f"{title}: judge of {kind.name}")
         for one, request in zip(candidates, requests, strict=True):
             if request.key not in verdicts or questions.rejects(verdicts[request.key]):
-                one.reason = _JUDGED
+                one.reason = REASON
 
 
 def _parsed(questions: Questions, answer: str | None) -> tuple[str, str]:

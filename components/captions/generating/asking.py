@@ -12,7 +12,7 @@ from more_itertools import batched
 from components.captions.generating.engines import Engine
 from components.captions.generating.questions import Questions
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Request
+from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
@@ -108,14 +108,15 @@ def ask(
     return counts
 
 
-def answered(store: GenerationStore, questions: Questions, shard: Shard | None = None) -> Iterator[Pair]:
-    """The source and the text of every usable answer, in the order of the questions."""
+def stored_texts(
+    store: GenerationStore, questions: Questions, shard: Shard | None = None
+) -> Iterator[tuple[InputRow, str | None]]:
+    """The inputs of every question and the text of its stored answer, None without a usable one, in order."""
     for block in batched(questions.read(shard), _LOOK_UP):
-        answers = store.answers([question.key for question in block])
+        answers = store.answers(list({question.key for question in block}))
         for question in block:
-            text = questions.task.parse(answers[question.key]) if question.key in answers else None
-            if text is not None:
-                yield question.source.inputs[questions.task.inputs[0]], text
+            answer = answers.get(question.key)
+            yield question.source, None if answer is None else questions.task.parse(answer)
 
 
 def write_answers(path: Path, store: GenerationStore, questions: Questions, faults: Faults | None = None) -> int:

@@ -19,7 +19,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
 )
-from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError, S3ValidationError
+from s3transfer.exceptions import S3ValidationError
 
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
@@ -110,10 +110,6 @@ class S3:
     def exists(self, url: str) -> bool:
         """Whether the object exists; raises `InputError` if access is denied, or the store cannot be reached."""
         return bool(self._head(url))
-
-    def holds(self, path: Path, url: str) -> bool:
-        """Whether the object exists with the content of the file; raises as `exists`."""
-        return _is_same(path, self._head(url))
 
     def put(self, source: Path, url: str, on_bytes: Callable[[int], None] = _report_nothing) -> int:
         """Upload a file, unless the object has its content already; the object appears whole or not at all.
@@ -319,8 +315,6 @@ def explained(url: str, verb: str = "read") -> Iterator[None]:
         yield
     except ClientError as error:
         raise _answered(error, url, verb) from None
-    except S3DownloadFailedError:
-        raise InputError(f"{url} was replaced while it was {verb}: start again") from None
     except (FlexibleChecksumError, S3ValidationError) as error:
         raise InputError(f"{url} differs from the uploaded content ({error}): upload it again") from None
     except (NoCredentialsError, PartialCredentialsError):
@@ -328,7 +322,7 @@ def explained(url: str, verb: str = "read") -> Iterator[None]:
     except ParamValidationError as error:
         reason = str(error).splitlines()[-1]
         raise InputError(f"{url} is not a valid URL ({reason}): write s3://bucket/key") from None
-    except (BotoCoreError, RetriesExceededError, ConnectionError, TimeoutError) as error:
+    except (BotoCoreError, ConnectionError, TimeoutError) as error:
         raise InputError(f"{url} is out of reach ({error}): check AWS_ENDPOINT_URL_S3 and the network") from None
 
 
