@@ -51,10 +51,12 @@ lint: .venv/.ready
 docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere fails it
 	@NO_COLOR=1 .venv/bin/zensical build --strict --clean
 
-claims: .venv/.ready ## every method with three seeds, and which claims of the papers hold; hours, goes on where it was stopped
-	@cliptune profile apply claims
+SEEDS ?= 3
+claims: .venv/.ready ## every method with SEEDS seeds (3), and which claims of the papers hold; hours a seed, goes on where it was stopped
+	@cliptune profile apply claims --set "study.seeds=[$$(seq -s, 1 $$(($(SEEDS) - 1)))]"
+	@mkdir -p reports/study
 	@.venv/bin/dvc repro
-	@echo "look:     reports/claims/papers.html; undo the profile: git checkout params.yaml"
+	@echo "look:     reports/claims/papers.html; undo the profile: cliptune profile reset"
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack

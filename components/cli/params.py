@@ -63,6 +63,9 @@ def apply_profile(
     over: Annotated[
         bool, typer.Option("--over", help="Lay the profile over the present params.yaml, and keep its language models.")
     ] = False,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another value for a key of params.yaml.")
+    ] = None,
     dry_run: _DryRun = False,
     diff: _Diff = False,
 ) -> None:
@@ -72,7 +75,8 @@ def apply_profile(
     profile has are kept in a copy in state/.
 
     Examples: cliptune profile apply toy; cliptune profile apply toy --dry-run --diff;
-    cliptune profile apply methods --over; cliptune profile reset (to undo)
+    cliptune profile apply methods --over; cliptune profile apply claims --set "study.seeds=[1]";
+    cliptune profile reset (to undo)
     """
     from components.core.settings import PARAMS, load_settings
     from components.core.system import profiles
@@ -87,7 +91,7 @@ def apply_profile(
         else:
             start, differ = committed, False
         try:
-            text = profiles.overlaid(name, start, keep_models=differ)
+            text = profiles.overlaid(name, start, more=profiles.assigned(values or ()), keep_models=differ)
         except InputError as error:
             raise InputError(str(error).replace(str(committed), f"the committed {PARAMS}")) from None
         notices = list(profiles.notices(name, text, start))

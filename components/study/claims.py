@@ -46,6 +46,7 @@ def run(
         judged=[judge(short, claim, results) for short, claim in rules.claims.items()],
         comparison=comparison,
         families=rules.families,
+        bars=rules.plots,
         needs=rank_for_all_needs(results, rules.families),
         regressions=regressions(comparison),
     )

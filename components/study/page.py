@@ -10,9 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Comparison, full_text, mark, markdown_line, signed, span_text, value_text
-from components.report.plots import Plot, asset, pareto_plot, plotly_script
+from components.report.plots import Plot, asset, bars, pareto_plot, plotly_script
 from components.study.results import AllNeeds, ClaimValue
-from components.study.rules import JudgedClaim, JudgedPart
+from components.study.rules import Bars, JudgedClaim, JudgedPart
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LEGEND = (
@@ -33,6 +33,7 @@ class ClaimsPage:
     Attributes:
         world: `dataset.name`.
         comparison: means over the seeds.
+        bars: plots of some encoders' metrics.
         needs: encoders, ranked by their scores on all needs.
         regressions: encoder -> metrics on which it is worse than the first one.
     """
@@ -44,6 +45,7 @@ class ClaimsPage:
     judged: Sequence[JudgedClaim]
     comparison: Comparison
     families: Mapping[str, str]
+    bars: Sequence[Bars]
     needs: Sequence[AllNeeds]
     regressions: Mapping[str, Sequence[tuple[str, Interval]]]
 
@@ -72,12 +74,22 @@ def page(content: ClaimsPage) -> str:
 
 
 def _plots(content: ClaimsPage) -> list[Plot]:
-    """The first family's metric against each other one's."""
+    """The first family's metric against each other one's, and the bars that the file of claims has."""
     metrics = [metric for metric in content.families.values() if metric in content.comparison.cells]
-    return [
+    against = [
         pareto_plot(content.comparison, metrics[0], other, f"pareto-{number}")
         for number, other in enumerate(metrics[1:])
     ]
+    return against + [_bars(content.comparison, plot, f"bars-{number}") for number, plot in enumerate(content.bars)]
+
+
+def _bars(comparison: Comparison, plot: Bars, name: str) -> Plot:
+    missing = [encoder for encoder in plot.encoders if encoder not in comparison.encoders]
+    missing += [metric for metric in plot.metrics if metric not in comparison.cells]
+    if missing:
+        return Plot(name, plot.title, None, (f"Not measured: {', '.join(missing)}.",))
+    shown = Comparison(plot.encoders, {metric: comparison.cells[metric] for metric in plot.metrics})
+    return Plot(name, plot.title, bars(shown, plot.metrics, plot.metrics))
 
 
 def question(judged: JudgedPart) -> str:

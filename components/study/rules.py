@@ -83,16 +83,26 @@ class Claim(Block):
     note: str = ""
 
 
+class Bars(Block):
+    """A plot of some encoders' metrics, such as a paper's ablation."""
+
+    title: str
+    encoders: Annotated[tuple[str, ...], Field(min_length=1)]
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
 class Claims(Block):
     """A file of claims.
 
     Attributes:
         families: need of users -> its metric; one encoder for all needs is judged by them.
         metrics: columns of the table of all encoders.
+        plots: drawn below the plots of the families.
     """
 
     families: dict[str, str]
     metrics: tuple[str, ...]
+    plots: tuple[Bars, ...] = ()
     claims: dict[str, Claim]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from yaml import YAMLError, safe_load
 
 from components.core.settings import PARAMS, Settings, load_settings
+from components.core.settings.yaml_text import explain_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
@@ -94,6 +95,23 @@ def overlaid(
             merge(added, overlay)
         overlays = [added]
     return laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
+
+
+def assigned(values: Iterable[str]) -> dict[str, Any]:
+    """The blocks of texts such as `study.seeds=[1]`; raises `InputError` for one that is not a key and a YAML value."""
+    blocks: dict[str, Any] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not all(names := key.strip().split(".")):
+            raise InputError(f"'{text}' is not KEY=VALUE, such as study.seeds=[1]")
+        try:
+            found = safe_load(value)
+        except YAMLError as error:
+            raise InputError(f"'{text}': {explain_yaml(error)}") from None
+        for name in reversed(names):
+            found = {name: found}
+        merge(blocks, found)
+    return blocks
 
 
 def _is_foreign(settings: Settings, overlays: Iterable[Mapping[str, Any]]) -> bool:

@@ -81,8 +81,10 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
     for name in settings.study.claims:
         claims = read_claims(name)
         parts = [part for claim in claims.claims.values() for part in claim.parts]
-        assert {encoder for part in parts for encoder in part.encoders} <= set(settings.compare_encoders)
+        named = {encoder for each in (*parts, *claims.plots) for encoder in each.encoders}
+        assert named <= set(settings.compare_encoders)
         metrics = {part.metric for part in parts} | {part.less for part in parts} | set(claims.metrics)
+        assert {metric for plot in claims.plots for metric in plot.metrics} <= metrics
         for metric in (metrics | set(claims.families.values())) - {""}:
             benchmark = next(found for known, found in measured.items() if metric.startswith(known))
             assert benchmark.metric(metric), metric
@@ -192,6 +194,9 @@ def test_results_of_other_data_are_refused(seeds: dict[int, Folders], settings: 
 _CLAIMS = f"""
 families: {{paraphrase: {AO}, difference: {LOSS}, unknown: none/none}}
 metrics: [{AO}, {LOSS}, none/none]
+plots:
+  - {{title: Figure 1, encoders: [base, better], metrics: [{AO}]}}
+  - {{title: Figure 2, encoders: [base, other], metrics: [{AO}]}}
 claims:
   gain:
     paper: A paper, table 1
@@ -221,6 +226,8 @@ def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path:
         conditions,
         "As expected.",
         "seeds 0, 1, 2",
+        "Figure 1",
+        "Not measured: other.",
     ):
         assert text in page
     assert f"{AO}: better better than base by more than 5.0: +20.0 [+10.0, +30.0]" in table

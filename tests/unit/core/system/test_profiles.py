@@ -16,6 +16,7 @@ from components.core.settings import load_settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.profiles import (
+    assigned,
     base_profile,
     difference,
     merge,
@@ -180,6 +181,16 @@ def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None
     assert yaml.safe_load(text) == expected
     lines = difference(text, params).splitlines()
     assert len([line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]) == 4
+
+
+def test_values_are_laid_over_a_profile_by_key(params: Path) -> None:
+    values = assigned(("study.seeds=[1]", "train.seed = 7", "train.resume=false"))
+    assert values == {"study": {"seeds": [1]}, "train": {"seed": 7, "resume": False}}
+    settings = yaml.safe_load(overlaid("claims", params, more=assigned(("study.seeds=[]",))))
+    assert (settings["study"]["seeds"], settings["study"]["claims"]) == ([], ["papers"])
+    for text, message in (("study", "is not KEY=VALUE"), ("a..b=1", "is not KEY=VALUE"), ("a=[", "line 1, column")):
+        with pytest.raises(InputError, match=message):
+            assigned((text,))
 
 
 def test_bad_and_unknown_profiles_are_refused(params: Path, tmp_path: Path) -> None:
