@@ -45,7 +45,7 @@ _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 _BATCH = 64
 
 
-def _refuse(encoder: Encoder) -> None:
+def refuse(encoder: Encoder) -> None:
     """Raise InputError if a package is missing, or the library `tokenizers` cannot read the tokenizer."""
     missing = [package for package in _PACKAGES if find_spec(package) is None]
     if missing:
@@ -58,19 +58,32 @@ def _refuse(encoder: Encoder) -> None:
 
 
 def write_graph(encoder: Encoder, path: Path) -> None:
-    """Write the text tower in float32."""
+    """Write the text tower in float32, for any number of texts of any length that it takes."""
     longest = encoder.tokenizer.context_length
     example = torch.from_numpy(encoder.tokenizer(["a dog", "two cats"]).astype("int64"))
     sizes: dict[int, Any] = {0: torch.export.Dim("texts", min=1)}
     if encoder.tokenizer.trims:
         sizes[1] = torch.export.Dim("length", min=2, max=longest)
+    save_graph(encoder, path, example, _INPUT, _OUTPUT, sizes)
+
+
+def save_graph(
+    encoder: Encoder, path: Path, example: Tensor, given: str, returned: str, sizes: dict[int, Any] | None = None
+) -> None:
+    """Write the text tower in float32.
+
+    Args:
+        example: token ids `[texts, length]`, whose type is the graph's.
+        given, returned: names of the graph's input and output.
+        sizes: axes that may have other sizes than the example's.
+    """
     with torch.no_grad(), _quiet():
         program: Any = torch.onnx.export(
             _TextSide(encoder.model).eval(),
             (example,),
-            input_names=[_INPUT],
-            output_names=[_OUTPUT],
-            dynamic_shapes=(sizes,),
+            input_names=[given],
+            output_names=[returned],
+            dynamic_shapes=(sizes,) if sizes else None,
             dynamo=True,
             verbose=False,
         )
@@ -86,8 +99,8 @@ def round_graph(path: Path, target: Path) -> None:
         quantize_dynamic(str(path), str(target), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
 
 
-def write_tokenizer(encoder: Encoder, path: Path) -> None:
-    """Write the tokenizer with its padding and truncation to one file."""
+def write_tokenizer(encoder: Encoder, path: Path) -> str:
+    """Write the tokenizer with its padding and truncation to one file; returns the token that it pads with."""
     from tokenizers import Tokenizer
 
     padding: dict[str, Any] = {"pad_id": 0, "pad_token": "!"}
@@ -105,6 +118,7 @@ def write_tokenizer(encoder: Encoder, path: Path) -> None:
     tokenizer.enable_truncation(encoder.tokenizer.context_length)
     tokenizer.enable_padding(**padding, length=None if encoder.tokenizer.trims else encoder.tokenizer.context_length)
     tokenizer.save(str(path))
+    return str(padding["pad_token"])
 
 
 def _canonicalizing(after: Any) -> Any:
@@ -177,5 +191,5 @@ def _write_rounded(encoder: Encoder, folder: Path) -> None:
     write_tokenizer(encoder, folder / TOKENIZER)
 
 
-FORMAT = Format(name="onnx", refuse=_refuse, write=_write, read=_read, usage=USAGE, notes=huggingface.FORMAT.notes)
+FORMAT = Format(name="onnx", refuse=refuse, write=_write, read=_read, usage=USAGE, notes=huggingface.FORMAT.notes)
 INT8 = replace(FORMAT, name="onnx_int8", write=_write_rounded, rounded=True)
