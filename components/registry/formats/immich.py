@@ -1,4 +1,4 @@
-"""The text side of a model of Immich, `textual/`, in the layout of its machine-learning server; pictures stay indexed."""
+"""Replaces the folder `textual` of a model of Immich, in the layout of its machine-learning server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ FORMAT = Format(
     write=_write,
     read=_read,
     usage=(
-        "# Immich's cache of models: replace the folder `textual` of the model that embedded your pictures, for example\n"
+        "# Immich's cache of models: replace the folder `textual` of the model that embedded your pictures, such as\n"
         "# /cache/clip/ViT-B-32__openai/textual, and restart the machine-learning container.\n"
         'import shutil\nshutil.copytree("{folder}/textual", "/cache/clip/ViT-B-32__openai/textual", dirs_exist_ok=True)'
     ),
