@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,9 @@ from components.students.lessons import Lesson
 from components.students.loop import EncodedLesson, Place, add_adapter, check_scores, encode, fit, mean_loss
 from components.students.save_model import save_model
 from components.tracking import TrackedRun, tracked_run
+
+if TYPE_CHECKING:
+    from components.students.acceptance import Examination
 
 BEFORE, AFTER = "before", "after"
 
@@ -59,6 +62,8 @@ def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype
     params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
     recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
     with recording as tracked:
+        # First, because what it reads may be missing.
+        examination = _examination(settings, job, held_out) if tracked is not None and job.student.acceptance else None
         # The frozen weights are kept in the type of the multiplication.
         loaded = load_language_model(None, dtype, job.student.base)
         examples, unseen = (
@@ -71,8 +76,8 @@ def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype
         losses = _held_out_losses(model, unseen, job, place)
         if tracked is not None:
             measured = {"held_out": len(held_out), "held_out_loss": losses}
-            if job.student.acceptance:
-                measured["acceptance"] = _acceptance(settings, job, held_out, model, loaded)
+            if examination is not None:
+                measured["acceptance"] = _acceptance(job.name, examination, model, loaded)
             _log(tracked, measured, steps)
             _save(model, job, len(examples), measured | {"mlflow_run": tracked.id})
             tracked.log_artifact(job.folder)
@@ -89,20 +94,21 @@ def _held_out_losses(model: Any, unseen: list[EncodedLesson], job: StudentJob, p
     return {BEFORE: round(before, 4), AFTER: round(after, 4)}
 
 
-def _acceptance(
-    settings: Settings, job: StudentJob, held_out: list[Lesson], model: Any, loaded: LanguageModel
-) -> dict[str, dict[str, float]]:
-    """Task -> share of answers that validation would accept, of the base and of the student."""
+def _examination(settings: Settings, job: StudentJob, held_out: list[Lesson]) -> Examination:
     from components.students.acceptance import prepare_examination
 
-    examination = prepare_examination(settings, job.student, job.lessons, held_out, state_of(job.name))
+    return prepare_examination(settings, job.student, job.lessons, held_out, state_of(job.name))
+
+
+def _acceptance(name: str, examination: Examination, model: Any, loaded: LanguageModel) -> dict[str, dict[str, float]]:
+    """Task -> share of answers that validation would accept, of the base and of the student."""
     alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
     engine = LocalEngine(EmbeddedOptions(batch_size=64), alike)
     with model.disable_adapter():
         before = examination.rates(engine)
     after = examination.rates(engine)
     for task in after:
-        print(f"{job.name}: {task} accepted {before[task]:.0%} before, {after[task]:.0%} after")
+        print(f"{name}: {task} accepted {before[task]:.0%} before, {after[task]:.0%} after")
     return {task: {BEFORE: round(before[task], 4), AFTER: round(after[task], 4)} for task in after}
 
 
