@@ -60,6 +60,13 @@ def import_folder(
     item: Annotated[
         str | None, typer.Option(help="Column with the product of a picture, where a product has several pictures.")
     ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of the database with your vectors and texts, which are copied into the folder: qdrant://, "
+            "postgresql://, lance:// or usearch://."
+        ),
+    ] = None,
     captions: Annotated[
         str | None, typer.Option(help="`model`: the model, which must see pictures, writes captions first.")
     ] = None,
@@ -75,26 +82,26 @@ def import_folder(
     cliptune init data/shop --base ViT-B-32-quickgelu:openai --llm https://host/v1 --model gpt-4o-mini;
     cliptune init data/photographs --captions model --llm https://host/v1 --model gpt-4o-mini;
     cliptune init data/shop --text "title,brand,color" --item sku --methods paraclip,semclip;
-    cliptune init ~/flickr8k --name photographs --extends flickr8k
+    cliptune init ~/flickr8k --name photographs --extends flickr8k;
+    cliptune init data/shop --index qdrant://127.0.0.1:6333/images --base ViT-B-32-quickgelu:openai;
+    cliptune init data/shop --index "postgresql://reader@host/shop?table=images" --text "title,brand" --dry-run
     """
     from components.cli.survey import survey
-    from components.core.system.discovery import FOLDER_NAME
-    from components.core.system.profiles import PROFILES
     from components.core.tables.files import atomic_file
 
     require_project()
     place = from_root(folder)
     chosen = name or place.resolve().name
-    if not FOLDER_NAME.fullmatch(chosen):
-        raise InputError(f"'{chosen}' is not a profile name: give --name with letters, digits, '_', '-' and '.'")
-    path = PROFILES / f"{chosen}.yaml"
-    if path.exists() and not dry_run:
-        raise InputError(f"{path} exists: give another --name, or delete it")
+    path = _profile_path(chosen, dry_run)
     _check_llm(llm, model, captions)
     if extends is not None and (base or methods):
         raise InputError("--base and --methods do not go with --extends: set them in the profile that is written")
     start, trained = base_block(base or _BASE) if extends is None else {}, _methods(methods or "paraclip")
-    columns = {key: value for key, value in (("text", text), ("item", item)) if value is not None}
+    if index is not None and _copy_index(index, place, text, dry_run):
+        return
+    # Of a database, the copy has the finished captions.
+    given = (("text", text if index is None else None), ("item", item))
+    columns = {key: value for key, value in given if value is not None}
     if captions is not None:
         write_captions(place, llm, model, place, dry_run=dry_run)
         if dry_run:
@@ -130,6 +137,33 @@ def import_folder(
             )
         _show_costs(chosen)
         typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
+
+
+def _profile_path(name: str, dry_run: bool) -> Path:
+    """The file of a new profile; raises InputError if its name is not valid or, without `dry_run`, taken."""
+    from components.core.system.discovery import FOLDER_NAME
+    from components.core.system.profiles import PROFILES
+
+    if not FOLDER_NAME.fullmatch(name):
+        raise InputError(f"'{name}' is not a profile name: give --name with letters, digits, '_', '-' and '.'")
+    path = PROFILES / f"{name}.yaml"
+    if path.exists() and not dry_run:
+        raise InputError(f"{path} exists: give another --name, or delete it")
+    return path
+
+
+def _copy_index(url: str, folder: Path, text: str | None, dry_run: bool) -> bool:
+    """Copy the vectors and texts of a database, or show what it holds; returns whether that is all."""
+    from components.vector_stores.copying import copy, look
+
+    if dry_run:
+        first = look(url, text)
+        typer.echo(f"{first.rows:,} vectors of {first.dim} numbers; fields of the first: {', '.join(first.fields)}")
+        for caption in first.captions:
+            typer.echo(f"caption: {caption}")
+        return True
+    typer.echo(f"copied {copy(url, folder, text):,} vectors into {folder}")
+    return False
 
 
 def _own_profile(title: str, data: OwnData) -> str:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -27,11 +26,9 @@ from torch import Tensor
 from components.core.compute.distributed import become_torchrun, join_world, launched_by_torchrun
 from components.core.compute.hardware import pick_device
 from components.core.compute.provenance import code_hash
-from components.core.pictures.embedding_files import read_embeddings
 from components.core.pictures.stored_pictures import PICTURE, Pictures, place_of
 from components.core.settings import Embed, Settings
 from components.core.system.checking import load_checked
-from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.system.project import run_in_project, start
 from components.core.tables import folders
@@ -45,6 +42,7 @@ from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import SQUASHED, Preparation
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.encoders.embeddings import MANIFEST, EmbeddedSplit, Manifest, require_finite
+from components.encoders.given_vectors import check_given, given_vectors
 from components.tracking import tracked_run
 
 _AHEAD = 2
@@ -83,16 +81,19 @@ def run(
 
     Raises:
         InputError: an image is missing or cannot be decoded, or its feature is not finite; the message names it. Or
-            the user's embeddings have another width than the encoder.
+            the user's embeddings are of another model than the base.
     """
     with join_world(pick_device(settings.device)) as (world, device), ExitStack() as stack:
         tracked, begun = None, time.monotonic()
         if track and world.leads:
             params, inputs = settings.embed.model_dump(mode="json", exclude={"state"}), {"base": base / WEIGHTS}
             tracked = stack.enter_context(tracked_run("embed", "embeddings", settings, params, inputs))
-        encoder = Encoder.load(base).to(device)
+        encoder, embed = Encoder.load(base).to(device), settings.embed
         tower = encoder.sidecar.image_tower_sha256
         splits = [_split(name, pairs_folder, settings, tower) for name in SPLITS]
+        # A base from timm has no text tower yet.
+        if embed.check_given and world.leads and settings.base.source != "timm":
+            check_given(encoder, pairs_folder, settings.prepare.folder)
         whole = shard or Shard()
         own = Shard(whole.number * world.size + world.rank, whole.of * world.size)
         made = sum(_embed(encoder, split, settings, own, device) for split in splits)
@@ -143,7 +144,7 @@ def _embed(encoder: Encoder, split: _Split, settings: Settings, shard: Shard, de
 def _features(encoder: Encoder, rows: pa.Table, embed: Embed, device: str) -> Vectors:
     """Raw features `[rows, dim]`; an image of several rows is embedded once."""
     if rows["file"][0].is_valid and not rows["size"][0].is_valid:
-        return _given(rows, encoder.sidecar.embed_dim)
+        return given_vectors(rows, encoder.sidecar.embed_dim)
     pairs = rows.to_pylist()
     first = {row["image_id"]: row for row in reversed(pairs)}
     distinct = [first[image] for image in dict.fromkeys(row["image_id"] for row in pairs)]
@@ -186,25 +187,6 @@ def _decoded(encoded: Iterable[_Encoded], embed: Embed, preparation: Preparation
     decoded = mapped(lambda item: preparation.decode([item[1]], [item[0]]), encoded, per_thread=embed.batch_size)
     for batch in chunked((pixels for _, pixels in decoded), embed.batch_size):
         yield torch.cat(batch)
-
-
-def _given(rows: pa.Table, dim: int) -> Vectors:
-    """The user's embeddings of the rows, `[rows, dim]`; consecutive rows of a file are read together."""
-    features = np.empty((rows.num_rows, dim), np.float32)
-    files, positions = rows["file"].to_pylist(), rows["position"].to_numpy()
-    start = 0
-    for file, own in groupby(files):
-        stop = start + len(list(own))
-        first, last = int(positions[start:stop].min()), int(positions[start:stop].max())
-        given = read_embeddings(Path(file), first, last - first + 1)
-        if given.shape[1] != dim:
-            raise InputError(
-                f"{file} has embeddings of {given.shape[1]} numbers, those of the base have {dim}: set base to the "
-                "model of these embeddings"
-            )
-        features[start:stop] = given[positions[start:stop] - first]
-        start = stop
-    return features
 
 
 def _assemble(splits: Sequence[_Split], part_rows: int, output: Path, encoder: Encoder) -> None:

@@ -145,6 +145,8 @@ class Embed(Block):
     the image tower."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
+    check_given: bool = True
+    """Whether vectors of source `embeddings` must fit the base: a sample is embedded again, pictures or captions."""
     part: PositiveInt = 4096
     """Pairs that are embedded and saved together, so that a stopped stage resumes after them."""
     state: Path = Path("state/embed")

@@ -26,7 +26,7 @@ from components.data.listed_images import image_folder
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
-_CAPTIONS = ("caption", "text", "title", "alt_text")
+CAPTIONS = ("caption", "text", "title", "alt_text")
 _NAMES = ("image_path", "url", "key")
 _OF_TEXTS = re.compile(r"(?:^|[^a-z])(?:te?xt|caption)s?(?:[^a-z]|$)")
 """In the names of arrays with text embeddings, which are often stored next to those of images."""
@@ -79,7 +79,7 @@ class EmbeddingFile:
 
 def caption_column(names: Collection[str]) -> str | None:
     """The column of captions, None without one."""
-    return next((name for name in _CAPTIONS if name in names), None)
+    return next((name for name in CAPTIONS if name in names), None)
 
 
 def name_column(names: Collection[str]) -> str | None:
@@ -147,7 +147,7 @@ def _chunks(file: EmbeddingFile, named: str) -> Iterator[PictureChunk]:
 def _samples(file: EmbeddingFile, named: str, first: int, count: int) -> Iterator[Sample | Unusable]:
     vectors = read_embeddings(file.embeddings, first, count)
     usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
-    table = file.columns(first, count, lambda column: column.name in (*_CAPTIONS, *_NAMES, _SPLIT))
+    table = file.columns(first, count, lambda column: column.name in (*CAPTIONS, *_NAMES, _SPLIT))
     caption = caption_column(table.column_names)
     if caption is None:
         names = ", ".join(file.metadata().schema.to_arrow_schema().names)

@@ -1,0 +1,63 @@
+"""A user's vectors are compared with the base before they are taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS, SPLITS
+from components.encoders.adapter.encoder import Encoder, Vectors
+from components.encoders.given_vectors import check_given
+
+
+def _write(folder: Path, vectors: Vectors, captions: list[str], pictures: list[str]) -> Path:
+    """Files as the user has them, and the pairs that `prepare` makes of them; returns the folder of the pairs."""
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    table = pa.table({"caption": captions, "image_path": pictures, "embedding": lists})
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / "vectors.parquet")
+    for split in SPLITS:
+        count = len(captions) if split == "test" else 0
+        ids: list[object] = [f"{row:016x}" for row in range(count)]
+        columns = {name: list[object]([None] * count) for name in PAIRS.schema.names}
+        columns |= {"id": ids, "image_id": ids, "caption": list[object](captions[:count])}
+        columns |= {"file": [str(folder / "vectors.parquet")] * count, "position": list[object](range(count))}
+        PAIRS.write(folder.parent / "pairs" / f"{split}.parquet", columns)
+    return folder.parent / "pairs"
+
+
+def test_pictures_are_embedded_again(tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, colours = tmp_path / "shop", [(40 * number, 200 - 30 * number, 90) for number in range(6)]
+    folder.mkdir()
+    for number, colour in enumerate(colours):
+        Image.new("RGB", (20, 16), colour).save(folder / f"{number}.png")
+    files = [folder / f"{number}.png" for number in range(6)]
+    vectors = tiny_encoder.embed_images([file.read_bytes() for file in files])
+    # One is named by its whole path, one is missing.
+    names = [str(files[0]), "none.png", *(file.name for file in files[2:])]
+    captions = [f"colour {number}" for number in range(6)]
+    check_given(tiny_encoder, _write(folder, vectors, captions, names), folder)
+    assert "5 pictures embedded again have a median cosine of 1.000 with the given vectors" in capsys.readouterr().out
+    other = np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
+    with pytest.raises(InputError, match=r"5 pictures .* cosine of -?0\.\d+ .*: these are of another model") as error:
+        check_given(tiny_encoder, _write(folder, other, captions, names), folder)
+    assert "\n" not in str(error.value)
+
+
+def test_without_pictures_captions_must_find_their_vectors(
+    tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, captions = tmp_path / "shop", [f"a mug with the number {number}, {number * 7}" for number in range(150)]
+    vectors, names = tiny_encoder.embed_texts(captions), ["https://host/1.jpg"] * 150
+    check_given(tiny_encoder, _write(folder, vectors, captions, names), folder)
+    assert "100% of 150 captions find their vector among the first 10 (chance 7%)" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"of 150 captions find .* of another model, or the base does not read"):
+        check_given(tiny_encoder, _write(folder, vectors[np.arange(150) - 75], captions, names), folder)
+    # So few say nothing.
+    check_given(tiny_encoder, _write(folder, vectors[::-1][:50], captions[:50], names[:50]), folder)
