@@ -44,10 +44,11 @@ class _PgTable:
     def page(self, after: Any, rows: int) -> Page:
         from psycopg import sql
 
-        key, vector, others = (sql.Identifier(self._key), sql.Identifier(self._vector), self._others)
+        # Behind ORDER BY, a name without its table is that of a column of the result, and the key is a text there.
+        key, vector, others = sql.Identifier("t", self._key), sql.Identifier("t", self._vector), self._others
         columns = [sql.SQL("{}::text").format(key), sql.SQL("{}::vector::real[]").format(vector)]
-        query = sql.SQL("SELECT {} FROM {}{} ORDER BY {} LIMIT {}").format(
-            sql.SQL(", ").join([*columns, *map(sql.Identifier, others)]),
+        query = sql.SQL("SELECT {} FROM {} AS t{} ORDER BY {} LIMIT {}").format(
+            sql.SQL(", ").join([*columns, *(sql.Identifier("t", name) for name in others)]),
             sql.SQL(self._table),
             sql.SQL(" WHERE {} > {}").format(key, sql.Literal(after)) if after is not None else sql.SQL(""),
             key,
@@ -63,8 +64,8 @@ def _one(option: str, found: list[str], options: dict[str, str], table: str) -> 
     if option in options:
         return options[option]
     if len(found) != 1:
-        what = {"vector": "column of vectors", "key": "column as primary key"}[option]
-        raise InputError(f"table '{table}' has {len(found) or 'no'} {what}: name it with ?{option}=COLUMN")
+        what = {"vector": "columns of vectors", "key": "columns as primary key"}[option]
+        raise InputError(f"table '{table}' has {len(found)} {what}: name one with ?{option}=COLUMN")
     return found[0]
 
 

@@ -24,10 +24,10 @@ Shown = Mapping[str, tuple[bytes, list[str]]]
 """Name -> encoded picture and its captions."""
 
 
-def shown_squares() -> Shown:
-    """Noisy squares of a colour with two captions each."""
+def shown_squares(each: int = EACH) -> Shown:
+    """Noisy squares with two captions each, `each` of every colour."""
     rng, names, found = np.random.default_rng(0), list(COLOURS), {}
-    for number in range(EACH * len(names)):
+    for number in range(each * len(names)):
         name = names[number % len(names)]
         pixels = np.clip(np.array(COLOURS[name]) + rng.normal(0, 20, (16, 16, 3)), 0, 255).astype(np.uint8)
         captions = [f"{name} square", f"something {name} number {number}"]
