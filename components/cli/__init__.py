@@ -14,6 +14,7 @@ from components.cli import (
     explore,
     import_folder,
     index,
+    launch,
     overview,
     params,
     registry,
@@ -51,6 +52,7 @@ app.command("init")(import_folder.import_folder)
 app.command("caption")(caption.caption)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
+app.command("launch")(launch.launch)
 app.command("encoders")(encoders.encoders)
 app.command("evaluate")(evaluate.evaluate)
 app.command("rank")(evaluate.rank)

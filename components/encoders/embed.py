@@ -23,7 +23,7 @@ import typer
 from more_itertools import chunked
 from torch import Tensor
 
-from components.core.compute.distributed import become_torchrun, join_world, launched_by_torchrun
+from components.core.compute.distributed import become_torchrun, join_world
 from components.core.compute.hardware import pick_device
 from components.core.compute.provenance import code_hash
 from components.core.pictures.stored_pictures import PICTURE, Pictures, place_of
@@ -222,9 +222,8 @@ def main(
 
     def command() -> None:
         settings, chosen = load_checked(entries=()), None if shard is None else Shard.parse(shard)
-        if settings.embed.processes > 1 and not launched_by_torchrun():
-            own = [] if chosen is None else ["--shard", str(chosen)]
-            become_torchrun(settings.embed.processes, ["-m", __spec__.name, *own])
+        own = [] if chosen is None else ["--shard", str(chosen)]
+        become_torchrun(settings.embed.processes, ["-m", __spec__.name, *own])
         run(settings, shard=chosen, track=chosen is None)
 
     run_in_project(command)

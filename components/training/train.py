@@ -13,7 +13,7 @@ import typer
 from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
+from components.core.compute.distributed import World, become_torchrun, join_world
 from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
 from components.core.compute.sharing import once_per_machine
@@ -285,8 +285,7 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
 
     def command() -> None:
         settings = load_checked(entries=[method])
-        if settings.train.processes > 1 and not launched_by_torchrun():
-            become_torchrun(settings.train.processes, ["-m", __spec__.name, "--method", method])
+        become_torchrun(settings.train.processes, ["-m", __spec__.name, "--method", method])
         run(settings, method)
 
     run_in_project(command)

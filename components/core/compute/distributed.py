@@ -100,8 +100,15 @@ def launched_by_torchrun() -> bool:
 
 
 def become_torchrun(processes: int, arguments: Sequence[str]) -> None:
-    """Replace this process by torchrun with ranks on this machine, so that a signal to it stops all of them."""
-    torchrun = ["-m", __name__, "--standalone", "--nproc-per-node", str(processes)]
+    """Replace this process by torchrun, so that a signal to it stops all ranks; nothing happens for one rank.
+
+    A launcher's variables PET_NPROC_PER_NODE and PET_NNODES, which torchrun reads, come before `processes`.
+    """
+    processes = int(os.environ.get("PET_NPROC_PER_NODE", processes))
+    alone = int(os.environ.get("PET_NNODES", "1")) == 1
+    if launched_by_torchrun() or (alone and processes == 1):
+        return
+    torchrun = ["-m", __name__, *(["--standalone"] if alone else []), "--nproc-per-node", str(processes)]
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *torchrun, *arguments])
 

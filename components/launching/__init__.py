@@ -1,0 +1,1 @@
+"""Starts stages where a scheduler runs them: a file from a template, its submission, and what each machine does."""

@@ -1,0 +1,85 @@
+"""Files of jobs are valid for their schedulers, and each machine runs its part."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.core.system.errors import InputError
+from components.core.system.stage_graph import DVC
+from components.launching.launch import Job, rendered
+from components.launching.node import command_of
+from tests.support.dvc_project import REPO, make_project
+
+STAGE = "train@paraclip"
+
+
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_each_scheduler_takes_its_file(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    job = Job(STAGE, 2, gpus, max(1, gpus), "H100")
+    sky, trainjob = (yaml.safe_load(rendered(job, on)) for on in ("sky", "trainjob"))
+    assert (sky["name"], sky["num_nodes"]) == ("cliptune-train-paraclip", 2)
+    assert sky["resources"] == ({"accelerators": "H100:8"} if gpus else {"cpus": "1+"})
+    assert "-m components.launching.node train@paraclip" in sky["run"]
+    # The schema of SkyPilot's tasks has these keys and allows no others; its package would bring a server.
+    assert set(sky) <= {"name", "workdir", "num_nodes", "resources", "file_mounts", "setup", "run", "envs", "secrets"}
+    found = TrainerV1alpha1TrainJob.from_dict(trainjob)
+    assert found is not None
+    assert found.spec is not None
+    assert found.spec.trainer is not None
+    assert (found.spec.trainer.num_nodes, found.spec.trainer.num_proc_per_node) == (2, max(1, gpus))
+    # A key that the schema does not have would be dropped.
+    assert found.to_dict()["spec"] == trainjob["spec"]
+    slurm = rendered(job, "slurm")
+    assert ("--gpus-per-node=8" in slurm) == bool(gpus)
+    assert "#SBATCH --nodes=2" in slurm
+
+
+def test_the_first_machine_runs_dvc_and_the_others_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    assert command_of("compare", 0, 1) == [*DVC, "repro", "compare"]
+    assert command_of(STAGE, 0, 2) == [*DVC, "repro", "--single-item", "--no-run-cache", STAGE]
+    assert command_of(STAGE, 1, 2) == [sys.executable, "-m", "components.training.train", "--method", "paraclip"]
+    assert command_of("embed", 1, 2) == [sys.executable, "-m", "components.encoders.embed"]
+    with pytest.raises(InputError, match="stage 'compare' computes on one machine: give --nodes 1; embed and train"):
+        command_of("compare", 0, 2)
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The message of a launch that is refused, in a project whose stages never ran."""
+    make_project(tmp_path, {"embed": [], "train@a": ["embed"], "compare": ["train@a"]})
+    (tmp_path / "infra").symlink_to(REPO / "infra")
+    monkeypatch.chdir(tmp_path)
+
+    def message(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["launch", *arguments])
+        assert done.exit_code == 1, done.output
+        assert not Path("state").exists() or not list(Path("state").rglob("*.sh"))
+        return done.output
+
+    return message
+
+
+def test_what_cannot_start_is_refused(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for arguments, words in (
+        (("train@a", "--on", "slrm"), "--on 'slrm' is unknown: did you mean 'slurm'?"),
+        (("train@b", "--on", "slurm"), "dvc.yaml has no stage 'train@b'"),
+        (("train@a", "--on", "slurm", "--nodes", "2"), "stage 'train@a' needs embed, which is out of date"),
+        (("embed", "--on", "torchrun", "--nodes", "2"), "--on torchrun starts ranks on this machine"),
+        (("compare", "--on", "slurm", "--nodes", "2"), "stage 'compare' computes on one machine"),
+        (("compare", "--on", "sky"), "--on sky needs the program sky, which is not here: submit state/launch/"),
+    ):
+        assert words in refused(*arguments)
+    done = CliRunner().invoke(app, ["launch", "embed", "--on", "slurm", "--nodes", "2", "--gpus", "0", "--dry-run"])
+    assert "exec " in done.output
+    assert not Path("state/launch/cliptune-embed.sh").exists()
