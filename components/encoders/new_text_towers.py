@@ -1,4 +1,4 @@
-"""Replaces the text tower of a base encoder by a pretrained language model, or by random weights."""
+"""Replaces the text tower of a base encoder: by a language model, another encoder's tower, or random weights."""
 
 from __future__ import annotations
 
@@ -67,6 +67,40 @@ def with_language_tower(
     encoder = Encoder.of(model, tokenizer, same.name, same.model, config, same.method, same.preparation.differences())
     # The image tower is unchanged, so its embeddings remain valid.
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})
+    return encoder
+
+
+def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
+    """The base encoder with the text tower of another one, whose projection into the base's space is new.
+
+    Raises:
+        InputError: the other one's text tower is not open_clip's own, or one of the two has QuickGELU.
+    """
+    old, new = base.sidecar.architecture, other.sidecar.architecture
+    theirs = getattr(other.model, "text", other.model)
+    if not hasattr(theirs, "text_projection"):
+        raise InputError(
+            f"the text tower of '{other.sidecar.name}' is a language model: take an encoder of open_clip's"
+        )
+    if has_quick_gelu(old) != has_quick_gelu(new):
+        raise InputError(
+            f"only one of the base and '{other.sidecar.name}' has QuickGELU: an encoder has one activation"
+        )
+    config = {
+        **{key: old[key] for key in ("embed_dim", "vision_cfg")},
+        **{"quick_gelu": has_quick_gelu(old), "custom_text": True},
+        "text_cfg": new["text_cfg"] | {"proj_bias": True},
+    }
+    model = build(config)
+    kept = {name: part for name, part in theirs.state_dict().items() if name in model.text.state_dict()}
+    model.text.load_state_dict(
+        {name: part for name, part in kept.items() if "text_projection" not in name}, strict=False
+    )
+    model.visual, model.logit_scale = base.model.visual, base.model.logit_scale
+    same = base.sidecar
+    preprocess = same.preparation.differences()
+    encoder = Encoder.of(model, other.tokenizer, same.name, same.model, config, same.method, preprocess)
+    encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": same.image_tower_sha256})
     return encoder
 
 

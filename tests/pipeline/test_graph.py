@@ -27,7 +27,7 @@ METHODS: list[tuple[set[str], str]] = [
     ({"absences"}, "negation_clip"),
     ({"hard_negatives", "units"}, "cs_clip"),
     # These read the pairs.
-    (set(), "lm_finetuned lm_frozen lm_bottleneck lm_alignment proclip clip_scratch leaf"),
+    (set(), "lm_finetuned lm_frozen lm_bottleneck lm_alignment proclip clip_scratch leaf query_adapter"),
     # Of several families, which have only `data/validated` in common.
     (ALL, "omni_negclip read_clip joint"),
 ]

@@ -50,6 +50,8 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "proclip, frozen image tower": {"image_tower": "frozen"},
     "cs_clip": {},
     "leaf": {},
+    "query_adapter": {},
+    "query_adapter, with pictures": {"contrast": 0.1},
     "read_clip": {},
     "semclip": {"paraphrase": "paraphrase_1"},
     "semclip, published texts": {"paraphrase": "published_paraphrase", "negation": "published_negation"},
