@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.pictures.embedding_files import read_embeddings
+from components.core.pictures.embedding_files import embedding_files, name_column, read_embeddings
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS
-from components.data.sources.embeddings import embedding_files, name_column
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 
 LEAST_COSINE = 0.99

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.core.pictures.embedding_files import CAPTIONS, caption_column
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, content_hash
-from components.data.sources.embeddings import CAPTIONS, caption_column
 from components.data.text_template import TextTemplate
 from components.vector_stores import find_store
 from components.vector_stores.store import OpenStore, Page, StoreUrl

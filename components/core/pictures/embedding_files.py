@@ -1,7 +1,10 @@
-"""Reads a user's image embeddings: `.npy` arrays, or Parquet files with a column of vectors."""
+"""Reads a user's image embeddings and their captions: `.npy` arrays, or Parquet files with a column of vectors."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,95 @@ from components.core.tables.arrays import mapped_array
 COLUMNS = ("embedding", "image_embedding", "img_emb", "vector")
 """Names of the column of vectors in Parquet files, in order of precedence."""
 _FIX = "write it again"
+CAPTIONS = ("caption", "text", "title", "alt_text")
+"""Names of the column of captions, in order of precedence."""
+NAMES = ("image_path", "url", "key")
+"""Names of the column of pictures' places, in order of precedence."""
+_OF_TEXTS = re.compile(r"(?:^|[^a-z])(?:te?xt|caption)s?(?:[^a-z]|$)")
+"""In the names of arrays with text embeddings, which are often stored next to those of images."""
+HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy and <name>.parquet with the captions"
+"""What a folder of embeddings must have."""
+
+
+@dataclass(frozen=True)
+class EmbeddingFile:
+    """Embeddings, and the Parquet file with their captions, which may be the same file."""
+
+    embeddings: Path
+    captions: Path
+
+    def shape(self) -> tuple[int, int]:
+        """Number and length of the embeddings.
+
+        Raises:
+            InputError: a file is damaged, or the file of captions has another number of rows.
+        """
+        rows, dim = embedding_shape(self.embeddings)
+        if self.captions.is_file() and (captions := self.metadata().num_rows) != rows:
+            raise InputError(f"{self.embeddings} has {rows} rows, {self.captions} has {captions}: write both again")
+        return rows, dim
+
+    def metadata(self) -> pq.FileMetaData:
+        """Metadata of the Parquet file; raises `InputError` if it is missing or damaged."""
+        try:
+            return pq.read_metadata(self.captions)
+        except FileNotFoundError:
+            raise InputError(f"{self.captions} is missing: {HOW}") from None
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
+
+    def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
+        """The wanted columns of `count` rows of the Parquet file from row `first` on.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            with pq.ParquetFile(self.captions) as stream:
+                names = [column.name for column in stream.schema_arrow if wanted(column)]
+                return rows_of_file(stream, names, first, count)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
+
+
+def caption_column(names: Collection[str]) -> str | None:
+    """The column of captions, None without one."""
+    return next((name for name in CAPTIONS if name in names), None)
+
+
+def name_column(names: Collection[str]) -> str | None:
+    """The column of picture names, None without one."""
+    return next((name for name in NAMES if name in names), None)
+
+
+def embedding_files(folder: Path) -> list[EmbeddingFile]:
+    """A folder's embeddings, sorted by number; the files of captions may be missing."""
+    paths = [*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")]
+    arrays = sorted((path for path in paths if not _OF_TEXTS.search(path.stem.lower())), key=_order)
+    pairs = [EmbeddingFile(array, _captions_of(array)) for array in arrays]
+    captions = {pair.captions for pair in pairs}
+    others = [path for path in sorted(folder.glob("*.parquet")) if path not in captions and _has_vectors(path)]
+    return [*pairs, *(EmbeddingFile(path, path) for path in others)]
+
+
+def _order(path: Path) -> tuple[str, int, str]:
+    """Sorts `img_emb_10` after `img_emb_9`."""
+    stem, _, number = path.stem.rpartition("_")
+    return (stem, int(number), "") if number.isdecimal() else (path.stem, -1, path.name)
+
+
+def _captions_of(array: Path) -> Path:
+    if array.parent.name == "img_emb":
+        number = array.stem.removeprefix("img_emb")
+        return array.parents[1] / "metadata" / f"metadata{number}.parquet"
+    return array.with_suffix(".parquet")
+
+
+def _has_vectors(path: Path) -> bool:
+    try:
+        return embedding_column(pq.read_schema(path)) is not None
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def embedding_column(schema: pa.Schema) -> str | None:

@@ -15,12 +15,18 @@ import pyarrow.compute as pc
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features, Indices
-from components.core.pictures.embedding_files import COLUMNS, read_embeddings
+from components.core.pictures.embedding_files import (
+    COLUMNS,
+    EmbeddingFile,
+    caption_column,
+    embedding_files,
+    name_column,
+    read_embeddings,
+)
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.record_files import read_record
 from components.core.tables.records import PAIRS, SPLITS
-from components.data.sources.embeddings import EmbeddingFile, caption_column, embedding_files, name_column
 from components.encoders.embeddings import MANIFEST, ImageEmbeddings, Manifest
 from components.index.facts import FACTS, read_facts
 from components.index.image_index import accept_tower
