@@ -91,9 +91,8 @@ def run(
         encoder, embed = Encoder.load(base).to(device), settings.embed
         tower = encoder.sidecar.image_tower_sha256
         splits = [_split(name, pairs_folder, settings, tower) for name in SPLITS]
-        # A base from timm has no text tower yet.
-        if embed.check_given and world.leads and settings.base.source != "timm":
-            check_given(encoder, pairs_folder, settings.prepare.folder)
+        if embed.check_given and world.leads:
+            check_given(encoder, pairs_folder)
         whole = shard or Shard()
         own = Shard(whole.number * world.size + world.rank, whole.of * world.size)
         made = sum(_embed(encoder, split, settings, own, device) for split in splits)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.pictures.embedding_files import embedding_files, name_column, read_embeddings
+from components.core.pictures.embedding_files import captions_of, folder_of, name_column, read_embeddings
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
@@ -43,24 +43,23 @@ def given_vectors(rows: pa.Table, dim: int) -> Vectors:
     return features
 
 
-def check_given(encoder: Encoder, pairs: Path, folder: Path | None) -> None:
+def check_given(encoder: Encoder, pairs: Path) -> None:
     """Embed a sample again, pictures where their files are there, otherwise captions, and print how well they fit.
 
-    Nothing is compared if the pairs have pictures of their own, or too few rows.
+    Nothing is compared if the pairs have pictures of their own or too few rows, or the base has no text tower yet.
 
     Args:
         pairs: folder of the tables of pairs.
-        folder: of the embeddings, `prepare.folder`.
 
     Raises:
         InputError: the vectors are of another model or another preparation of pictures.
     """
     blocks = (PAIRS.blocks(pairs / f"{split}.parquet", rows=_SAMPLE) for split in reversed(SPLITS))
     rows = next((block for split in blocks for block in split), None)
-    if folder is None or rows is None or not rows["file"][0].is_valid or rows["size"][0].is_valid:
+    if rows is None or not rows["file"][0].is_valid or rows["size"][0].is_valid:
         return
     vectors, _ = unit_rows(given_vectors(rows, encoder.sidecar.embed_dim))
-    if pictures := _pictures(rows, folder):
+    if pictures := _pictures(rows):
         again = encoder.embed_images([path.read_bytes() for path in pictures.values()])
         cosine = float(np.median((again * vectors[list(pictures)]).sum(axis=1)))
         found = f"{len(pictures)} pictures embedded again have a median cosine of {cosine:.3f} with the given vectors"
@@ -68,7 +67,7 @@ def check_given(encoder: Encoder, pairs: Path, folder: Path | None) -> None:
             raise InputError(f"{found}: these are of another model or preparation: set base to theirs")
         print(f"embed: {found}")
         return
-    if len(rows) < _FEWEST:
+    if len(rows) < _FEWEST or encoder.sidecar.method.startswith("timm:"):
         return
     recall, chance = _recall(encoder, rows["caption"].to_pylist(), vectors), _DEPTH / len(rows)
     found = f"{recall:.0%} of {len(rows):,} captions find their vector among the first {_DEPTH} (chance {chance:.0%})"
@@ -80,17 +79,15 @@ def check_given(encoder: Encoder, pairs: Path, folder: Path | None) -> None:
     print(f"embed: {found}")
 
 
-def _pictures(rows: pa.Table, folder: Path) -> dict[int, Path]:
+def _pictures(rows: pa.Table) -> dict[int, Path]:
     """Row -> the picture's file, as the table of captions names it; of the rows whose file is there."""
-    files, found = {str(file.embeddings): file for file in embedding_files(folder)}, dict[int, Path]()
-    names: dict[str, list[str]] = {}
-    for row, (file, position) in enumerate(zip(rows["file"].to_pylist(), rows["position"].to_pylist(), strict=True)):
-        if file not in names:
-            known = files[file]
-            column = name_column(known.metadata().schema.to_arrow_schema().names)
-            table = pq.read_table(known.captions, columns=[column] if column else [])
-            names[file] = table[column].to_pylist() if column else []
-        place = folder / str(names[file][position]) if names[file] else None
+    found, names = dict[int, Path](), dict[Path, list[str]]()
+    for row, (given, position) in enumerate(zip(rows["file"].to_pylist(), rows["position"].to_pylist(), strict=True)):
+        captions = captions_of(Path(given))
+        if captions not in names:
+            column = name_column(pq.read_schema(captions).names) if captions.is_file() else None
+            names[captions] = pq.read_table(captions, columns=[column])[column].to_pylist() if column else []
+        place = folder_of(Path(given)) / str(names[captions][position]) if names[captions] else None
         if place is not None and place.is_file():
             found[row] = place
         if len(found) == _PICTURES:

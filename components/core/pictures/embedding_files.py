@@ -83,7 +83,7 @@ def embedding_files(folder: Path) -> list[EmbeddingFile]:
     """A folder's embeddings, sorted by number; the files of captions may be missing."""
     paths = [*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")]
     arrays = sorted((path for path in paths if not _OF_TEXTS.search(path.stem.lower())), key=_order)
-    pairs = [EmbeddingFile(array, _captions_of(array)) for array in arrays]
+    pairs = [EmbeddingFile(array, captions_of(array)) for array in arrays]
     captions = {pair.captions for pair in pairs}
     others = [path for path in sorted(folder.glob("*.parquet")) if path not in captions and _has_vectors(path)]
     return [*pairs, *(EmbeddingFile(path, path) for path in others)]
@@ -95,11 +95,16 @@ def _order(path: Path) -> tuple[str, int, str]:
     return (stem, int(number), "") if number.isdecimal() else (path.stem, -1, path.name)
 
 
-def _captions_of(array: Path) -> Path:
-    if array.parent.name == "img_emb":
-        number = array.stem.removeprefix("img_emb")
-        return array.parents[1] / "metadata" / f"metadata{number}.parquet"
-    return array.with_suffix(".parquet")
+def folder_of(embeddings: Path) -> Path:
+    """The user's folder that a file of embeddings is in; names of pictures are relative to it."""
+    return embeddings.parents[1] if embeddings.parent.name == "img_emb" else embeddings.parent
+
+
+def captions_of(embeddings: Path) -> Path:
+    """The Parquet file with the captions of a file of embeddings, which may be the same file."""
+    if embeddings.parent.name == "img_emb":
+        return folder_of(embeddings) / "metadata" / f"metadata{embeddings.stem.removeprefix('img_emb')}.parquet"
+    return embeddings.with_suffix(".parquet")
 
 
 def _has_vectors(path: Path) -> bool:

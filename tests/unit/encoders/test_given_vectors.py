@@ -42,11 +42,11 @@ def test_pictures_are_embedded_again(tiny_encoder: Encoder, tmp_path: Path, caps
     # One is named by its whole path, one is missing.
     names = [str(files[0]), "none.png", *(file.name for file in files[2:])]
     captions = [f"colour {number}" for number in range(6)]
-    check_given(tiny_encoder, _write(folder, vectors, captions, names), folder)
+    check_given(tiny_encoder, _write(folder, vectors, captions, names))
     assert "5 pictures embedded again have a median cosine of 1.000 with the given vectors" in capsys.readouterr().out
     other = np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
     with pytest.raises(InputError, match=r"5 pictures .* cosine of -?0\.\d+ .*: these are of another model") as error:
-        check_given(tiny_encoder, _write(folder, other, captions, names), folder)
+        check_given(tiny_encoder, _write(folder, other, captions, names))
     assert "\n" not in str(error.value)
 
 
@@ -55,9 +55,9 @@ def test_without_pictures_captions_must_find_their_vectors(
 ) -> None:
     folder, captions = tmp_path / "shop", [f"a mug with the number {number}, {number * 7}" for number in range(150)]
     vectors, names = tiny_encoder.embed_texts(captions), ["https://host/1.jpg"] * 150
-    check_given(tiny_encoder, _write(folder, vectors, captions, names), folder)
+    check_given(tiny_encoder, _write(folder, vectors, captions, names))
     assert "100% of 150 captions find their vector among the first 10 (chance 7%)" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"of 150 captions find .* of another model, or the base does not read"):
-        check_given(tiny_encoder, _write(folder, vectors[np.arange(150) - 75], captions, names), folder)
+        check_given(tiny_encoder, _write(folder, vectors[np.arange(150) - 75], captions, names))
     # So few say nothing.
-    check_given(tiny_encoder, _write(folder, vectors[::-1][:50], captions[:50], names[:50]), folder)
+    check_given(tiny_encoder, _write(folder, vectors[::-1][:50], captions[:50], names[:50]))
