@@ -152,6 +152,7 @@ def test_encoders_that_a_library_cannot_represent_are_refused(
 ) -> None:
     language = {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
     refused: list[tuple[str, dict[str, Any], str]] = [
+        ("vllm", {}, "vectors of 16 numbers and a text tower 32 wide, which vLLM does not serve"),
         ("huggingface", {"vision_cfg": {"no_ln_pre": True}}, "vision_cfg.no_ln_pre is True"),
         ("huggingface", {"text_cfg": {"proj_bias": True}}, "text_cfg.proj_bias is True"),
         ("huggingface", {"text_cfg": {"pool_type": "last"}}, "text_cfg.pool_type is last"),
