@@ -1,7 +1,7 @@
 """Changes which version is champion: finishing a promotion, `cliptune rollback`, and the alias `challenger`.
 
 Before the alias `champion` moves, the decision is stored as a tag of the version. The tag is removed after all further
-steps: the other aliases and tags, the record, the webhook. If a process is killed in between, the next command finds
+steps: the other aliases and tags, and the record. If a process is killed in between, the next command finds
 the tag and finishes these steps.
 
 A file lock allows one promotion or rollback of a model at a time on one machine. Machines that share an MLflow server
@@ -25,7 +25,6 @@ from components.registry import decision as records
 from components.registry import model as versions
 from components.registry.decision import Decision
 from components.registry.folders import DEFAULT, PromotionFolders
-from components.registry.webhook import announce, check_webhook
 from components.tracking import explained, make_client, shown_address, store_folder, tracking_uri
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
     Raises:
         InputError: there is no previous champion, another process changes the aliases, or MLflow does not respond.
     """
-    check_webhook(settings.promote)
     model, began = settings.promote.model, began or records.now()
     client = make_client()
     finished = finish_killed(client, settings, folders)
@@ -151,7 +149,6 @@ def _finish(client: MlflowClient, settings: Settings, folders: PromotionFolders)
     if challenger is not None and str(challenger.version) == version:
         client.delete_registered_model_alias(model, versions.CHALLENGER)
     _save(client, decision, folders)
-    announce(decision, settings.promote)
     client.delete_model_version_tag(model, version, UNFINISHED)
     return decision
 

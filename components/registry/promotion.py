@@ -23,7 +23,6 @@ from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
 from components.registry.refusal import cause, numbers_of
-from components.registry.webhook import check_webhook
 from components.tracking import (
     RUN_FILE,
     explained,
@@ -56,7 +55,6 @@ def promote(
         InputError: results are missing, the policy names a metric without results, or MLflow does not respond.
     """
     reports, unscored = _candidates(settings, folders)
-    check_webhook(settings.promote)
     client = make_client()
     finished = None
     if not dry_run:

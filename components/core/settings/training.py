@@ -121,10 +121,6 @@ class Promote(Block):
     """Minimum share of blind votes won against the champion; the lower end of its interval must reach it."""
     min_reviewed: float | None = Field(None, ge=0, le=1)
     """Minimum share of written test queries that people found right; the lower end of its interval must reach it."""
-    webhook: str | None = Field(
-        None, pattern=r"^https://[^\s@]+$|^http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/[^\s@]*)?$"
-    )
-    """URL that receives every change of the champion, signed with the secret in CLIPTUNE_WEBHOOK_SECRET."""
     card: Card = Card()
 
 

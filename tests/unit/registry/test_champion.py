@@ -11,7 +11,6 @@ from mlflow import MlflowClient
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.registry import champion
 from components.registry import decision as records
 from components.registry.champion import finish_killed, make_champion, rollback
 from components.registry.decision import Decision
@@ -27,8 +26,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def sent(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Versions that the webhook was called for. Three versions are there, the second champion, the first before it."""
+def saved(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Versions whose decision was recorded. Three versions are there, the second champion, the first before it."""
     track_in(tmp_path)
     client = make_client()
     client.create_registered_model(MODEL)
@@ -36,7 +35,13 @@ def sent(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.M
         client.create_model_version(MODEL, str(tmp_path))
     _reset()
     found: list[str] = []
-    monkeypatch.setattr(champion, "announce", lambda decision, _settings: found.append(decision.version))
+    real = records.save
+
+    def save(decision: Decision, folder: Path) -> Path:
+        found.append(decision.version)
+        return real(decision, folder)
+
+    monkeypatch.setattr(records, "save", save)
     return found
 
 
@@ -64,7 +69,6 @@ def _kill_after(calls: int, patch: pytest.MonkeyPatch) -> None:
     for change in ("set_registered_model_alias", "delete_registered_model_alias"):
         patch.setattr(MlflowClient, change, counted(getattr(MlflowClient, change)))
     patch.setattr(records, "save", counted(records.save))
-    patch.setattr(champion, "announce", counted(champion.announce))
 
 
 def _reset() -> None:
@@ -73,8 +77,8 @@ def _reset() -> None:
         make_client().set_registered_model_alias(MODEL, alias, version)
 
 
-def test_a_killed_rollback_is_finished(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for calls in range(1, 8):
+def test_a_killed_rollback_is_finished(saved: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for calls in range(1, 7):
         _reset()
         with monkeypatch.context() as patch:
             _kill_after(calls, patch)
@@ -83,14 +87,14 @@ def test_a_killed_rollback_is_finished(sent: list[str], settings: Settings, monk
         done = rollback(settings)
         assert _aliases() == {CHAMPION: 1, PREVIOUS: 2, CHALLENGER: 3}
         assert ROLLED_BACK in make_client().get_model_version(MODEL, "2").tags
-        assert (done.outcome, done.version, sent[-1], records.latest()) == ("rolled back", "1", "1", done)
+        assert (done.outcome, done.version, saved[-1], records.latest()) == ("rolled back", "1", "1", done)
         rollback(settings)
         assert _aliases() == {CHAMPION: 2, PREVIOUS: 1, CHALLENGER: 3}
 
 
-def test_a_killed_promotion_is_finished(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_promotion_is_finished(saved: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_client()
-    for calls in range(2, 8):
+    for calls in range(2, 7):
         _reset()
         decision = Decision(
             outcome="promoted", version="3", previous_version="2", model=MODEL, encoder="e", encoder_sha256="s",
@@ -102,13 +106,13 @@ def test_a_killed_promotion_is_finished(sent: list[str], settings: Settings, mon
                 make_champion(client, decision, settings, DEFAULT)
         assert finish_killed(client, settings, DEFAULT) == decision
         assert _aliases() == {CHAMPION: 3, PREVIOUS: 2}
-        assert (sent[-1], records.latest()) == ("3", decision)
+        assert (saved[-1], records.latest()) == ("3", decision)
         assert finish_killed(client, settings, DEFAULT) is None
 
 
-def test_of_two_rollbacks_at_once_the_second_changes_nothing(sent: list[str], settings: Settings) -> None:
+def test_of_two_rollbacks_at_once_the_second_changes_nothing(saved: list[str], settings: Settings) -> None:
     began = records.now()
     rollback(settings, began=began)
     with pytest.raises(InputError, match="has just made version 1 of text-encoder champion"):
         rollback(settings, began=began)
-    assert (_aliases()[CHAMPION], sent) == (1, ["1"])
+    assert (_aliases()[CHAMPION], saved) == (1, ["1"])
