@@ -244,12 +244,15 @@ def serve(
         Literal["fp32", "bf16", "int8"],
         typer.Option(help="Number format of the text tower; fewer bits are faster, and vectors differ slightly."),
     ] = "fp32",
+    exclude: Annotated[
+        bool, typer.Option("--exclude", help="Texts such as `a street -people` or `... without people` exclude.")
+    ] = False,
 ) -> None:
     """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
 
     Clients on other machines need the token in the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
 
-    Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000; cliptune serve --precision bf16;
+    Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000; cliptune serve --exclude;
     CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
     """
 
@@ -272,6 +275,7 @@ def serve(
                 every=poll_seconds,
                 device=device,
                 precision=precision,
+                excludes=exclude,
             )
 
     run_in_project(command)

@@ -15,6 +15,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
+from components.encoders.excluding import combined, parts_of
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
@@ -49,6 +50,7 @@ class Served:
         precision: of its text tower; see `Encoder.compute_in`.
         tokenizer: texts to their tokens.
         tower: token ids `[texts, context_length]` to unit vectors `[texts, dim]`.
+        excludes: whether texts such as `a street -people` exclude something.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Served:
     tokenizer: Callable[[list[str]], list[TextTokens]]
     tower: Callable[[Tokens], npt.NDArray[np.float32]]
     cache: LRUCache[str, TextVector] | None
+    excludes: bool = False
 
     def unsupported(self, request: EmbeddingRequest) -> ApiError | None:
         """The reason why this version does not support a request, None if it does."""
@@ -73,7 +76,8 @@ class Served:
 
     def tokens(self, request: EmbeddingRequest) -> dict[str, TextTokens]:
         """The tokens of a request's texts whose vectors are not cached."""
-        new = [text for text in dict.fromkeys(request.texts) if self.cache is None or text not in self.cache]
+        parts = dict.fromkeys(part for text in request.texts for part in self._parts(text))
+        new = [text for text in parts if self.cache is None or text not in self.cache]
         return dict(zip(new, self.tokenizer(new), strict=True)) if new else {}
 
     def embed(self, requests: Sequence[EmbeddingRequest], tokens: Mapping[str, TextTokens]) -> list[EncodeResponse]:
@@ -82,13 +86,18 @@ class Served:
         Args:
             tokens: of the requests' texts; those of missing ones are made here.
         """
-        embedded = self._embed([text for request in requests for text in request.texts], tokens)
+        texts = dict.fromkeys(text for request in requests for text in request.texts)
+        parts = {text: self._parts(text) for text in texts}
+        embedded = self._embed([part for each in parts.values() for part in each], tokens)
         responses = []
         for request in requests:
-            texts = [embedded[text] for text in request.texts]
-            vectors, counts = [text.vector for text in texts], sum(text.tokens for text in texts)
+            vectors = [combined([embedded[part].vector for part in parts[text]]) for text in request.texts]
+            counts = sum(embedded[part].tokens for text in request.texts for part in parts[text])
             responses.append(EncodeResponse(self.id, vectors, counts))
         return responses
+
+    def _parts(self, text: str) -> list[str]:
+        return parts_of(text) if self.excludes else [text]
 
     def _embed(self, texts: Sequence[str], tokens: Mapping[str, TextTokens]) -> dict[str, TextVector]:
         unique = dict.fromkeys(texts)

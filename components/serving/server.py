@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,7 +19,7 @@ from components.serving.address import ServingLimits
 from components.serving.app import make_app
 from components.serving.batches import Batcher
 from components.serving.metrics import Metrics
-from components.serving.served import Alias, load_first, load_version
+from components.serving.served import Alias, Served, load_first, load_version
 from components.serving.watch import Watch
 
 _LOG = logging.getLogger(__name__)
@@ -35,11 +35,13 @@ def serve(
     every: float,
     device: str = "auto",
     precision: Precision = "fp32",
+    excludes: bool = False,
 ) -> None:
     """Load an encoder and answer until SIGTERM or SIGINT.
 
     Args:
         encoder: see `cliptune evaluate --encoder`; of an alias the current version is served.
+        excludes: whether texts such as `a street -people` exclude something.
 
     Raises:
         InputError: the encoder cannot be loaded, or cannot compute in `precision`.
@@ -48,14 +50,17 @@ def serve(
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
-    served = load_first(encoder, limits.cache, precision, device)
+    served = replace(load_first(encoder, limits.cache, precision, device), excludes=excludes)
     metrics.serves(served)
     batcher = Batcher(served, limits, metrics)
     alias = Alias.of(encoder)
     with ExitStack() as stack:
         watch = None
         if alias is not None:
-            load = partial(load_version, alias, cache=limits.cache, precision=precision, device=device)
+
+            def load(version: str) -> Served:
+                return replace(load_version(alias, version, limits.cache, precision, device), excludes=excludes)
+
             watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every)
             watch.start()
             stack.callback(watch.stop)

@@ -17,6 +17,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
+from components.encoders.excluding import embed_queries
 from components.serving import served
 from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
@@ -78,6 +79,16 @@ def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
         assert kept.cache is not None
         assert len(kept.cache) <= 2
     assert computed[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
+
+
+def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_encoder: Encoder) -> None:
+    plain, chosen = load(str(folder)), replace(load(str(folder), cache=8), excludes=True)
+    for texts in (["a dog", "a dog -cat"], ["a dog -cat"], ["a cat without a dog"]):
+        found = _answer(chosen, texts)
+        np.testing.assert_allclose(found.vectors, embed_queries(tiny_encoder.embed_texts, texts), atol=1e-5)
+        np.testing.assert_allclose(_answer(plain, texts).vectors, tiny_encoder.embed_texts(texts), atol=1e-5)
+    # Start, words and end of both parts.
+    assert _answer(chosen, "a dog -cat").tokens == 4 + 3
 
 
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
