@@ -31,7 +31,7 @@ def launch(
     Examples: cliptune launch train@paraclip --on slurm --nodes 2 --gpus 8 --dry-run; cliptune launch compare --on sky;
     cliptune launch train@paraclip --on trainjob --nodes 4 --gpus 8; cliptune launch embed --on torchrun --gpus 2
     """
-    from components.launching.launch import HERE, Job, check, rendered, run_here, submit, write
+    from components.launching.launch import HERE, Job, check, check_now, rendered, run_here, submit, write
 
     require_project()
     job = Job(stage, nodes, gpus, processes or max(1, gpus), accelerator)
@@ -41,6 +41,7 @@ def launch(
     typer.echo(rendered(job, on), nl=False)
     if dry_run:
         return
+    check_now(job)
     path = write(job, on)
     typer.echo(f"wrote {path}", err=True)
     raise typer.Exit(submit(job, on, path, follow=follow))

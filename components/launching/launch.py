@@ -97,20 +97,20 @@ HERE = "torchrun"
 
 
 def check(job: Job, on: str) -> None:
-    """Check that a job can start.
-
-    Raises:
-        InputError: the scheduler or the stage is unknown, the stage takes one machine alone or, with several, is up to
-            date or needs a stage that is not.
-    """
+    """Raise InputError for an unknown scheduler or stage, or a stage that does not take so many machines."""
     choose([*SYSTEMS, HERE], on, "--on")
     command_of(job.stage, 0, job.nodes)
     graph = read_graph()
     if job.stage not in graph.needs:
         raise InputError(f"dvc.yaml has no stage '{job.stage}': `cliptune plan` lists them")
+    if job.nodes > 1 and on == HERE:
+        raise InputError("--on torchrun starts ranks on this machine: give --nodes 1, or a scheduler")
+
+
+def check_now(job: Job) -> None:
+    """Raise InputError for a stage of several machines that is up to date, or needs a stage that is not."""
     if job.nodes > 1:
-        if on == HERE:
-            raise InputError("--on torchrun starts ranks on this machine: give --nodes 1, or a scheduler")
+        graph = read_graph()
         old = outdated(graph, graph.upstream([job.stage]))
         if first := sorted(old - {job.stage}):
             raise InputError(f"stage '{job.stage}' needs {first[0]}, which is out of date: launch that first")

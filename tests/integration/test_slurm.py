@@ -137,6 +137,6 @@ def test_a_preempted_job_goes_on_and_stores_what_dvc_would_have_made(tmp_path: P
     subprocess.run(dvc, cwd=alone, env=environment, check=True)
     assert _stored(launched) == _stored(alone)
     # Nothing is left to do, here or for a second launch.
-    command += ["--nodes", "2", "--dry-run"]
+    command += ["--nodes", "2"]
     again = subprocess.run(command, cwd=launched, env=environment, capture_output=True, check=False)
     assert b"stage 'train@tried' is up to date: there is nothing to launch" in again.stderr
