@@ -221,8 +221,12 @@ def quiet_mlflow() -> None:
 
 def serve(
     encoder: Annotated[
-        str, typer.Option(help="text-encoder@champion, text-encoder/3, a folder (models/paraclip) or a run id.")
-    ] = "text-encoder@champion",
+        list[str] | None,
+        typer.Option(
+            help="text-encoder@champion (the default), text-encoder/3, a folder (models/paraclip) or a run id. Further "
+            "ones answer the requests that name them."
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other addresses than this machine's need CLIPTUNE_SERVE_TOKEN.")
     ] = "127.0.0.1",
@@ -253,6 +257,7 @@ def serve(
     Clients on other machines need the token in the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
 
     Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000; cliptune serve --exclude;
+    cliptune serve --encoder text-encoder@champion --encoder text-encoder@challenger;
     CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
     """
 
@@ -261,13 +266,13 @@ def serve(
 
         tokens = read_tokens(host, os.environ)
         limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue, cache=cache)
-        (name,) = encoder_names([encoder])
+        names = encoder_names(encoder or ["text-encoder@champion"])
         with bind(host, port) as place:
             quiet_mlflow()
             from components.serving.server import serve as run
 
             run(
-                name,
+                names,
                 place,
                 tokens,
                 limits,

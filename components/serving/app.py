@@ -82,7 +82,7 @@ class _Routes:
             disconnected.cancel()
 
     async def models(self, _request: Request) -> Response:
-        names = sorted(self._batcher.served.names)
+        names = sorted(frozenset().union(*(one.names for one in (self._batcher.served, *self._batcher.others))))
         models = [{"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in names]
         return _json({"object": "list", "data": models})
 
@@ -98,6 +98,7 @@ class _Routes:
             "model": served.id,
             "precision": served.precision,
             "image_tower_sha256": served.image_tower_sha256,
+            "others": [one.id for one in self._batcher.others],
             "problem": self._problem() or None,
         }
         return _json(status, 200 if alive else 503)

@@ -36,10 +36,11 @@ class Batcher:
 
     Args:
         served: the first version; if the attribute is replaced, the new version embeds the requests from then on.
+        others: further versions, such as a challenger, for requests that name them; replaced in the same way.
     """
 
-    def __init__(self, served: Served, limits: ServingLimits, metrics: Metrics) -> None:
-        self.served = served
+    def __init__(self, served: Served, limits: ServingLimits, metrics: Metrics, others: Sequence[Served] = ()) -> None:
+        self.served, self.others = served, list(others)
         self._limits, self._metrics = limits, metrics
         self._queue: deque[_Waiting] = deque()
         self._texts = 0
@@ -72,7 +73,8 @@ class Batcher:
         Raises:
             ApiError: the queue is full, or the server is stopping.
         """
-        waiting = _Waiting(request, self.served, asyncio.get_running_loop().create_future())
+        chosen = next((one for one in (self.served, *self.others) if request.model in one.names), self.served)
+        waiting = _Waiting(request, chosen, asyncio.get_running_loop().create_future())
         texts = len(request.texts)
         with self._changed:
             if self._stopping:

@@ -7,13 +7,16 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from components.core.system.errors import InputError
 from components.encoders.adapter.precision import Precision
 from components.serving.address import ServingLimits
 from components.serving.app import make_app
@@ -26,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def serve(
-    encoder: str,
+    encoders: Sequence[str],
     place: socket.socket,
     tokens: list[str],
     limits: ServingLimits,
@@ -37,40 +40,55 @@ def serve(
     precision: Precision = "fp32",
     excludes: bool = False,
 ) -> None:
-    """Load an encoder and answer until SIGTERM or SIGINT.
+    """Load encoders and answer until SIGTERM or SIGINT.
 
     Args:
-        encoder: see `cliptune evaluate --encoder`; of an alias the current version is served.
+        encoders: see `cliptune evaluate --encoder`; of an alias the current version is served. The first answers
+            requests without a model; all have the same image tower, unless `any_tower`.
         excludes: whether texts such as `a street -people` exclude something.
 
     Raises:
-        InputError: the encoder cannot be loaded, or cannot compute in `precision`.
+        InputError: an encoder cannot be loaded, cannot compute in `precision`, or has another image tower.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
-    served = replace(load_first(encoder, limits.cache, precision, device), excludes=excludes)
-    metrics.serves(served)
-    batcher = Batcher(served, limits, metrics)
-    alias = Alias.of(encoder)
+    first, *others = (
+        replace(load_first(name, limits.cache, precision, device), excludes=excludes) for name in encoders
+    )
+    for other in others:
+        if other.image_tower_sha256 != first.image_tower_sha256 and not any_tower:
+            raise InputError(f"{other.id} has another image tower than {first.id}: their vectors are of two indexes")
+    metrics.serves(first)
+    batcher, watches = Batcher(first, limits, metrics, others), list[Watch]()
     with ExitStack() as stack:
-        watch = None
-        if alias is not None:
-
-            def load(version: str) -> Served:
-                return replace(load_version(alias, version, limits.cache, precision, device), excludes=excludes)
-
-            watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every)
-            watch.start()
-            stack.callback(watch.stop)
-        app = make_app(batcher, limits, metrics, tokens, lambda: watch.problem if watch else "")
+        for number, name in enumerate(encoders):
+            if (alias := Alias.of(name)) is not None:
+                load = partial(_load, alias, limits, precision, device, excludes)
+                place_of = number - 1 if number else None
+                watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every, other=place_of)
+                watch.start()
+                stack.callback(watch.stop)
+                watches.append(watch)
+        app = make_app(batcher, limits, metrics, tokens, lambda: _problems(watches))
         host, port = place.getsockname()[:2]
-        _LOG.info("%s answers on http://%s:%s", served.id, f"[{host}]" if ":" in host else host, port)
+        names, address = ", ".join(one.id for one in (first, *others)), f"[{host}]" if ":" in host else host
+        _LOG.info("%s answers on http://%s:%s", names, address, port)
         stack.callback(_LOG.info, "stopped")
         # uvicorn re-raises the signal that stopped it, which by default ends the process with an error.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[place])
+
+
+def _problems(watches: Sequence[Watch]) -> str:
+    return "; ".join(watch.problem for watch in watches if watch.problem)
+
+
+def _load(
+    alias: Alias, limits: ServingLimits, precision: Precision, device: str, excludes: bool, version: str
+) -> Served:
+    return replace(load_version(alias, version, limits.cache, precision, device), excludes=excludes)
 
 
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:

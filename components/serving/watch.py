@@ -20,6 +20,7 @@ class Watch:
 
     Args:
         version: returns the version of the alias; raises if the registry is unavailable.
+        other: number of the version among the batcher's `others`; None for the first version.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class Watch:
         any_tower: bool,
         every: float,
         clock: Callable[[], float] = time.monotonic,
+        other: int | None = None,
     ) -> None:
+        self._other = other
         self._version, self._load, self._batcher, self._metrics = version, load, batcher, metrics
         self._any_tower, self._every, self._clock = any_tower, every, clock
         self._stop = threading.Event()
@@ -74,7 +77,7 @@ class Watch:
 
     def _switch(self, version: str) -> str:
         """Serve a version; returns the reason if that failed."""
-        old = self._batcher.served
+        old = self._served
         try:
             new = self._load(version)
         except Exception as error:
@@ -89,13 +92,20 @@ class Watch:
                 f"{new.id} has another image tower, so its vectors do not fit an index of {old.id}, which remains: "
                 "embed the images again and restart the server"
             )
-        self._batcher.served = new
-        self._metrics.serves(new)
+        if self._other is None:
+            self._batcher.served = new
+            self._metrics.serves(new)
+        else:
+            self._batcher.others[self._other] = new
         _LOG.info("%s replaces %s", new.id, old.id)
         return ""
 
+    @property
+    def _served(self) -> Served:
+        return self._batcher.served if self._other is None else self._batcher.others[self._other]
+
     def _current(self) -> str:
-        return self._batcher.served.id.rpartition("/")[2]
+        return self._served.id.rpartition("/")[2]
 
     def _report(self, problem: str, error: Exception | None = None) -> None:
         """Log a problem once when it begins, and once when it ends."""
@@ -106,4 +116,4 @@ class Watch:
         if problem:
             _LOG.warning("%s%s", problem, f" ({reason_of(error)})" if error else "")
         else:
-            _LOG.info("%s is the version of the alias", self._batcher.served.id)
+            _LOG.info("%s is the version of the alias", self._served.id)

@@ -33,7 +33,7 @@ def test_embeddings_and_models(client: TestClient) -> None:
 
 def test_health(client: TestClient, app_of: Callable[..., Starlette]) -> None:
     healthy = {"live": True, "ready": True, "model": "text-encoder/1", "precision": "fp32"}
-    healthy |= {"image_tower_sha256": "tower", "problem": None}
+    healthy |= {"image_tower_sha256": "tower", "others": [], "problem": None}
     for path in ("/health", "/health/live", "/health/ready"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (200, healthy)

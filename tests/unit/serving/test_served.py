@@ -162,6 +162,20 @@ def test_a_new_version_and_back(registry: Registry) -> None:
     assert registry.metric("cliptune_model_info", **info | {"model": "text-encoder/2", "sha256": "sha2"}) is None
 
 
+def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> None:
+    registry.batcher.others.append(stub_served(Stub(), 2))
+    challenger = Watch(
+        registry.read, registry.load, registry.batcher, registry.metrics, any_tower=False, every=5.0, other=0
+    )
+    registry.version = "3"
+    challenger.look()
+    assert (registry.batcher.served.id, registry.batcher.others[0].id) == ("text-encoder/1", "text-encoder/3")
+    registry.tower, registry.version = "another", "4"
+    challenger.look()
+    assert registry.batcher.others[0].id == "text-encoder/3"
+    assert "text-encoder/4 has another image tower" in challenger.problem
+
+
 def test_failing_loads_are_retried_with_backoff(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     watch = registry.watch()
     registry.version, registry.error = "2", "the files\nare gone"
