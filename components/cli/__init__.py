@@ -9,6 +9,7 @@ import typer
 
 from components.cli import (
     caption,
+    drift,
     encoders,
     evaluate,
     explore,
@@ -57,6 +58,7 @@ app.command("encoders")(encoders.encoders)
 app.command("evaluate")(evaluate.evaluate)
 app.command("rank")(evaluate.rank)
 app.command("table")(evaluate.table)
+app.command("drift")(drift.drift)
 app.command("explore")(explore.explore)
 app.command("votes")(explore.votes)
 app.command("review")(explore.review)

@@ -1,0 +1,127 @@
+"""Have queries moved away from the texts that an encoder was trained and tested on?"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest
+
+from components.core.system.errors import InputError
+from components.core.tables import folders
+from components.core.tables.folders import benchmark_table
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERIES
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.results import DEFAULT, Folders
+from components.test_sets.written import FILE
+
+COLUMN = "query"
+USUAL = 0.05
+"""Share of the known texts themselves that counts as unlike the others."""
+_MOST, _HELD_OUT, _FEWEST = 5000, 1000, 50
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A log of queries against known texts.
+
+    Attributes:
+        queries, known: numbers of distinct texts that were compared.
+        unlike: share of the queries that are further from their nearest known text than 95% of known texts are, with
+            its 95% interval (Wilson).
+        one_word: share of one-word texts among queries, and among known texts.
+        most_unlike: queries with their nearest known text and the cosine, the least alike first.
+    """
+
+    queries: int
+    known: int
+    unlike: tuple[float, float, float]
+    one_word: tuple[float, float]
+    most_unlike: Sequence[tuple[str, str, float]]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the lower end of `unlike` is more than twice the usual share."""
+        return self.unlike[1] > 2 * USUAL
+
+
+def read_log(file: Path) -> list[str]:
+    """The queries of a text file with one on each line, or of column `query` of a TSV, CSV, JSONL or Parquet file.
+
+    Raises:
+        InputError: the file is missing or damaged, has no such column, or too few queries.
+    """
+    readers = {
+        ".tsv": lambda: pd.read_csv(file, sep="\t", dtype=str),
+        ".csv": lambda: pd.read_csv(file, dtype=str),
+        ".jsonl": lambda: pd.read_json(file, lines=True, dtype=False),
+        ".parquet": lambda: pd.read_parquet(file),
+    }
+    try:
+        table = readers[file.suffix]() if file.suffix in readers else pd.DataFrame({COLUMN: _lines(file)})
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read ({str(error).splitlines()[0]}): give one query on each line") from None
+    if COLUMN not in table.columns:
+        raise InputError(f"{file} has no column '{COLUMN}': its columns are {', '.join(map(str, table.columns))}")
+    queries = [" ".join(str(text).split()) for text in table[COLUMN].dropna()]
+    if len(found := [text for text in queries if text]) < _FEWEST:
+        raise InputError(f"{file} has {len(found)} queries: at least {_FEWEST} are needed")
+    return found
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text("utf-8", errors="strict").splitlines()
+
+
+def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, used: Folders = DEFAULT) -> list[str]:
+    """Captions of the training split, and the queries that encoders are tested with.
+
+    Raises:
+        InputError: stage `prepare` has not run.
+    """
+    texts: list[str] = PAIRS.read(pairs / "train.parquet", ["caption"])["caption"].to_pylist()
+    for table, path, column in (
+        (CAPTION_QUERIES, benchmark_table(used.evaluation, "caption_queries.parquet"), "text"),
+        (WRITTEN_QUERIES, written / FILE, "query"),
+    ):
+        texts += table.read(path, [column])[column].to_pylist() if path.is_file() else []
+    return texts
+
+
+def drift(encoder: Encoder, log: Sequence[str], known: Sequence[str], seed: int = 0) -> Drift:
+    """Compare a log with known texts; of both at most 5,000 distinct texts are drawn."""
+    draw = random.Random(seed)
+    queries, texts = (_drawn(draw, source, most) for source, most in ((log, _MOST), (known, _MOST + _HELD_OUT)))
+    if len(texts) < 2 * _FEWEST:
+        raise InputError(f"there are {len(texts)} known texts: at least {2 * _FEWEST} are needed")
+    held = min(_HELD_OUT, len(texts) // 2)
+    usual, others = texts[:held], texts[held:]
+    features = encoder.embed_texts(others, title="embed known texts")
+    least = np.quantile((encoder.embed_texts(usual) @ features.T).max(axis=1), USUAL)
+    cosines = encoder.embed_texts(queries, title="embed queries") @ features.T
+    nearest = cosines.argmax(axis=1)
+    best = cosines[np.arange(len(queries)), nearest]
+    count = int((best < least).sum())
+    span = binomtest(count, len(queries)).proportion_ci(method="wilson")
+    order = np.argsort(best, kind="stable")[:_SHOWN]
+    return Drift(
+        queries=len(queries),
+        known=len(others),
+        unlike=(count / len(queries), float(span.low), float(span.high)),
+        one_word=(_one_word(queries), _one_word(texts)),
+        most_unlike=[(queries[row], others[nearest[row]], float(best[row])) for row in order],
+    )
+
+
+def _drawn(draw: random.Random, texts: Sequence[str], most: int) -> list[str]:
+    distinct = list(dict.fromkeys(texts))
+    return draw.sample(distinct, min(most, len(distinct)))
+
+
+def _one_word(texts: Sequence[str]) -> float:
+    return sum(len(text.split()) == 1 for text in texts) / len(texts)
