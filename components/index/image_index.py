@@ -17,6 +17,7 @@ from components.core.compute.metrics import Features, Indices
 from components.core.pictures.shards.listing import is_remote
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture, place_of
 from components.core.system.errors import InputError
+from components.core.system.traces import span
 from components.index.facts import BUILD_AGAIN, EXACT, KINDS, Facts, read_facts, refuse_link, structure_file
 from components.index.rows import Rows
 from components.index.search import ApproximateSearch, Found, nothing, search_exact
@@ -94,6 +95,10 @@ class ImageIndex:
             InputError: the vectors have another width or are not finite, or the filter has row numbers out of range.
         """
         queries = self._queries(vectors)
+        with span("index.search", images=len(self), queries=len(queries), k=k):
+            return self._search(queries, k, rows)
+
+    def _search(self, queries: Features, k: int, rows: Filter | None) -> Found:
         if k < 1:
             raise InputError(f"cannot search for {k} images: request 1 or more")
         chosen = None if rows is None else self._chosen(rows)

@@ -16,10 +16,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from components.core.system.traces import span
 from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
 from components.serving.guard import RequestGuard
-from components.serving.messages import ApiError, read_request
+from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse, read_request
 from components.serving.metrics import Metrics
 
 _OPEN = ("/health", "/health/live", "/health/ready")
@@ -69,11 +70,17 @@ class _Routes:
 
     async def embeddings(self, request: Request) -> Response:
         parsed = read_request(request.state.body, self._limits)
+        with span("embeddings", request.headers, texts=len(parsed.texts)) as current:
+            answer = await self._answer(request, parsed)
+            current.set_attribute("model", answer.model)
+            return answer.response(parsed.encoding_format)
+
+    async def _answer(self, request: Request, parsed: EmbeddingRequest) -> EncodeResponse:
         vectors = self._batcher.submit(parsed)
         disconnected = asyncio.ensure_future(request.receive())
         disconnected.add_done_callback(lambda _: vectors.cancel())
         try:
-            return (await vectors).response(parsed.encoding_format)
+            return await vectors
         except asyncio.CancelledError:
             if disconnected.done():
                 raise ClientDisconnect from None

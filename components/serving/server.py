@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from components.core.system.errors import InputError
+from components.core.system.traces import exported_spans
 from components.encoders.adapter.precision import Precision
 from components.serving.address import ServingLimits
 from components.serving.app import make_app
@@ -63,6 +64,7 @@ def serve(
     metrics.serves(first)
     batcher, watches = Batcher(first, limits, metrics, others), list[Watch]()
     with ExitStack() as stack:
+        stack.enter_context(exported_spans())
         for number, name in enumerate(encoders):
             if (alias := Alias.of(name)) is not None:
                 load = partial(_load, alias, limits, precision, device, excludes)
