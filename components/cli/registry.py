@@ -251,6 +251,9 @@ def serve(
     exclude: Annotated[
         bool, typer.Option("--exclude", help="Texts such as `a street -people` or `... without people` exclude.")
     ] = False,
+    count_unlike: Annotated[
+        bool, typer.Option("--count-unlike", help="Count texts unlike this project's captions and test queries.")
+    ] = False,
 ) -> None:
     """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
 
@@ -269,6 +272,7 @@ def serve(
         names = encoder_names(encoder or ["text-encoder@champion"])
         with bind(host, port) as place:
             quiet_mlflow()
+            from components.evaluation.drift import known_texts
             from components.serving.server import serve as run
 
             run(
@@ -281,6 +285,7 @@ def serve(
                 device=device,
                 precision=precision,
                 excludes=exclude,
+                known=known_texts() if count_unlike else (),
             )
 
     run_in_project(command)

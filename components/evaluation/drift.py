@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.core.tables import folders
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERIES
-from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.encoder import Encoder, Vectors
 from components.evaluation.results import DEFAULT, Folders
 from components.test_sets.written import FILE
 
@@ -24,6 +24,30 @@ USUAL = 0.05
 """Share of the known texts themselves that counts as unlike the others."""
 _MOST, _HELD_OUT, _FEWEST = 5000, 1000, 50
 _SHOWN = 10
+
+
+@dataclass(frozen=True)
+class KnownTexts:
+    """Known texts with their unit vectors `[texts, dim]`, and the cosine with the nearest that 95% of others reach."""
+
+    texts: Sequence[str]
+    features: Vectors
+    least: float
+
+    @staticmethod
+    def of(embed: Callable[[Sequence[str]], Vectors], texts: Sequence[str], seed: int = 0) -> KnownTexts:
+        """At most 5,000 distinct texts, drawn; raises InputError where there are too few."""
+        drawn = _drawn(random.Random(seed), texts, _MOST + _HELD_OUT)
+        if len(drawn) < 2 * _FEWEST:
+            raise InputError(f"there are {len(drawn)} known texts: at least {2 * _FEWEST} are needed")
+        held = min(_HELD_OUT, len(drawn) // 2)
+        features = embed(drawn[held:])
+        nearest = (embed(drawn[:held]) @ features.T).max(axis=1)
+        return KnownTexts(drawn[held:], features, float(np.quantile(nearest, USUAL)))
+
+    def unlike(self, vectors: Vectors) -> int:
+        """How many of the unit vectors `[queries, dim]` are further from their nearest known text than that."""
+        return int(((vectors @ self.features.T).max(axis=1) < self.least).sum())
 
 
 @dataclass(frozen=True)
@@ -95,25 +119,20 @@ def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, u
 
 def drift(encoder: Encoder, log: Sequence[str], known: Sequence[str], seed: int = 0) -> Drift:
     """Compare a log with known texts; of both at most 5,000 distinct texts are drawn."""
-    draw = random.Random(seed)
-    queries, texts = (_drawn(draw, source, most) for source, most in ((log, _MOST), (known, _MOST + _HELD_OUT)))
-    if len(texts) < 2 * _FEWEST:
-        raise InputError(f"there are {len(texts)} known texts: at least {2 * _FEWEST} are needed")
-    held = min(_HELD_OUT, len(texts) // 2)
-    usual, others = texts[:held], texts[held:]
-    features = encoder.embed_texts(others, title="embed known texts")
-    least = np.quantile((encoder.embed_texts(usual) @ features.T).max(axis=1), USUAL)
-    cosines = encoder.embed_texts(queries, title="embed queries") @ features.T
+    reference = KnownTexts.of(lambda texts: encoder.embed_texts(texts, title="embed known texts"), known, seed)
+    queries, others = _drawn(random.Random(seed), log, _MOST), reference.texts
+    vectors = encoder.embed_texts(queries, title="embed queries")
+    cosines = vectors @ reference.features.T
     nearest = cosines.argmax(axis=1)
     best = cosines[np.arange(len(queries)), nearest]
-    count = int((best < least).sum())
+    count = reference.unlike(vectors)
     span = binomtest(count, len(queries)).proportion_ci(method="wilson")
     order = np.argsort(best, kind="stable")[:_SHOWN]
     return Drift(
         queries=len(queries),
         known=len(others),
         unlike=(count / len(queries), float(span.low), float(span.high)),
-        one_word=(_one_word(queries), _one_word(texts)),
+        one_word=(_one_word(queries), _one_word(others)),
         most_unlike=[(queries[row], others[nearest[row]], float(best[row])) for row in order],
     )
 

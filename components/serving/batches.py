@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from components.serving.address import ServingLimits
 from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
 from components.serving.metrics import Metrics
@@ -108,9 +110,14 @@ class Batcher:
     def _work(self) -> None:
         while batch := self._next():
             results = _results(batch)
-            if texts := sum(len(result.vectors) for result in results if isinstance(result, EncodeResponse)):
-                self._metrics.batches.observe(texts)
-                self._metrics.texts.inc(texts)
+            vectors = [one for result in results if isinstance(result, EncodeResponse) for one in result.vectors]
+            if vectors:
+                self._metrics.batches.observe(len(vectors))
+                self._metrics.texts.inc(len(vectors))
+                words = (len(text.split()) for waiting in batch for text in waiting.request.texts)
+                self._metrics.one_word.inc(sum(count == 1 for count in words))
+                if (known := batch[0].served.known) is not None:
+                    self._metrics.unlike.inc(known.unlike(np.stack(vectors)))
             # Once per batch: waking the event loop costs as much as a response.
             batch[0].future.get_loop().call_soon_threadsafe(_deliver, batch, results)
 

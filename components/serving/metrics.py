@@ -23,6 +23,9 @@ class Metrics:
         self.seconds = Histogram("cliptune_request_seconds", seconds, buckets=_SECONDS, registry=own)
         self.batches = Histogram("cliptune_batch_texts", "Texts of a batch.", buckets=_TEXTS, registry=own)
         self.texts = Counter("cliptune_texts", "Embedded texts.", registry=own)
+        unlike = "Texts unlike those that the encoder was trained and tested on; counted with --count-unlike."
+        self.one_word = Counter("cliptune_one_word_texts", "Texts of one word.", registry=own)
+        self.unlike = Counter("cliptune_unlike_texts", unlike, registry=own)
         self.dropped = Counter("cliptune_dropped_requests", dropped, registry=own)
         self.queue = Gauge("cliptune_queue_texts", "Waiting texts.", registry=own)
         self.failures = Counter(

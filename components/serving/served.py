@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
+from more_itertools import chunked
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.encoders.excluding import combined, parts_of
+from components.evaluation.drift import KnownTexts
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
 from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
 from components.tracking import explained, make_client, nothing_tracked
 
+_TOGETHER = 256
+"""Known texts that are embedded together."""
 _MOST_WORDS = 100_000
 """Words in a tokenizer's cache; tokenizing them takes a tenth of a second."""
 
@@ -51,6 +55,7 @@ class Served:
         tokenizer: texts to their tokens.
         tower: token ids `[texts, context_length]` to unit vectors `[texts, dim]`.
         excludes: whether texts such as `a street -people` exclude something.
+        known: texts that queries are compared with for `/metrics`; None for no comparison.
     """
 
     id: str
@@ -63,6 +68,17 @@ class Served:
     tower: Callable[[Tokens], npt.NDArray[np.float32]]
     cache: LRUCache[str, TextVector] | None
     excludes: bool = False
+    known: KnownTexts | None = None
+
+    def knowing(self, texts: Sequence[str]) -> Served:
+        """This version with known texts, embedded by itself; unchanged without texts."""
+        if not texts:
+            return self
+        return replace(self, known=KnownTexts.of(self._vectors, texts))
+
+    def _vectors(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        parts = (self.tokenizer(list(part)) for part in chunked(texts, _TOGETHER))
+        return np.concatenate([self.tower(np.stack([text.ids for text in part])) for part in parts])
 
     def unsupported(self, request: EmbeddingRequest) -> ApiError | None:
         """The reason why this version does not support a request, None if it does."""

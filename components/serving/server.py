@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -40,6 +40,7 @@ def serve(
     device: str = "auto",
     precision: Precision = "fp32",
     excludes: bool = False,
+    known: Sequence[str] = (),
 ) -> None:
     """Load encoders and answer until SIGTERM or SIGINT.
 
@@ -47,6 +48,7 @@ def serve(
         encoders: see `cliptune evaluate --encoder`; of an alias the current version is served. The first answers
             requests without a model; all have the same image tower, unless `any_tower`.
         excludes: whether texts such as `a street -people` exclude something.
+        known: texts that queries are compared with for `/metrics`.
 
     Raises:
         InputError: an encoder cannot be loaded, cannot compute in `precision`, or has another image tower.
@@ -55,9 +57,11 @@ def serve(
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
     metrics = Metrics()
-    first, *others = (
-        replace(load_first(name, limits.cache, precision, device), excludes=excludes) for name in encoders
-    )
+
+    def prepared(loaded: Served) -> Served:
+        return replace(loaded, excludes=excludes).knowing(known)
+
+    first, *others = (prepared(load_first(name, limits.cache, precision, device)) for name in encoders)
     for other in others:
         if other.image_tower_sha256 != first.image_tower_sha256 and not any_tower:
             raise InputError(f"{other.id} has another image tower than {first.id}: their vectors are of two indexes")
@@ -67,7 +71,7 @@ def serve(
         stack.enter_context(exported_spans())
         for number, name in enumerate(encoders):
             if (alias := Alias.of(name)) is not None:
-                load = partial(_load, alias, limits, precision, device, excludes)
+                load = partial(_load, alias, limits, precision, device, prepared)
                 place_of = number - 1 if number else None
                 watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every, other=place_of)
                 watch.start()
@@ -88,9 +92,14 @@ def _problems(watches: Sequence[Watch]) -> str:
 
 
 def _load(
-    alias: Alias, limits: ServingLimits, precision: Precision, device: str, excludes: bool, version: str
+    alias: Alias,
+    limits: ServingLimits,
+    precision: Precision,
+    device: str,
+    prepared: Callable[[Served], Served],
+    version: str,
 ) -> Served:
-    return replace(load_version(alias, version, limits.cache, precision, device), excludes=excludes)
+    return prepared(load_version(alias, version, limits.cache, precision, device))
 
 
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:

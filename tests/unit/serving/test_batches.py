@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from components.evaluation.drift import KnownTexts
 from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
 from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
@@ -72,6 +73,8 @@ def test_waiting_requests_are_tokenized_while_a_batch_is_embedded(stub: Stub) ->
         await asyncio.to_thread(wait_until, lambda: len(stub.tokenized) == 3)
         assert stub.asked == [["first"]]
         left.cancel()
+        # The event loop drops it; the next batch must not form before.
+        await asyncio.sleep(0)
         stub.go.set()
         _check(await first, "first")
         _check(await second, "a b")
@@ -131,6 +134,21 @@ def test_a_challenger_answers_to_its_names_and_the_first_version_to_all_others(s
         assert [one.model.rpartition("/")[2] for one in answers] == ["2", "1", "1", "2"]
 
     _run(stub, work)
+
+
+def test_texts_of_one_word_and_unlike_known_ones_are_counted(stub: Stub) -> None:
+    metrics = Metrics()
+
+    async def work() -> None:
+        known = KnownTexts(["a b"], np.stack([vector_of("a b")]), 0.999)
+        batcher = Batcher(replace(stub_served(stub), known=known), LIMITS, metrics)
+        batcher.start()
+        await batcher.submit(_request("a b", "c", "d e"))
+        await asyncio.to_thread(batcher.stop)
+
+    asyncio.run(work())
+    values = (metrics.registry.get_sample_value(f"cliptune_{name}_texts_total") for name in ("one_word", "unlike"))
+    assert tuple(values) == (1, 2)
 
 
 def test_accepted_requests_are_answered_before_the_stop(stub: Stub) -> None:
