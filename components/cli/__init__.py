@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from components.cli import (
+    adapter,
     caption,
     drift,
     encoders,
@@ -69,6 +70,7 @@ app.command("lineage")(registry.lineage)
 app.command("rollback")(registry.rollback)
 app.command("export")(registry.export)
 app.command("push")(registry.push)
+app.command("adapter")(adapter.adapter)
 app.command("serve")(registry.serve)
 app.command("doctor")(overview.doctor)
 app.add_typer(index.index, name="index")
