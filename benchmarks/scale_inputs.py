@@ -205,6 +205,8 @@ def write_project(folder: Path, size: Size) -> None:
     raw["dataset"] = {"name": "scale"}
     counts = {"train": size.rows, "val": VALIDATION_PAIRS, "test": size.images}
     raw["prepare"] = {"source": "embeddings", "folder": str(inputs), "counts": counts}
+    # The vectors are drawn at random.
+    raw["embed"]["check_given"] = False
     raw["base"] = {"source": "file", "model": "scale", "file": str(inputs / "encoder")}
     server = {"engine": "server", "urls": ["http://127.0.0.1:9/v1"], "model": MODEL}
     raw["synthesize"] |= {"llms": {MODEL: server}, "default_llm": MODEL, "max_captions": size.rows}

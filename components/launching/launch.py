@@ -47,7 +47,7 @@ class System:
     """A scheduler.
 
     Attributes:
-        template: file of infra/launch.
+        template: name of the job's file, and with `.j2` of its template in infra/launch.
         submit: the command that submits a file.
         follow: shows the job of a submission until it ends; returns its exit code.
     """
@@ -129,7 +129,9 @@ def rendered(job: Job, on: str) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(SYSTEMS[on].template).render(vars(job), name=job.name, python=sys.executable)
+    return environment.get_template(f"{SYSTEMS[on].template}.j2").render(
+        vars(job), name=job.name, python=sys.executable
+    )
 
 
 def write(job: Job, on: str) -> Path:

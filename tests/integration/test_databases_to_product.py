@@ -111,7 +111,7 @@ def product(
     tmp_path: Path,
     track_in: Callable[[Path], None],
     tiny_encoder: Encoder,
-    postgres_server: PostgresServer,
+    pgvector_server: PostgresServer,
 ) -> Product:
     """2,000 drawn pictures in a database, and a new project, which is the current folder."""
     track_in(tmp_path)
@@ -126,7 +126,7 @@ def product(
         (pictures / name).write_bytes(raw)
     rows = [{"title": captions[0], "path": str(pictures / name)} for name, (_, captions) in shown.items()]
     vectors, _ = unit_rows(tiny_encoder.image_features([raw for raw, _ in shown.values()]))
-    url = postgres_server.new_database() if request.param is _postgresql else ""
+    url = pgvector_server.new_database() if request.param is _postgresql else ""
     made: Product = request.param(tmp_path / "database", vectors, rows, url)
     return made
 
@@ -171,10 +171,10 @@ def test_an_index_in_a_database_gets_a_better_encoder_and_keeps_its_vectors(
 
 
 def test_what_postgresql_refuses_is_one_line(
-    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pgvector_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    url = postgres_server.new_database()
+    url = pgvector_server.new_database()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE EXTENSION vector")
         connection.execute("CREATE TABLE keyless (title text, embedding vector(3))")
@@ -182,7 +182,7 @@ def test_what_postgresql_refuses_is_one_line(
         connection.execute("CREATE TABLE secret (id int PRIMARY KEY, title text, embedding vector(3))")
         connection.execute("CREATE ROLE reader LOGIN PASSWORD 'hidden'")
         connection.execute("GRANT SELECT ON keyless, two TO reader")
-    reader = url.replace(f"postgres:{postgres_server.password}", "reader:hidden")
+    reader = url.replace(f"postgres:{pgvector_server.password}", "reader:hidden")
     shutil.copy(REPO / "params.yaml", tmp_path)
     for place, words in (
         (f"{reader}?table=none", "no table 'none': name one with ?table=NAME"),

@@ -80,5 +80,5 @@ def test_vectors_are_read_with_their_captions_and_the_adapter_as_its_readme_says
         np.save(tmp_path / "closed.npy", broken)
         with pytest.raises(InputError, match=words):
             read_vectors(tmp_path / "closed.npy")
-    with pytest.raises(InputError, match="none.npy is damaged .*No such file"):
+    with pytest.raises(InputError, match=r"none\.npy is damaged .*No such file"):
         read_vectors(tmp_path / "none.npy")
