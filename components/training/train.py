@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -184,6 +184,7 @@ def _train(job: TrainingJob, world: World, device: str, early: EarlyMetrics) -> 
         if hyper.image_tower == "frozen":
             job.teacher.model.visual = nn.Identity()
         teacher = Teacher.of(job.teacher, job.encoder.tokenizer, device, options.autocast)
+        teacher = replace(teacher, shares_blocks=job.from_base)
     run = Run(
         title=job.entry.name,
         model=model,

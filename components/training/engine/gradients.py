@@ -160,11 +160,14 @@ class Teacher:
     Attributes:
         tokenizer: of its text tower.
         trained: the tokenizer of the texts of batches.
+        shares_blocks: whether the trained text tower began as the base's, so that the states of its frozen blocks are
+            the base's too.
     """
 
     towers: Towers
     tokenizer: Tokenizer
     trained: Tokenizer
+    shares_blocks: bool = False
 
     @staticmethod
     def of(base: Encoder, trained: Tokenizer, device: str = "cpu", autocast: torch.dtype | None = None) -> Teacher:
@@ -267,7 +270,8 @@ def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature]
 
 def _with_base(objective: Objective, teacher: Teacher, batch: Batch) -> Batch:
     """The batch with features `base.<column>` of its texts and pixels."""
-    read, asked = teacher.reads(batch), replace(objective, towers=teacher.towers)
+    frozen = objective.frozen if teacher.shares_blocks else None
+    read, asked = teacher.reads(batch), replace(objective, towers=teacher.towers, frozen=frozen)
     pieces = cut(read, objective.micro_batch)
     found = _by_column(read, pieces, [_pass(asked, piece, graph=False, sync=False) for piece in pieces])
     names = [BASE + name for name in (*sorted(batch.tokens), *sorted(batch.pixels))]
