@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from torch import Tensor
 
 from components.encoders.adapter import text_tower
 from components.encoders.adapter.architecture import build
-from components.encoders.adapter.text_tower import frozen_depth
+from components.encoders.adapter.text_tower import frozen_depth, text_features
+from components.methods.contract.losses import Features
 from components.methods.contract.low_rank import add_low_rank
 from components.training.engine.frozen_states import FrozenStates
-from components.training.engine.gradients import Towers, backward
+from components.training.engine.gradients import Teacher, Towers, backward, evaluate
 from components.training.engine.stepper import Stepper, make_optimiser
 from tests.support.toy_training import CONFIG, toy_batch, toy_objective, toy_run, trained
 
@@ -21,9 +23,9 @@ FIRST, OTHER = toy_batch(range(7)), toy_batch(range(4, 12))
 LARGE = 10**6
 
 
-def _model(trains: str = "resblocks.2") -> Any:
+def _model(trains: str = "resblocks.2", seed: int = 0) -> Any:
     """Three blocks; only parameters with `trains` in their names are trained."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = build(CONFIG | {"text_cfg": CONFIG["text_cfg"] | {"layers": 3}}).eval()
     for name, weights in model.named_parameters():
         weights.requires_grad_(trains in name or name == "logit_scale")
@@ -64,6 +66,23 @@ def test_frozen_blocks_run_once_per_text_or_in_each_pass_without_space(size: int
     tokens = sum(int(lengths.sum()) for lengths in FIRST.lengths.values())
     assert sum(len(rows) for rows in seen) == times * tokens
     assert not any(rows.requires_grad for rows in seen)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_base_with_another_text_tower_computes_its_own_states(shares: bool) -> None:
+    model, other, seen = _model(), _model(seed=1), dict[str, Tensor]()
+    tokenizer: Any = SimpleNamespace(identity="the same")
+    teacher = Teacher(Towers(other, "cpu"), tokenizer, tokenizer, shares_blocks=shares)
+
+    def losses(features: Features) -> dict[str, Tensor]:
+        seen.update(found=features.raw("base.caption").all)
+        return {}
+
+    states = FrozenStates(Towers(model, "cpu"), 2, LARGE)
+    evaluate(toy_objective(model, None, losses=losses, teacher=teacher, frozen=states), FIRST)
+    with torch.no_grad():
+        expected = text_features(other, torch.from_numpy(FIRST.tokens["caption"]))
+    assert torch.allclose(seen["found"], expected, atol=1e-5) == (not shares)
 
 
 @pytest.mark.parametrize(
