@@ -30,13 +30,13 @@ class QueryAdapterSettings(Optimisation):
 
     Attributes:
         encoder: folder of the encoder whose text tower is taken (`cliptune export --format open_clip` writes one of any
-            published weights); None for the base's own, which tells how much an affine map loses by itself.
+            published weights); None for the base's own, which shows what an affine map loses by itself.
         contrast: weight of CLIP's loss with the pictures of the captions; 0 fits on captions alone.
     """
 
     lr: Positive = 0.003
     batch_size: PositiveInt = 256
-    epochs: PositiveInt = 10
+    epochs: PositiveInt = 3
     warmup_steps: NonNegativeInt = 20
     learn_logit_scale: bool = False
     encoder: str | None = None
