@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from components.benchmarks.project import retrieval
 from components.benchmarks.scoring.bootstrap import Interval, interval, paired_difference
 from components.core.compute.metrics import Reals
 from components.core.settings import load_settings
@@ -96,7 +97,7 @@ def main(
         loaded = find_encoder(name).encoder
         assert isinstance(loaded, Encoder)
         ids, images = image_features(loaded, DEFAULT.embeddings, DEFAULT.test_pairs, settings.embed.batch_size)
-        captions = CAPTION_QUERIES.read(benchmark_table(DEFAULT.evaluation, "caption_queries.parquet"))
+        captions = CAPTION_QUERIES.read(benchmark_table(DEFAULT.evaluation, retrieval.FILE))
         queries = queries_of(
             list(zip(captions["image_id"].to_pylist(), captions["text"].to_pylist(), strict=True)), ids
         )

@@ -35,6 +35,7 @@ def adapter(
     """
     (name,) = encoder_names([encoder])
     written = new_file(output)
+    from components.benchmarks.project import retrieval
     from components.core.settings import load_settings
     from components.core.tables.folders import benchmark_table
     from components.core.tables.records import CAPTION_QUERIES
@@ -50,7 +51,7 @@ def adapter(
         raise InputError(f"--encoder '{encoder}' is not an image-text encoder")
     ids, images = image_features(base, DEFAULT.embeddings, DEFAULT.test_pairs, settings.embed.batch_size)
     place = {image: row for row, image in enumerate(ids)}
-    queries = CAPTION_QUERIES.read(benchmark_table(DEFAULT.evaluation, "caption_queries.parquet"))
+    queries = CAPTION_QUERIES.read(benchmark_table(DEFAULT.evaluation, retrieval.FILE))
     pairs = zip(queries["text"].to_pylist(), queries["image_id"].to_pylist(), strict=True)
     tests = [(text, place[image]) for text, image in pairs]
     found = adapt(base, captions, made, tests, images, settings.evaluate, rank)

@@ -35,13 +35,13 @@ def launch(
 
     require_project()
     job = Job(stage, nodes, gpus, processes or max(1, gpus), accelerator)
-    check(job, on)
+    graph = check(job, on)
     if on == HERE:
         raise typer.Exit(0 if dry_run else run_here(job))
     typer.echo(rendered(job, on), nl=False)
     if dry_run:
         return
-    check_now(job)
+    check_now(job, graph)
     path = write(job, on)
     typer.echo(f"wrote {path}", err=True)
     raise typer.Exit(submit(job, on, path, follow=follow))

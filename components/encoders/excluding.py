@@ -3,7 +3,7 @@
 SpaceVLM (arXiv 2511.12331) scores pictures by the central direction of the region that is near one text and far from
 another. Here both are caps of the same angle around their texts; where they overlap, the centre of what is left of the
 first cap in the plane of the two texts is the first text, turned away from the second by the angle of a cap less half
-of the angle between the texts. The construction follows from the paper's abstract; its formula was not at hand.
+of the angle between the texts. This is built from the paper's abstract, not from its formula.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from components.benchmarks.project import retrieval
 from components.core.system.errors import InputError
 from components.core.tables import folders
 from components.core.tables.folders import benchmark_table
@@ -110,7 +111,7 @@ def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, u
     """
     texts: list[str] = PAIRS.read(pairs / "train.parquet", ["caption"])["caption"].to_pylist()
     for table, path, column in (
-        (CAPTION_QUERIES, benchmark_table(used.evaluation, "caption_queries.parquet"), "text"),
+        (CAPTION_QUERIES, benchmark_table(used.evaluation, retrieval.FILE), "text"),
         (WRITTEN_QUERIES, written / FILE, "query"),
     ):
         texts += table.read(path, [column])[column].to_pylist() if path.is_file() else []

@@ -14,7 +14,7 @@ from shutil import which
 
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
-from components.core.system.stage_graph import outdated, read_graph
+from components.core.system.stage_graph import Graph, outdated, read_graph
 from components.launching.node import command_of
 
 TEMPLATES, FILES = Path("infra/launch"), Path("state/launch")
@@ -96,8 +96,8 @@ SYSTEMS = {
 HERE = "torchrun"
 
 
-def check(job: Job, on: str) -> None:
-    """Raise InputError for an unknown scheduler or stage, or a stage that does not take so many machines."""
+def check(job: Job, on: str) -> Graph:
+    """The project's stages; raises InputError for an unknown scheduler or stage, or too many machines for a stage."""
     choose([*SYSTEMS, HERE], on, "--on")
     command_of(job.stage, 0, job.nodes)
     graph = read_graph()
@@ -105,12 +105,12 @@ def check(job: Job, on: str) -> None:
         raise InputError(f"dvc.yaml has no stage '{job.stage}': `cliptune plan` lists them")
     if job.nodes > 1 and on == HERE:
         raise InputError("--on torchrun starts ranks on this machine: give --nodes 1, or a scheduler")
+    return graph
 
 
-def check_now(job: Job) -> None:
+def check_now(job: Job, graph: Graph) -> None:
     """Raise InputError for a stage of several machines that is up to date, or needs a stage that is not."""
     if job.nodes > 1:
-        graph = read_graph()
         old = outdated(graph, graph.upstream([job.stage]))
         if first := sorted(old - {job.stage}):
             raise InputError(f"stage '{job.stage}' needs {first[0]}, which is out of date: launch that first")

@@ -40,7 +40,7 @@ def push(name: str, repository: str, format_name: str, licence: str, *, private:
         licence: an identifier of the hub, such as apache-2.0.
 
     Raises:
-        InputError: the name of the repository is not valid, there is no token in HF_TOKEN, the export is refused, or
+        InputError: the name of the repository is not valid, HF_TOKEN is not set, the export is refused, or
             the hub refuses the upload.
     """
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -183,8 +183,8 @@ def _train(job: TrainingJob, world: World, device: str, early: EarlyMetrics) -> 
     if job.teacher is not None:
         if hyper.image_tower == "frozen":
             job.teacher.model.visual = nn.Identity()
-        teacher = Teacher.of(job.teacher, job.encoder.tokenizer, device, options.autocast)
-        teacher = replace(teacher, shares_blocks=job.from_base)
+        tokenizer = job.encoder.tokenizer
+        teacher = Teacher.of(job.teacher, tokenizer, device, options.autocast, shares_blocks=job.from_base)
     run = Run(
         title=job.entry.name,
         model=model,

@@ -112,7 +112,7 @@ def _reading(url: str) -> Iterator[tuple[OpenStore, str]]:
 
 
 class _Columns:
-    """Which fields of a row become its caption, its picture and its split."""
+    """Which fields of a row become its caption and the place of its picture."""
 
     def __init__(self, template: TextTemplate, picture: str | None) -> None:
         self._template, self._picture = template, picture

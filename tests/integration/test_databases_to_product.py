@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from components.registry.formats import find_format
 from components.training.train import run as train
 from tests.integration.postgres import PostgresServer
 from tests.support.coloured_squares import ENTRY, shown_squares
+from tests.support.imported_project import start_project
 
 REPO = Path(__file__).parents[2]
 QUERIES = ["red square", "something blue", "a pink picture", "black"]
@@ -115,11 +115,7 @@ def product(
 ) -> Product:
     """2,000 drawn pictures in a database, and a new project, which is the current folder."""
     track_in(tmp_path)
-    shutil.copy(REPO / "params.yaml", tmp_path)
-    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
-        subprocess.run([*git, *command], check=True)
+    start_project(tmp_path)
     shown, pictures = shown_squares(250), tmp_path / "pictures"
     pictures.mkdir()
     for name, (raw, _) in shown.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from components.registry.promotion import promote
 from components.tracking import make_client
 from components.training.train import run as train
 from tests.support.coloured_squares import COLOURS, EACH, ENTRY, Shown, shown_squares, write_folder
+from tests.support.imported_project import start_project
 from tests.support.registry_project import lock_results
 from tests.support.shard_making import write_tar
 
@@ -82,11 +81,7 @@ def settings(
 ) -> Settings:
     """The settings of the imported folder, in a new project, which is the current folder."""
     track_in(tmp_path)
-    shutil.copy(REPO / "params.yaml", tmp_path)
-    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
-        subprocess.run([*git, *command], check=True)
+    start_project(tmp_path)
     WRITERS[request.param](tmp_path / "shop", shown_squares(), tiny_encoder)
     done = CliRunner().invoke(app, ["init", "shop"])
     assert done.exit_code == 0, done.output

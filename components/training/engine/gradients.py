@@ -170,10 +170,18 @@ class Teacher:
     shares_blocks: bool = False
 
     @staticmethod
-    def of(base: Encoder, trained: Tokenizer, device: str = "cpu", autocast: torch.dtype | None = None) -> Teacher:
+    def of(
+        base: Encoder,
+        trained: Tokenizer,
+        device: str = "cpu",
+        autocast: torch.dtype | None = None,
+        *,
+        shares_blocks: bool = False,
+    ) -> Teacher:
         """The teacher that `base`, which nothing else may train, is on a device."""
         model = base.model.to(device)
-        return Teacher(Towers(model, device, autocast, preparation=base.sidecar.preparation), base.tokenizer, trained)
+        towers = Towers(model, device, autocast, preparation=base.sidecar.preparation)
+        return Teacher(towers, base.tokenizer, trained, shares_blocks)
 
     def reads(self, batch: Batch) -> Batch:
         """The batch with tokens for the base's text tower; another tokenizer reads texts as the first decodes them."""
