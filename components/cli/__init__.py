@@ -17,6 +17,7 @@ from components.cli import (
     import_folder,
     index,
     launch,
+    new,
     overview,
     params,
     registry,
@@ -55,6 +56,7 @@ app.command("caption")(caption.caption)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
 app.command("launch")(launch.launch)
+app.command("new")(new.new)
 app.command("encoders")(encoders.encoders)
 app.command("evaluate")(evaluate.evaluate)
 app.command("rank")(evaluate.rank)

@@ -16,7 +16,9 @@ class Task(Block):
     table: str
     """The table of its answers, a key of `validate.tables`."""
     input: Path
+    """A Parquet file or a folder of `data` with the captions, or with the answers of another task."""
     samples: PositiveInt = 1
+    """Number of answers to each row."""
     always_ask_first: NonNegativeInt = 0
     """Number of first questions that are sent to the model although `synthesize.cached_answers` has their answers. Not
     for a task that reads another task's answers, which do not exist yet when the replay is imported."""
@@ -148,6 +150,7 @@ class Limits(Block):
     min_characters: int = Field(0, ge=0)
     """Minimum length of a difference."""
     min_similarity: float = Field(0.3, ge=-1, le=1)
+    """Minimum cosine of answer and source by MiniLM."""
     max_similarity: float | None = Field(None, ge=-1, le=1)
     measure_similarity: bool = True
     """Measure the similarity in meaning; false skips both limits above, and saves MiniLM's milliseconds per text."""
@@ -178,8 +181,11 @@ class Limits(Block):
     apply_judge: bool = True
     """Of a table with a judge, use the answers that the judge accepted or rewrote; false uses the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)
+    """Minimum share of accepted rows; with fewer the stage fails."""
     max_echo_share: float = Field(1.0, ge=0, le=1)
+    """Largest share of answers that repeat the prompt."""
     max_leak_share: float = Field(1.0, ge=0, le=1)
+    """Largest share of answers that are in a test set."""
 
 
 class TableLimits(Limits):

@@ -48,8 +48,11 @@ class Prepare(Block):
     """The source of image-caption pairs."""
 
     source: str
+    """A file of `components/data/sources/`, such as `folder`."""
     counts: Counts
+    """Highest number of pairs of each split."""
     rare_word_share: float = Field(0.04, ge=0, le=1)
+    """For source `synthetic`: share of alt-texts with a rare word."""
     folder: Path | None = None
     """The input of all sources but `synthetic`, in the format of the source."""
     shards: str | None = None
@@ -119,6 +122,7 @@ class Base(Block):
     model: str
     """An open_clip model name, or the name of a config file in `components/encoders/adapter/models/`."""
     pretrained: str | None = None
+    """For source `open_clip`: the tag of its weights, as `cliptune encoders` lists them."""
     file: Path | None = None
     """For source `file`; for `timm` the image tower's weights, if they are not downloaded."""
     package: str | None = None

@@ -34,13 +34,16 @@ class Train(Block):
     micro_batch: PositiveInt | None = None
     """Texts, and images, in one pass through the towers; gradients stay exact. None: the whole batch."""
     compile: bool = False
+    """Whether torch.compile compiles the towers."""
     log_every: PositiveInt = 10
     checkpoint_every: PositiveInt = 50
+    """Number of steps between resume checkpoints."""
     keep_checkpoints: PositiveInt = 2
     """Number of resume checkpoints to keep, the newest."""
     validation_images: int = Field(128, ge=0)
     """Pairs that no method trains on, for early metrics; at most a tenth of all pairs."""
     validate_every: PositiveInt | None = 50
+    """Number of steps between early metrics; None: none are measured."""
     select_checkpoint: Literal["last", "validation/loss", "validation/r_at_5", "validation/ao_at_10"] = "last"
     """Weights that become the encoder: the last, or those with the best value of an early metric."""
     log_checkpoints: Literal["best", "all", "none"] = "best"
@@ -69,8 +72,11 @@ class Evaluate(Block):
     """The benchmarks that score every encoder, and how intervals are drawn."""
 
     benchmarks: tuple[str, ...]
+    """Files of `components/benchmarks/project/`."""
     top_k: tuple[PositiveInt, ...]
+    """Depths k of the metrics `..._at_k`."""
     bootstrap: PositiveInt
+    """Number of resamples of the 95% intervals."""
     seed: Seed = 0
 
 
@@ -78,6 +84,7 @@ class Compare(Block):
     """The report."""
 
     gallery_queries: PositiveInt
+    """Number of queries whose retrieved pictures the report shows."""
     gallery_top: PositiveInt = 5
 
 
@@ -107,7 +114,9 @@ class Promote(Block):
     """The gate of the registry."""
 
     model: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    """Name of the registered model in MLflow."""
     metric: str
+    """The primary metric, such as `paraphrased_retrieval/ao_at_10`."""
     margin: Margin = Margin()
     guards: dict[str, Annotated[float, Field(ge=0)] | None]
     """Guard metric -> the largest tolerated loss against the champion; null removes a guard, for profiles."""

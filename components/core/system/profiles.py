@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ruamel.yaml.comments import CommentedMap
 from yaml import YAMLError, safe_load
 
 from components.core.settings import PARAMS, Settings, load_settings
@@ -318,11 +319,29 @@ def _refill(target: list[Any], value: list[Any]) -> None:
 
 def _append(target: MutableMapping[str, Any], key: str, value: Any) -> None:
     """Add a key at the end of a block, before the blank line or comment that follows the block."""
-    comments = getattr(getattr(target, "ca", None), "items", {})
-    after = comments.pop(list(target)[-1], None) if target else None
-    target[key] = value
+    after = None
+    if target:
+        comments, last = _end(target, list(target)[-1])
+        after = comments.pop(last, None)
+    target[key] = _commented(value) if after is not None else value
     if after is not None:
-        comments[key] = after
+        comments, last = _end(target, key)
+        comments[last] = after
+
+
+def _end(block: Any, key: Any) -> tuple[dict[Any, Any], Any]:
+    """The comments of the innermost block at the end of `block[key]`, and the last key of that block."""
+    value = block[key]
+    if isinstance(value, CommentedMap) and value and not value.fa.flow_style():
+        return _end(value, list(value)[-1])
+    return getattr(getattr(block, "ca", None), "items", {}), key
+
+
+def _commented(value: Any) -> Any:
+    """The value with blocks that can carry comments."""
+    if type(value) is not dict:
+        return value
+    return CommentedMap({key: _commented(inner) for key, inner in value.items()})
 
 
 def difference(text: str, params: Path = PARAMS) -> str:

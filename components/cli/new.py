@@ -1,0 +1,120 @@
+"""The command `cliptune new`, which starts a method, a benchmark, a source or a prompt task."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from components.core.system.errors import InputError
+from components.core.system.project import in_project, require_project
+
+if TYPE_CHECKING:
+    from components.core.settings import Settings
+
+_TEMPLATES = Path("infra/new")
+_METHOD = {"lr": 1e-4, "batch_size": 128, "epochs": 1, "warmup_steps": 10}
+_TASK = {"table": "rewrites", "input": "data/pairs/train.parquet", "temperature": 0.9, "top_p": 0.95}
+
+
+@dataclass(frozen=True)
+class Family:
+    """The files of a family, by template, its entry in params.yaml, and the commands that try a new member."""
+
+    files: dict[str, str]
+    entry: Callable[[str, Settings], dict[str, Any]]
+    next: tuple[str, ...]
+
+
+def _method_entry(name: str, settings: Settings) -> dict[str, Any]:
+    entry = {"method": name, "train_data": "data/pairs/train.parquet", **_METHOD}
+    return {"methods": {name: entry}, "compare_encoders": [*settings.compare_encoders, name]}
+
+
+FAMILIES = {
+    "method": Family(
+        {"method.py": "components/methods/{}.py", "method_test.py": "tests/unit/methods/test_{}.py"},
+        _method_entry,
+        ("python docs/examples/method.py {}", "dvc repro evaluate@{}"),
+    ),
+    "benchmark": Family(
+        {
+            "benchmark.py": "components/benchmarks/project/{}.py",
+            "benchmark_test.py": "tests/unit/benchmarks/project/test_{}.py",
+        },
+        lambda name, settings: {"evaluate": {"benchmarks": [*settings.evaluate.benchmarks, name]}},
+        ("python docs/examples/benchmark.py {}", "dvc repro compare"),
+    ),
+    "source": Family(
+        {
+            "source.py": "components/data/sources/{}.py",
+            "source_test.py": "tests/unit/data/sources/test_{}.py",
+            "source.yaml": "infra/profiles/{}.yaml",
+        },
+        lambda _name, _settings: {},
+        ("cliptune profile apply {}", "cliptune plan prepare"),
+    ),
+    "task": Family(
+        {
+            "task.py": "components/captions/prompting/tasks/{}.py",
+            "task_test.py": "tests/unit/captions/prompting/test_{}.py",
+        },
+        lambda name, _settings: {
+            "synthesize": {"tasks": {name: dict(_TASK)}},
+            "validate": {"tables": {"rewrites": {"folder": "data/validated/rewrites"}}},
+        },
+        ("python docs/examples/prompt_task.py {} --ask", "dvc repro synthesize@{}"),
+    ),
+}
+
+
+@in_project
+def new(
+    family: Annotated[str, typer.Argument(help="method, benchmark, source or task.")],
+    name: Annotated[str, typer.Argument(help="Name of the file: lower-case letters, digits and _.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files and the entry; write nothing.")] = False,
+) -> None:
+    """Write the file, the test and the entry of a new method, benchmark, source or prompt task.
+
+    The files come from infra/new and work as they are; docs/extend.md describes the next steps. Existing files are
+    never replaced.
+
+    Examples: cliptune new method mine --dry-run; cliptune new method mine; cliptune new benchmark same_first
+    """
+    from components.core.settings import load_settings
+    from components.core.system import profiles
+    from components.core.system.discovery import choose
+
+    require_project()
+    chosen = FAMILIES[choose(list(FAMILIES), family, "family")]
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise InputError(f"'{name}' cannot name a Python file: use lower-case letters, digits and _")
+    files = {Path(path.format(name)): _rendered(template, name) for template, path in chosen.files.items()}
+    if present := next((path for path in files if path.exists()), None):
+        raise InputError(f"{present} exists: choose another name")
+    entry = chosen.entry(name, load_settings())
+    for path, text in files.items():
+        typer.echo(f"{'would write' if dry_run else 'wrote'} {path} ({text.count(chr(10))} lines)")
+        if not dry_run:
+            path.write_text(text, encoding="utf-8")
+    if entry:
+        text = profiles.laid_over([entry], name)
+        typer.echo(profiles.difference(text), nl=False)
+        if not dry_run:
+            profiles.write(text)
+    typer.echo("next: " + "; ".join(f"`{command.format(name)}`" for command in chosen.next))
+
+
+def _rendered(template: str, name: str) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(_TEMPLATES)
+    environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True)
+    title = name.replace("_", " ").capitalize()
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    return environment.get_template(f"{template}.j2").render(name=name, title=title, camel=camel)
