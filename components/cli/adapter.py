@@ -25,7 +25,7 @@ def adapter(
     rank: Annotated[int | None, typer.Option(min=1, help="Rank of the map; by default it is not limited.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Fit a map from a closed model's text vectors into the space of the present index, and say what it loses.
+    """Fit a map from a closed model's text vectors into the space of the present index, and measure its loss.
 
     Have the model embed a few thousand captions, and the test captions with them (`data/evaluation`): these are left
     out of the fit, and recall is measured on them. For a model whose weights you have, train method `query_adapter`.

@@ -305,8 +305,11 @@ def _extending(
     if contents.described.paraphrases:
         content["evaluate"] = {"benchmarks": ["paraphrased_retrieval", "ranking_stability", "retrieval"]}
     else:
-        # A model writes the paraphrases of test captions.
-        content["test_set"] = {"llm": writer.get("default_llm", settings.synthesize.default_llm)}
+        # A model writes the paraphrases of test captions. The small models of a profile cannot: without --llm the
+        # server has empty places, and no stage that needs it runs before they are filled.
+        server = server_block(llm)
+        content["synthesize"]["llms"] = server["llms"]
+        content["test_set"] = {"llm": server["default_llm"]}
         content["evaluate"] = {"benchmarks": list(WRITTEN_BENCHMARKS)}
     # As if only the least share of the paraphrases were accepted.
     content["methods"] = {"paraclip": asdict(recipe(int(settings.validation.min_accepted_share * captions)))}

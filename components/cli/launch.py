@@ -25,8 +25,8 @@ def launch(
     """Write a job from a template of infra/launch, submit it, and follow it.
 
     On one machine DVC runs the stage with all that it needs, on several the stage alone. All machines need this folder,
-    or at least its data, models, state and .dvc, on a shared disk. A job that is preempted is queued again and goes on
-    from its last checkpoint. What the scheduler wants besides, such as a partition, goes into the template.
+    or at least its data, models, state and .dvc, on a shared disk. A job that is preempted is queued again and resumes
+    from its last checkpoint. Add a partition or an account to the template.
 
     Examples: cliptune launch train@paraclip --on slurm --nodes 2 --gpus 8 --dry-run; cliptune launch compare --on sky;
     cliptune launch train@paraclip --on trainjob --nodes 4 --gpus 8; cliptune launch embed --on torchrun --gpus 2

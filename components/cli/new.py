@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path("infra/new")
 _METHOD = {"lr": 1e-4, "batch_size": 128, "epochs": 1, "warmup_steps": 10}
-_TASK = {"table": "rewrites", "input": "data/pairs/train.parquet", "temperature": 0.9, "top_p": 0.95}
+_TASK: dict[str, Any] = {"table": "rewrites", "input": "data/pairs/train.parquet", "temperature": 0.9, "top_p": 0.95}
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,13 @@ class Family:
 def _method_entry(name: str, settings: Settings) -> dict[str, Any]:
     entry = {"method": name, "train_data": "data/pairs/train.parquet", **_METHOD}
     return {"methods": {name: entry}, "compare_encoders": [*settings.compare_encoders, name]}
+
+
+def _task_entry(name: str, settings: Settings) -> dict[str, Any]:
+    entry: dict[str, Any] = {"synthesize": {"tasks": {name: dict(_TASK)}}}
+    if _TASK["table"] not in settings.validation.tables:
+        entry["validate"] = {"tables": {_TASK["table"]: {"folder": f"data/validated/{_TASK['table']}"}}}
+    return entry
 
 
 FAMILIES = {
@@ -64,10 +71,7 @@ FAMILIES = {
             "task.py": "components/captions/prompting/tasks/{}.py",
             "task_test.py": "tests/unit/captions/prompting/test_{}.py",
         },
-        lambda name, _settings: {
-            "synthesize": {"tasks": {name: dict(_TASK)}},
-            "validate": {"tables": {"rewrites": {"folder": "data/validated/rewrites"}}},
-        },
+        _task_entry,
         ("python docs/examples/prompt_task.py {} --ask", "dvc repro synthesize@{}"),
     ),
 }

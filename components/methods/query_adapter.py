@@ -30,7 +30,7 @@ class QueryAdapterSettings(Optimisation):
 
     Attributes:
         encoder: folder of the encoder whose text tower is taken (`cliptune export --format open_clip` writes one of any
-            published weights); None for the base's own, which shows what an affine map loses by itself.
+            published weights); None for the base's own, which shows the loss of the affine map alone.
         contrast: weight of CLIP's loss with the pictures of the captions; 0 fits on captions alone.
     """
 

@@ -28,10 +28,10 @@ class SemclipSettings(Optimisation):
         n: number of projection directions.
         learnable: whether the directions are trained; they start orthonormal and may then turn freely.
         normalised: of `soft_sign`, see `_agreement`; a cosine is the same either way.
-        protocol: `paper` contrasts unit features at the encoder's logit scale (equation 4); `released` contrasts raw
-            features at a new logit scale that starts at 1/0.07 and has no upper bound, lets learnt directions grow to
-            any length and decays all that it trains, as the authors' code does; `soft_sign` is ours, for n = 1: `paper`
-            with another agreement.
+        protocol: `paper` contrasts unit features at the encoder's logit scale (equation 4). `released`, the authors'
+            code, contrasts raw features at a new logit scale that starts at 1/0.07 and has no upper bound, does not
+            limit the length of learnt directions, and decays all trained parameters. `soft_sign` is ours, for n = 1:
+            `paper` with another agreement.
         basis_seed: of the directions; they are the same on every rank.
         paraphrase: its column: SemCLIP's, generated here; that of its published files; or one of ParaCLIP's.
         negation: its column: SemCLIP's, generated here, or that of its published files.

@@ -52,7 +52,7 @@ def ask_tasks(
     needs = {name: needed_task(settings, name) for name in tasks}
     for name, needed in needs.items():
         if needed is not None and needed not in tasks:
-            raise InputError(f"params.yaml: task '{name}' asks about the answers to '{needed}': add that one too")
+            raise InputError(f"params.yaml: task '{name}' needs the answers of '{needed}': add that task")
     moved = _moved(settings, needs, captions, folder, pairs)
     for name in TopologicalSorter({name: [needed] if needed else [] for name, needed in needs.items()}).static_order():
         questions = questions_of(moved, name, engine)

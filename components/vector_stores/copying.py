@@ -108,7 +108,7 @@ def _reading(url: str) -> Iterator[tuple[OpenStore, str]]:
             raise
         except store.faults() as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise InputError(f"{reason}; repair it and run this again, which goes on where it stopped") from None
+            raise InputError(f"{reason}; repair it and run this again: the copy resumes") from None
 
 
 class _Columns:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +15,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.support.checkout import make_checkout, newcomer
 from tests.support.coloured_squares import shown_squares, write_folder
 from tests.support.documented import PAGES, REPO, block_lines
 from tests.support.fake_llm_process import fake_llm
@@ -59,14 +58,7 @@ WITHIN_S = 900.0
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tracked files of the working tree in a new repository, with pictures and the rates of a machine."""
     folder = tmp_path_factory.mktemp("newcomer") / "cliptune"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (REPO / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(REPO / name, folder / name)
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "start"]):
-        subprocess.run([*git, *command], cwd=folder, check=True)
+    make_checkout(folder)
     squares = shown_squares()
     write_folder(folder / "data/shop", squares)
     for place, name in enumerate(("photographs", "new")):
@@ -79,18 +71,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(checkout: Path) -> dict[str, str]:
-    """The environment of a newcomer: the programs of this environment, an empty home, no network."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    variables = {"PATH": path, "PYTHONPATH": str(checkout), "HOME": str(checkout.parent), "HF_HUB_OFFLINE": "1"}
-    variables |= {"MLFLOW_TRACKING_URI": f"sqlite:///{checkout}/mlruns/mlflow.db", "GX_ANALYTICS_ENABLED": "false"}
-    # With other tests running, more threads than cores wait for each other.
-    variables |= {"OMP_NUM_THREADS": "1"}
-    return {**os.environ, **variables, "DO_NOT_TRACK": "1", "CLIPTUNE_SERVE_TOKEN": "a-token-for-one-test-only"}
+    return newcomer(checkout) | {"CLIPTUNE_SERVE_TOKEN": "a-token-for-one-test-only"}
 
 
 def _lines() -> list[str]:
     """Every command once: first those that lead to a champion and an index, which the other pages need."""
-    first = [REPO / "docs/own_data.md", REPO / "docs/image_index.md"]
+    first = [REPO / f"docs/{page}.md" for page in ("own_data", "promote", "image_index")]
     pages = [*first, *(page for page in PAGES if page not in first)]
     found = (line for page in pages for line in block_lines(page.read_text("utf-8")))
     commands = (re.sub(r"\s+#\s.*$", "", line).strip() for line in found)
@@ -98,7 +84,7 @@ def _lines() -> list[str]:
 
 
 LINES = _lines()
-RUN_HERE = [line for line in LINES if not line.startswith(tuple(ELSEWHERE)) and not line.startswith("curl")]
+RUN_HERE = [line for line in LINES if not line.startswith((*ELSEWHERE, "curl")) or line.endswith(" mine")]
 
 
 def test_every_exception_is_documented_and_has_its_test() -> None:

@@ -19,7 +19,7 @@ from tests.support.documented import PAGES, REPO, block_lines
 _INLINE = re.compile(r"`((?:cliptune|dvc|make|prefect|python -m) [^`]+)`")
 _ELLIPSIS = {"...", "\N{HORIZONTAL ELLIPSIS}"}
 _END = {"&&", "||", "|", ";", "&", ">", ">>"}
-_OF_THE_READER = {"shop", "photographs", "profile"}
+_OF_THE_READER = {"shop", "photographs", "profile", "catalogue"}
 """Profiles that `cliptune init` writes, in the pages that use them, and the word for any."""
 
 

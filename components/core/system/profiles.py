@@ -205,8 +205,10 @@ def _replaced(block: Any, before: Mapping[str, Any]) -> Iterator[int]:
         for inner, value in old.items() if isinstance(old, Mapping) and isinstance(new, Mapping) else ():
             if inner not in new or new[inner] == value:
                 continue
+            if block.lc.key(key)[0] == new.lc.key(inner)[0]:
+                continue  # on the block's own line, whose comment is the block's
             if isinstance(value, Mapping) and isinstance(new[inner], Mapping) and not new[inner].fa.flow_style():
-                yield from _replaced({inner: new[inner]}, {inner: value})
+                yield from _replaced(new, {inner: value})
             else:
                 yield new.lc.key(inner)[0]
 

@@ -82,7 +82,7 @@ class Optimisation:
             a logit bias, `auto` the sigmoid loss if the encoder has a logit bias.
         retention: weight of the mean squared distance of unit features to the base encoder's, over all texts of a
             batch, and all images if the image tower trains; 0 does not compute the base's. Knowledge distillation from
-            the base keeps what it knew (arXiv 2606.27708). Neither the form of its loss nor its weight could be found:
+            the base limits forgetting (arXiv 2606.27708). Neither the form of its loss nor its weight could be found:
             both are ours.
         matryoshka: numbers of leading dimensions, such as [64, 128, 256], that every contrast also compares, so that
             vectors can be cut to them (arXiv 2205.13147); empty compares only whole vectors.

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 REPO = Path(__file__).parents[3]
-FORMS = sorted((REPO / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+GITHUB = {"ISSUE_TEMPLATE": "github-issue-forms", "workflows": "github-workflows"}
 
 
 def _read(path: Path) -> Any:
@@ -35,9 +35,28 @@ def test_the_citation_is_of_this_version() -> None:
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
 
 
-def test_issue_forms_fit_the_schema() -> None:
-    for form in FORMS:
-        _validate(_read(form), "github-issue-forms")
+def test_the_changelog_has_this_version_with_its_date() -> None:
+    version = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert re.search(
+        rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$", (REPO / "CHANGELOG.md").read_text("utf-8"), re.M
+    )
+
+
+@pytest.mark.parametrize(("folder", "schema"), GITHUB.items())
+def test_files_for_github_fit_their_schema(folder: str, schema: str) -> None:
+    found = sorted((REPO / ".github" / folder).glob("*.yml"))
+    assert found
+    for path in found:
+        # YAML 1.1 reads the key `on` as true.
+        _validate({"on" if key is True else key: value for key, value in _read(path).items()}, schema)
+
+
+def test_workflows_run_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^([\w./-]+):", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
+    used = re.findall(
+        r"make ([\w./-]+)", "".join(path.read_text() for path in (REPO / ".github/workflows").glob("*.yml"))
+    )
+    assert set(used) <= set(targets)
 
 
 def test_hooks_run_what_the_makefile_installs() -> None:

@@ -60,7 +60,7 @@ def test_each_row_is_sent_once_with_the_tasks_own_sampling(project: Settings) ->
 
 def test_a_task_without_its_input_or_block_is_named(project: Settings) -> None:
     for name, fault in (
-        ("paraphrase_2", "task 'paraphrase_2' asks about the answers to 'paraphrase_1': add that one too"),
+        ("paraphrase_2", "task 'paraphrase_2' needs the answers of 'paraphrase_1': add that task"),
         ("paraphrase_3", r"params\.yaml has no block synthesize\.tasks\.paraphrase_3"),
     ):
         with pytest.raises(InputError, match=fault):

@@ -1,0 +1,81 @@
+"""Draw docs/architecture.svg and its dark version: `python docs/scripts/drawing.py`."""
+
+from html import escape
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1]
+WIDTH, HEIGHT = 880, 400
+COLOURS = {
+    "architecture": {
+        "text": "#1b1b1f",
+        "line": "#5f6368",
+        "frozen": "#e3edf7",
+        "trained": "#fde9c9",
+        "plain": "#f1f1f3",
+    },
+    "architecture-dark": {
+        "text": "#e8e8ea",
+        "line": "#a0a4a8",
+        "frozen": "#23374d",
+        "trained": "#5a4318",
+        "plain": "#303136",
+    },
+}
+BOXES = [
+    # left, top, width, height, fill, lines
+    (20, 40, 150, 60, "plain", ["Pictures"]),
+    (230, 40, 170, 60, "frozen", ["Image tower", "frozen"]),
+    (460, 40, 170, 60, "frozen", ["Vectors in your index", "stay as they are"]),
+    (20, 290, 150, 60, "plain", ["Captions"]),
+    (20, 165, 150, 60, "plain", ["Language model", "paraphrases, negations"]),
+    (230, 290, 170, 60, "trained", ["Text tower", "trains"]),
+    (460, 165, 170, 60, "plain", ["Loss", "InfoNCE over a batch"]),
+    (690, 165, 170, 60, "plain", ["Evaluation and gate", "intervals, guards"]),
+    (690, 290, 170, 60, "trained", ["Champion", "answers queries"]),
+]
+ARROWS = [
+    ((170, 70), (230, 70)),
+    ((400, 70), (460, 70)),
+    ((95, 290), (95, 225)),
+    ((170, 320), (230, 320)),
+    ((170, 195), (230, 300)),
+    ((400, 305), (460, 210)),
+    ((545, 100), (545, 165)),
+    ((630, 195), (690, 195)),
+    ((775, 225), (775, 290)),
+    ((860, 320), (872, 320), (872, 70), (630, 70)),
+]
+
+
+def drawing(colours: dict[str, str]) -> str:
+    """The drawing as SVG."""
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        'font-size="13">',
+        f'<defs><marker id="end" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto">'
+        f'<path d="M0,0 L9,4 L0,8 z" fill="{colours["line"]}"/></marker></defs>',
+    ]
+    for corners in ARROWS:
+        points = " ".join(f"{x},{y}" for x, y in corners)
+        line = f'stroke="{colours["line"]}" stroke-width="1.6" marker-end="url(#end)"'
+        parts.append(f'<polyline points="{points}" fill="none" {line}/>')
+    for left, top, width, height, fill, lines in BOXES:
+        parts.append(
+            f'<rect x="{left}" y="{top}" width="{width}" height="{height}" rx="8" fill="{colours[fill]}" '
+            f'stroke="{colours["line"]}"/>'
+        )
+        for number, line in enumerate(lines):
+            middle = top + height / 2 + 5 + 19 * (number - (len(lines) - 1) / 2)
+            weight = ' font-weight="600"' if number == 0 else ' font-size="12"'
+            parts.append(
+                f'<text x="{left + width / 2}" y="{middle:g}" text-anchor="middle" fill="{colours["text"]}"{weight}>'
+                f"{escape(line)}</text>"
+            )
+    legend = "Blue: frozen. Yellow: trained. A query and a paraphrase of it should find the same vectors."
+    parts.append(f'<text x="20" y="385" fill="{colours["text"]}" font-size="12">{legend}</text></svg>')
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    for name, colours in COLOURS.items():
+        (DOCS / f"{name}.svg").write_text(drawing(colours), encoding="utf-8")

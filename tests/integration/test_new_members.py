@@ -1,0 +1,50 @@
+"""`cliptune new` writes files that work unchanged: their tests pass, and the method ends as a scored encoder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import make_checkout, newcomer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+NEW = {"method": "mine", "benchmark": "same_first", "source": "catalogue", "task": "shorten"}
+TESTS = [
+    "tests/unit/methods/test_mine.py",
+    "tests/unit/benchmarks/project/test_same_first.py",
+    "tests/unit/data/sources/test_catalogue.py",
+    "tests/unit/captions/prompting/test_shorten.py",
+]
+
+
+def test_new_files_work_unchanged_and_the_method_is_scored(tmp_path: Path) -> None:
+    checkout = tmp_path / "cliptune"
+    make_checkout(checkout)
+    environment = newcomer(checkout)
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("cliptune", "profile", "apply", "toy")
+    before = (checkout / "params.yaml").read_text()
+    for family, name in NEW.items():
+        assert f"{name}.py" in run("cliptune", "new", family, name, "--dry-run")
+        run("cliptune", "new", family, name)
+    after = (checkout / "params.yaml").read_text().splitlines()
+    changed = [line for line in before.splitlines() if line not in after]
+    assert [line.partition(":")[0] for line in changed] == ["compare_encoders"]
+    run(sys.executable, "-m", "pytest", "-q", *TESTS)
+    run("ruff", "check", "components", "tests")
+    run("mypy", "-p", "components.methods", "-p", "components.data.sources")
+    for example, name in (("method", "mine"), ("benchmark", "same_first"), ("prompt_task", "shorten")):
+        run(sys.executable, f"docs/examples/{example}.py", name)
+    run("dvc", "repro", "-q", "evaluate@mine")
+    metrics = json.loads((checkout / "reports/metrics/mine.json").read_text())["metrics"]
+    assert 0 <= metrics["same_first/same_first"]["value"] <= 1
+    assert "retrieval/t2i_recall_at_5" in metrics

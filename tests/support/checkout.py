@@ -1,0 +1,32 @@
+"""A copy of the working tree's tracked files as a repository of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).parents[2]
+
+
+def make_checkout(folder: Path) -> None:
+    """Copy the tracked files into `folder`, and commit them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (REPO / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPO / name, folder / name)
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "start"]):
+        subprocess.run([*git, *command], cwd=folder, check=True)
+
+
+def newcomer(checkout: Path) -> dict[str, str]:
+    """The environment of a newcomer: the programs of this environment, an empty home, no network."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, "PYTHONPATH": str(checkout), "HOME": str(checkout.parent), "HF_HUB_OFFLINE": "1"}
+    variables |= {"MLFLOW_TRACKING_URI": f"sqlite:///{checkout}/mlruns/mlflow.db", "GX_ANALYTICS_ENABLED": "false"}
+    # With other tests running, more threads than cores wait for each other.
+    return {**os.environ, **variables, "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
