@@ -36,7 +36,7 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate([*_CODE.sub(lambda code: "\n" * code[0].count("\n"), text).splitlines(), ""], 1):
         if not line.strip() or _ITEM.match(line) or (block and block[-1].startswith(("#", "|"))):
             for part in " ".join(block).split("|") if block and block[0].startswith("|") else [" ".join(block)]:
-                yield from ((start, one) for one in re.split(r"(?<=[.!?])\s+(?=[A-Z*\"`])", _plain(part)) if one)
+                yield from ((start, one) for one in re.split(r"(?<=[.!?*])\s+(?=[A-Z*\"`])", _plain(part)) if one)
             start, block = number, []
         block.append(line)
 
