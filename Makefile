@@ -49,8 +49,9 @@ lint: .venv/.ready
 	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }
 
-docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere, or an old reference page, fails it
+docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere, an old reference page or a number without its file, fails it
 	@$(PY) docs/scripts/reference.py --check
+	@$(PY) docs/scripts/figures.py --check
 	@NO_COLOR=1 .venv/bin/zensical build --strict --clean
 
 SEEDS ?= 3

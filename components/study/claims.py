@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,7 @@ REPORTS = Path("reports/claims")
 def run(
     settings: Settings, name: str, seeds: Mapping[int, Folders], reports: Path = REPORTS, claims: Path = CLAIMS
 ) -> page.ClaimsPage:
-    """Write `<name>.html` and `<name>.md`; returns their content.
+    """Write `<name>.html`, `<name>.md` and `<name>.json`; returns their content.
 
     Raises:
         InputError: the file of claims is wrong, or an encoder's results are missing.
@@ -50,7 +51,8 @@ def run(
         needs=rank_for_all_needs(results, rules.families),
         regressions=regressions(comparison),
     )
-    for ending, text in (("html", page.page(content)), ("md", page.markdown(content))):
+    figures = json.dumps(page.figures(content, results), indent=1)
+    for ending, text in (("html", page.page(content)), ("md", page.markdown(content)), ("json", figures)):
         with atomic_file(reports / f"{name}.{ending}") as temporary:
             temporary.write_text(text, encoding="utf-8")
     return content

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Comparison, full_text, mark, markdown_line, signed, span_text, value_text
 from components.report.plots import Plot, asset, bars, pareto_plot, plotly_script
-from components.study.results import AllNeeds, ClaimValue
+from components.study.results import AllNeeds, ClaimValue, Results
 from components.study.rules import Bars, JudgedClaim, JudgedPart
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -134,6 +135,44 @@ def markdown(content: ClaimsPage) -> str:
             values = [_need_text(one, need) for need in needs]
             lines.append(markdown_line([f"`{one.encoder}`", *values, f"{100 * one.worst:.1f}"]))
     return "\n".join(lines) + "\n"
+
+
+def figures(content: ClaimsPage, results: Results) -> dict[str, Any]:
+    """All values times 100 by encoder and metric, and the verdicts, for tables that others write (docs/scripts)."""
+    encoders: dict[str, dict[str, Any]] = {encoder: {} for encoder in content.comparison.encoders}
+    for metric, cells in content.comparison.cells.items():
+        for encoder, cell in cells.items():
+            found = {"value": _percent(cell.value.value), "interval": _percents(cell.value.low, cell.value.high)}
+            found["seeds"] = (
+                _percents(*results.value(encoder, metric).each) if results.measures(encoder, metric) else []
+            )
+            if cell.delta is not None:
+                found["difference"] = _percents(cell.delta.value, cell.delta.low, cell.delta.high)
+            encoders[encoder][metric] = found
+    claims = [
+        {
+            "says": claim.claim.says,
+            "paper": claim.claim.paper,
+            "verdict": claim.verdict,
+            "parts": [f"{question(part)}: {measured(part.found) or part.verdict}" for part in claim.parts],
+        }
+        for claim in content.judged
+    ]
+    return {
+        "command": "make claims",
+        "commit": content.commit,
+        "seeds": list(content.seeds),
+        "claims": claims,
+        "encoders": encoders,
+    }
+
+
+def _percent(value: float) -> float:
+    return round(100 * value, 2)
+
+
+def _percents(*values: float) -> list[float]:
+    return [_percent(value) for value in values]
 
 
 def _need_text(one: AllNeeds, need: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,11 @@ def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path:
     assert f"{AO}: better better than base by more than 5.0: +20.0 [+10.0, +30.0]" in table
     assert f"| It gains. (A paper, table 1) {conditions} | holds |" in table
     assert "| `better` |" in table
+    figures = json.loads((tmp_path / "reports" / "own.json").read_text())
+    assert figures["encoders"]["better"][AO]["difference"] == [20.0, 10.0, 30.0]
+    assert "difference" not in figures["encoders"]["base"][AO]
+    assert len(figures["encoders"]["base"][AO]["seeds"]) == len(figures["seeds"]) == 3
+    assert [claim["verdict"] for claim in figures["claims"]] == ["holds", "not measured"]
 
 
 def test_an_encoder_for_all_needs_has_the_smallest_of_largest_shortfalls(results: Results) -> None:
