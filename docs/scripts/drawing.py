@@ -1,7 +1,17 @@
-"""Draw docs/architecture.svg and its dark version: `python docs/scripts/drawing.py`."""
+"""Draw the pictures of the pages, light and dark: `python docs/scripts/drawing.py`.
 
+`pareto.svg` has the values of docs/figures/study.json.
+"""
+
+import json
 from html import escape
 from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cliptune", "font.family": "sans-serif"})
+from matplotlib import pyplot as plt  # noqa: E402
 
 DOCS = Path(__file__).parents[1]
 WIDTH, HEIGHT = 880, 400
@@ -76,6 +86,48 @@ def drawing(colours: dict[str, str]) -> str:
     return "\n".join(parts) + "\n"
 
 
+LABELLED = {
+    "base": (6, -14),
+    "paraclip": (6, -14),
+    "leaf": (6, 6),
+    "lm_finetuned": (6, 6),
+    "lm_bottleneck": (-70, 8),
+    "joint_lm": (-26, 9),
+}
+"""Encoders with a name in the picture, and the place of the name in points from their mark."""
+
+
+def pareto(colours: dict[str, str], path: Path) -> None:
+    """AO@10 of all encoders of the study against their accuracy at relations."""
+    encoders = json.loads((DOCS / "figures" / "study.json").read_text("utf-8"))["encoders"]
+    figure, axes = plt.subplots(figsize=(7.4, 4.2), facecolor="none")
+    axes.set_facecolor("none")
+    for name, cells in encoders.items():
+        place = cells["paraphrased_retrieval/ao_at_10"]["value"], cells["swaps/relation_accuracy"]["value"]
+        named = name in LABELLED
+        axes.scatter(
+            *place,
+            s=42 if named else 22,
+            color="#d9822b" if named else colours["line"],
+            alpha=1 if named else 0.6,
+            zorder=2 + named,
+        )
+        if named:
+            axes.annotate(name, place, xytext=LABELLED[name], textcoords="offset points", color=colours["text"])
+    axes.axhline(50, color=colours["line"], linestyle=":", linewidth=1)
+    axes.annotate("chance", (20.5, 50.5), color=colours["line"])
+    axes.set(xlim=(20, 69), ylim=(46, 95))
+    axes.set_xlabel("same images for query and paraphrase (AO@10, %)", color=colours["text"])
+    axes.set_ylabel("left of or right of (accuracy, %)", color=colours["text"])
+    axes.tick_params(colors=colours["line"])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(colours["line"])
+    figure.tight_layout()
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(figure)
+
+
 if __name__ == "__main__":
     for name, colours in COLOURS.items():
         (DOCS / f"{name}.svg").write_text(drawing(colours), encoding="utf-8")
+        pareto(colours, DOCS / f"{name.replace('architecture', 'pareto')}.svg")

@@ -25,7 +25,7 @@ RULES = {
     r"\b(one|two|three) by itself\b|\bby itself\b": "automatically, alone",
     r"\b(hold|holds|held) what\b": "a noun",
 }
-_CODE = re.compile(r"^```.*?^```|<!--.*?-->|^:::.*?$", re.M | re.S)
+_CODE = re.compile(r"^```.*?^```|<!--.*?-->|</?\w[^>]*>|^:::.*?$", re.M | re.S)
 _ITEM = re.compile(r"\s*([-*#>]+|\d+\.|(?=\|)) ?(?=\S)")
 ERRORS = {"InputError", "ValueError"}
 
