@@ -1,0 +1,52 @@
+"""Take the pictures of the running pages, light and dark: `make demo && python docs/scripts/screenshots.py`.
+
+Writes docs/explorer.png and docs/report.png with their dark versions. Needs Chromium.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+DOCS = Path(__file__).parents[1]
+FIRST = "On gray, a small key is below a small ring."
+SECOND = "Someone put a little key under a little ring and painted the rest grey."
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def main() -> int:
+    """Write the pictures; 1 with a message if there is no browser or no report."""
+    browser = next(filter(None, map(shutil.which, NAMES)), None)
+    report = Path("reports/comparison.html")
+    if browser is None or not report.exists():
+        print("needs Chromium on the PATH, and reports/comparison.html: run make demo", file=sys.stderr)
+        return 1
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page = Path(folder, "explorer.html")
+        encoders = ["--encoder", "base", "--encoder", "models/paraclip"]
+        subprocess.run(
+            ["cliptune", "explore", *encoders, "--export", str(page), "--query", f"{FIRST}|{SECOND}"], check=True
+        )
+        launched = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        for scheme, ending in (("light", ""), ("dark", "-dark")):
+            _take(launched, page, scheme, DOCS / f"explorer{ending}.png", 1180)
+            _take(launched, report, scheme, DOCS / f"report{ending}.png", 900)
+        launched.close()
+    return 0
+
+
+def _take(browser: Any, page: Path, scheme: str, picture: Path, height: int) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": height}, color_scheme=scheme)
+    opened = context.new_page()
+    opened.goto(page.absolute().as_uri())
+    opened.wait_for_load_state("networkidle")
+    opened.screenshot(path=str(picture))
+    context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
