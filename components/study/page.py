@@ -115,7 +115,7 @@ def seeds_text(found: ClaimValue | None) -> str:
 
 def markdown(content: ClaimsPage) -> str:
     """The claims with their verdicts, all encoders, and their scores on all needs."""
-    lines = [f"# Claims: {content.title}, {content.world} world", "", RULE, ""]
+    lines = [f"# Claims: {content.title}, dataset {content.world}", "", RULE, ""]
     lines += [markdown_line(["claim", "verdict", "measured"]), markdown_line(["---"] * 3)]
     for claim in content.judged:
         parts = "; ".join(f"{question(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)

@@ -33,7 +33,7 @@ def main() -> int:
         )
         launched = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for scheme, ending in (("light", ""), ("dark", "-dark")):
-            _take(launched, page, scheme, DOCS / f"explorer{ending}.png", 1180)
+            _take(launched, page, scheme, DOCS / f"explorer{ending}.png", 880)
             _take(launched, report, scheme, DOCS / f"report{ending}.png", 900)
         launched.close()
     return 0
