@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.caption import server_options, write_captions
-from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.cli.written_profile import (
     METHODS,
     WRITTEN_BENCHMARKS,
@@ -248,7 +248,7 @@ def _show_costs(name: str) -> None:
     for cost in costs:
         time = "the endpoint's" if cost.seconds is None else shown_time(cost.seconds)
         table.add_row(cost.stage, cost.work, time, shown_size(cost.disk))
-    print_table(table, PIPE_WIDTH)
+    print_table(table)
     known = sum(cost.seconds or 0.0 for cost in costs)
     questions = sum(cost.questions for cost in costs if cost.seconds is None)
     more = f", and the time of {questions:,} questions to the endpoint" if questions else ""

@@ -161,7 +161,7 @@ def print_costs(costs: Sequence[Cost]) -> None:
         table.add_row(*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else []))
     table.add_section()
     table.add_row(*_total(costs, priced))
-    print_table(table, PIPE_WIDTH)
+    print_table(table)
     for note in dict.fromkeys(note for cost in costs for note in cost.notes):
         stages = ", ".join(cost.stage for cost in costs if note in cost.notes)
         typer.echo(f"{stages}: {note}", err=True)

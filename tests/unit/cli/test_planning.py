@@ -151,10 +151,7 @@ def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path:
     assert changes(read_graph(), ["prepare"]) == {"prepare": "set/captions.tsv changed"}
 
 
-def test_costs_of_stages_are_above_their_total(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("components.cli.overview.PIPE_WIDTH", 200)
+def test_costs_of_stages_are_above_their_total(capsys: pytest.CaptureFixture[str]) -> None:
     note = "no rate of engine server"
     asks = Cost("synthesize@a", "10 of 40 questions", None, 1e6, 2e9, 10, 1234, 5000, notes=(note,))
     trains = Cost("train@b", "3,000 samples of 2 texts", 90.0, 3e6, 4e9)
