@@ -39,6 +39,8 @@ ELSEWHERE = {
     "cliptune init data/shop --text": "tests/unit/cli/test_import.py",
     "cliptune init data/shop --index": "tests/integration/test_databases_to_product.py",
     "cliptune launch": "tests/integration/test_slurm.py",
+    "cliptune init data/catalogue": "tests/integration/test_tutorial.py",
+    "cliptune profile apply catalogue": "tests/integration/test_tutorial.py",
     "cliptune init data/photographs --captions": "tests/unit/captioning/test_captioning.py",
     "cliptune caption": "tests/unit/cli/test_import.py",
     "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
