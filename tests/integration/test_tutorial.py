@@ -19,7 +19,7 @@ COUNTS = {"train": 96, "val": 16, "test": 40}
 def test_the_tutorial_ends_with_a_decision(tmp_path: Path) -> None:
     checkout = tmp_path / "cliptune"
     make_checkout(checkout)
-    drawn, *lines, served = block_lines((REPO / "docs" / "tutorial.md").read_text("utf-8"))
+    drawn, *lines, served = filter(None, block_lines((REPO / "docs" / "tutorial.md").read_text("utf-8")))
     assert (drawn, served) == ("python docs/examples/catalogue.py data/catalogue", "cliptune serve")
     assert lines[-1] == "cliptune promote"
     runpy.run_path(str(REPO / "docs/examples/catalogue.py"))["main"](checkout / "data/catalogue", COUNTS)
