@@ -112,7 +112,7 @@ def test_a_copy_that_broke_goes_on_and_writes_nothing_before(tmp_path: Path, mon
     # The first page is read twice: for its fields, and as the first one.
     _use(_Breaking(3), monkeypatch)
     with pytest.raises(
-        InputError, match=r"^postgresql://reader@host/shop: connection reset; .* goes on where"
+        InputError, match=r"^postgresql://reader@host/shop: connection reset; .* the copy resumes"
     ) as error:
         copy("postgresql://reader:secret@host/shop", folder, "title", state)
     assert "secret" not in str(error.value)
