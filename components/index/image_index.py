@@ -32,10 +32,11 @@ _CAPTIONS = 1000
 class ImageIndex:
     """An opened index; rows that other processes append later are not visible in it.
 
-    >>> index = ImageIndex.open(Path("index"))  # doctest: +SKIP
-    >>> index.accept(under_test)  # doctest: +SKIP
-    >>> found = index.search(under_test.encoder.embed_texts(["a dog"]), 10)  # doctest: +SKIP
-    >>> index.rows(found.rows[0])["caption"].to_pylist()  # doctest: +SKIP
+    Examples:
+        >>> index = ImageIndex.open(Path("index"))  # doctest: +SKIP
+        >>> index.accept(under_test)  # doctest: +SKIP
+        >>> found = index.search(under_test.encoder.embed_texts(["a dog"]), 10)  # doctest: +SKIP
+        >>> index.rows(found.rows[0])["caption"].to_pylist()  # doctest: +SKIP
 
     """
 

@@ -35,10 +35,11 @@ def find_encoder(
         InputError: there is no such encoder, or it cannot be loaded; the message lists the forms of names. Or the GPU
             is not visible.
 
-    >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
-    (1, 512)
-    >>> find_encoder("ViT-B-32-quickgelu:openai").preparation.size  # doctest: +SKIP
-    224
+    Examples:
+        >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
+        (1, 512)
+        >>> find_encoder("ViT-B-32-quickgelu:openai").preparation.size  # doctest: +SKIP
+        224
     """
     check_name(name, models)
     place = pick_device(device)

@@ -71,7 +71,10 @@ def faults(found: Iterator[tuple[int, str]], longest: int) -> Iterator[str]:
 
 def main() -> int:
     """Print every fault; 1 if there is one."""
-    pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").glob("*.md"))]
+    pages = [
+        *(REPO / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
+        *sorted((REPO / "docs").glob("*.md")),
+    ]
     found = [
         f"{page.relative_to(REPO)}:{one}"
         for page in pages

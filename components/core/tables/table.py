@@ -25,14 +25,15 @@ class Table:
 
     Nullable columns may be omitted.
 
-    >>> captions = Table("captions", pa.schema([pa.field("caption", pa.string(), nullable=False)]))
-    >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", "a cat"]})
-    >>> captions.read(folder / "captions.parquet")["caption"].to_pylist()
-    ['a dog', 'a cat']
-    >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", ""]})
-    Traceback (most recent call last):
-        ...
-    components.core.system.errors.InputError: ...captions.parquet: row 1 has no 'caption': fix or remove the row
+    Examples:
+        >>> captions = Table("captions", pa.schema([pa.field("caption", pa.string(), nullable=False)]))
+        >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", "a cat"]})
+        >>> captions.read(folder / "captions.parquet")["caption"].to_pylist()
+        ['a dog', 'a cat']
+        >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", ""]})
+        Traceback (most recent call last):
+            ...
+        components.core.system.errors.InputError: ...captions.parquet: row 1 has no 'caption': fix or remove the row
     """
 
     name: str
