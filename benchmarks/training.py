@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.training_data import Prepared, prepare
-from benchmarks.training_memory import curve, plot
+from benchmarks.training_memory import curve
 from benchmarks.training_ours import Ours, embed_images, hyper_parameters, run_ours
 from benchmarks.training_parts import measure_parts
 from benchmarks.training_peer import Peer, run_peer
@@ -233,7 +233,6 @@ def main(
     threads: Annotated[int, typer.Option(help="Threads of each side.")] = torch.get_num_threads(),
     memory: Annotated[bool, typer.Option("--memory", help="Also measure the peak memory of large batches.")] = False,
     parts: Annotated[bool, typer.Option("--parts", help="Also measure LoRA and training the last two blocks.")] = False,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Where to write the memory curve (PNG).")] = None,
 ) -> None:
     """Compare this engine with open_clip_train on one machine.
 
@@ -241,7 +240,7 @@ def main(
 
     python -m benchmarks.training --parts
 
-    python -m benchmarks.training --batch 128 --memory --plot reports/training_memory.png
+    python -m benchmarks.training --batch 128 --memory
 
     python -m benchmarks.training --model ViT-S-32-alt --batch 8 --steps 2 --rounds 1
     """
@@ -256,8 +255,6 @@ def main(
             found["parts"] = measure_parts(model, batch, steps, micro_batch, where, found["precision"])
         if memory:
             found["memory"] = [asdict(point) for point in points]
-            if picture is not None:
-                plot(points, picture)
         show(found, Console())
         print(json.dumps(found))
 

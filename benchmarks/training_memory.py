@@ -56,24 +56,6 @@ def _measured(wanted: list[tuple[int, int]], model: str, threads: int) -> Iterat
         yield Point(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def plot(points: list[Point], path: Path) -> None:
-    """Both curves as a picture."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    by_micro = [point for point in points if point.batch == BATCH]
-    by_batch = sorted((point for point in points if point.micro_batch == MICRO_BATCH), key=lambda point: point.batch)
-    left.plot([point.micro_batch for point in by_micro], [point.peak_gb for point in by_micro], marker="o")
-    left.set(xlabel=f"micro-batch (batch {BATCH})", ylabel="peak memory, GB", ylim=(0, None), xticks=MICRO_BATCHES)
-    right.plot([point.batch for point in by_batch], [point.peak_gb for point in by_batch], marker="o")
-    right.set(xlabel=f"batch (micro-batch {MICRO_BATCH})", xticks=BATCHES)
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
 def one_step(model: str, batch: int, micro_batch: int, full_length: bool = False) -> Point:
     """Train for one step on alt-texts and random image features, and say what this process needed at most.
 

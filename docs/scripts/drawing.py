@@ -1,6 +1,6 @@
 """Draw the pictures of the pages, light and dark: `python docs/scripts/drawing.py`.
 
-`pareto.svg` has the values of docs/figures/study.json.
+`pareto.svg` has the values of docs/figures/study.json, `training_memory.svg` those of docs/figures/memory.json.
 """
 
 import json
@@ -127,7 +127,31 @@ def pareto(colours: dict[str, str], path: Path) -> None:
     plt.close(figure)
 
 
+def memory(colours: dict[str, str], path: Path) -> None:
+    """Peak memory of one training step by micro-batch, and by batch."""
+    points = json.loads((DOCS / "figures" / "memory.json").read_text("utf-8"))["memory"]
+    figure, sides = plt.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, facecolor="none")
+    largest = max(point["batch"] for point in points)
+    fixed = next(point["micro_batch"] for point in points if point["batch"] < largest)
+    by_micro = {point["micro_batch"]: point["peak_gb"] for point in points if point["batch"] == largest}
+    by_batch = {point["batch"]: point["peak_gb"] for point in points if point["micro_batch"] == fixed}
+    labels = f"texts in a micro-batch (batch of {largest:,})", f"texts in a batch (micro-batches of {fixed})"
+    for axes, found, label in zip(sides, (by_micro, dict(sorted(by_batch.items()))), labels, strict=True):
+        axes.set_facecolor("none")
+        axes.plot(list(found), list(found.values()), "o:", color="#d9822b")
+        axes.set(ylim=(0, 1.15 * max(by_micro.values())), xticks=list(found))
+        axes.set_xlabel(label, color=colours["text"])
+        axes.tick_params(colors=colours["line"])
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(colours["line"])
+    sides[0].set_ylabel("peak memory (GB)", color=colours["text"])
+    figure.tight_layout()
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(figure)
+
+
 if __name__ == "__main__":
     for name, colours in COLOURS.items():
         (DOCS / f"{name}.svg").write_text(drawing(colours), encoding="utf-8")
         pareto(colours, DOCS / f"{name.replace('architecture', 'pareto')}.svg")
+        memory(colours, DOCS / f"{name.replace('architecture', 'training_memory')}.svg")
