@@ -101,16 +101,15 @@ def new(
     files = {Path(path.format(name)): _rendered(template, name) for template, path in chosen.files.items()}
     if present := next((path for path in files if path.exists()), None):
         raise InputError(f"{present} exists: choose another name")
-    entry = chosen.entry(name, load_settings())
+    params = profiles.laid_over([entry], name) if (entry := chosen.entry(name, load_settings())) else ""
     for path, text in files.items():
         typer.echo(f"{'would write' if dry_run else 'wrote'} {path} ({text.count(chr(10))} lines)")
         if not dry_run:
             path.write_text(text, encoding="utf-8")
-    if entry:
-        text = profiles.laid_over([entry], name)
-        typer.echo(profiles.difference(text), nl=False)
-        if not dry_run:
-            profiles.write(text)
+    if params:
+        typer.echo(profiles.difference(params), nl=False)
+    if params and not dry_run:
+        profiles.write(params)
     typer.echo("next: " + "; ".join(f"`{command.format(name)}`" for command in chosen.next))
 
 
