@@ -19,6 +19,7 @@ from components.core.system.profiles import (
     assigned,
     base_profile,
     difference,
+    laid_over,
     merge,
     notices,
     overlaid,
@@ -132,6 +133,16 @@ def test_comments_above_replaced_values_are_dropped(params: Path, tmp_path: Path
     dropped = comments - set(overlaid("mine", params, profiles).splitlines())
     assert len(dropped) == 2
     assert all("# For the synthetic" in line or "# evaluation texts" in line for line in dropped)
+
+
+def test_a_new_entry_stands_before_the_comment_of_the_next_block(params: Path) -> None:
+    entry = {"method": "paraclip", "train_data": "data/validated/paraclip", "lr": 0.1}
+    lines = laid_over([{"methods": {"mine": entry}}], "mine", params).splitlines()
+    before = params.read_text().splitlines()
+    assert [line for line in lines if line not in before] == ["  mine:", "    lr: 0.1"]
+    next_block = lines.index("mixes: {}")
+    assert lines[next_block - 3 : next_block] == before[before.index("mixes: {}") - 3 : before.index("mixes: {}")]
+    assert lines.index("  mine:") < next_block - 3
 
 
 def test_profiles_start_from_the_committed_file_and_no_edit_is_lost(
