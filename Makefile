@@ -75,7 +75,7 @@ captions: .venv/.ready ## generate every caption from nothing with the students,
 	  echo "the store so far is kept in $$kept"; fi
 	@$(PY) -m components.captions.synthesize --profile methods --fresh --export components/captions/assets/generations.parquet
 
-student: .venv/.ready ## train the five LoRA students on the teacher sets again
+student: .venv/.ready ## train the LoRA students on the teacher sets again
 	@$(PY) -m components.students.students --profile student --output components/captions/assets
 	@$(PY) -m components.students.students --profile student-photos --output components/captions/assets
 
