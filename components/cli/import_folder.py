@@ -281,7 +281,8 @@ def _extending(
     from components.core.system.profiles import settings_with
 
     settings = settings_with(over)
-    writer = server_block(llm) if llm[0] else {}
+    server = server_block(llm)
+    writer = server if llm[0] else {}
     if settings.prepare.source == contents.source:
         content: dict[str, Any] = {"prepare": {"folder": str(folder), **columns}}
         return content | ({"synthesize": writer} if writer else {})
@@ -307,7 +308,6 @@ def _extending(
     else:
         # A model writes the paraphrases of test captions. The small models of a profile cannot: without --llm the
         # server has empty places, and no stage that needs it runs before they are filled.
-        server = server_block(llm)
         content["synthesize"]["llms"] = server["llms"]
         content["test_set"] = {"llm": server["default_llm"]}
         content["evaluate"] = {"benchmarks": list(WRITTEN_BENCHMARKS)}

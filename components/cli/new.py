@@ -1,4 +1,4 @@
-"""The command `cliptune new`, which starts a method, a benchmark, a source or a prompt task."""
+"""The command `cliptune new`, which writes a new method, benchmark, source or prompt task from templates."""
 
 from __future__ import annotations
 
@@ -114,10 +114,8 @@ def new(
 
 
 def _rendered(template: str, name: str) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from components.core.system.templates import rendered
 
-    loader = FileSystemLoader(_TEMPLATES)
-    environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True)
     title = name.replace("_", " ").capitalize()
     camel = "".join(part.capitalize() for part in name.split("_"))
-    return environment.get_template(f"{template}.j2").render(name=name, title=title, camel=camel)
+    return rendered(_TEMPLATES / f"{template}.j2", name=name, title=title, camel=camel)

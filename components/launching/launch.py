@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
+from components.core.system import templates
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import Graph, outdated, read_graph
@@ -120,18 +121,8 @@ def check_now(job: Job, graph: Graph) -> None:
 
 def rendered(job: Job, on: str) -> str:
     """The file of a job."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(f"{SYSTEMS[on].template}.j2").render(
-        vars(job), name=job.name, python=sys.executable
-    )
+    values = vars(job) | {"name": job.name, "python": sys.executable}
+    return templates.rendered(TEMPLATES / f"{SYSTEMS[on].template}.j2", **values)
 
 
 def write(job: Job, on: str) -> Path:

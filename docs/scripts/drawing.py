@@ -12,18 +12,20 @@ import matplotlib
 matplotlib.use("svg")
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cliptune", "font.family": "sans-serif"})
 from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
 DOCS = Path(__file__).parents[1]
 WIDTH, HEIGHT = 880, 400
+ORANGE = "#d9822b"
 COLOURS = {
-    "architecture": {
+    "": {
         "text": "#1b1b1f",
         "line": "#5f6368",
         "frozen": "#e3edf7",
         "trained": "#fde9c9",
         "plain": "#f1f1f3",
     },
-    "architecture-dark": {
+    "-dark": {
         "text": "#e8e8ea",
         "line": "#a0a4a8",
         "frozen": "#23374d",
@@ -101,14 +103,13 @@ def pareto(colours: dict[str, str], path: Path) -> None:
     """AO@10 of all encoders of the study against their accuracy at relations."""
     encoders = json.loads((DOCS / "figures" / "study.json").read_text("utf-8"))["encoders"]
     figure, axes = plt.subplots(figsize=(7.4, 4.2), facecolor="none")
-    axes.set_facecolor("none")
     for name, cells in encoders.items():
         place = cells["paraphrased_retrieval/ao_at_10"]["value"], cells["swaps/relation_accuracy"]["value"]
         named = name in LABELLED
         axes.scatter(
             *place,
             s=42 if named else 22,
-            color="#d9822b" if named else colours["line"],
+            color=ORANGE if named else colours["line"],
             alpha=1 if named else 0.6,
             zorder=2 + named,
         )
@@ -117,14 +118,8 @@ def pareto(colours: dict[str, str], path: Path) -> None:
     axes.axhline(50, color=colours["line"], linestyle=":", linewidth=1)
     axes.annotate("chance", (20.5, 50.5), color=colours["line"])
     axes.set(xlim=(20, 69), ylim=(46, 95))
-    axes.set_xlabel("same images for query and paraphrase (AO@10, %)", color=colours["text"])
-    axes.set_ylabel("left of or right of (accuracy, %)", color=colours["text"])
-    axes.tick_params(colors=colours["line"])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(colours["line"])
-    figure.tight_layout()
-    figure.savefig(path, transparent=True, metadata={"Date": None})
-    plt.close(figure)
+    axes.set(xlabel="same images for query and paraphrase (AO@10, %)", ylabel="left of or right of (accuracy, %)")
+    _save(figure, colours, path)
 
 
 def memory(colours: dict[str, str], path: Path) -> None:
@@ -137,21 +132,28 @@ def memory(colours: dict[str, str], path: Path) -> None:
     by_batch = {point["batch"]: point["peak_gb"] for point in points if point["micro_batch"] == fixed}
     labels = f"texts in a micro-batch (batch of {largest:,})", f"texts in a batch (micro-batches of {fixed})"
     for axes, found, label in zip(sides, (by_micro, dict(sorted(by_batch.items()))), labels, strict=True):
+        axes.plot(list(found), list(found.values()), "o:", color=ORANGE)
+        axes.set(ylim=(0, 1.15 * max(by_micro.values())), xticks=list(found), xlabel=label)
+    sides[0].set_ylabel("peak memory (GB)")
+    _save(figure, colours, path)
+
+
+def _save(figure: Figure, colours: dict[str, str], path: Path) -> None:
+    """Write a plot whose axes have the colours of the page, on a transparent ground."""
+    for axes in figure.axes:
         axes.set_facecolor("none")
-        axes.plot(list(found), list(found.values()), "o:", color="#d9822b")
-        axes.set(ylim=(0, 1.15 * max(by_micro.values())), xticks=list(found))
-        axes.set_xlabel(label, color=colours["text"])
+        axes.xaxis.label.set_color(colours["text"])
+        axes.yaxis.label.set_color(colours["text"])
         axes.tick_params(colors=colours["line"])
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(colours["line"])
-    sides[0].set_ylabel("peak memory (GB)", color=colours["text"])
     figure.tight_layout()
     figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)
 
 
 if __name__ == "__main__":
-    for name, colours in COLOURS.items():
-        (DOCS / f"{name}.svg").write_text(drawing(colours), encoding="utf-8")
-        pareto(colours, DOCS / f"{name.replace('architecture', 'pareto')}.svg")
-        memory(colours, DOCS / f"{name.replace('architecture', 'training_memory')}.svg")
+    for ending, colours in COLOURS.items():
+        (DOCS / f"architecture{ending}.svg").write_text(drawing(colours), encoding="utf-8")
+        pareto(colours, DOCS / f"pareto{ending}.svg")
+        memory(colours, DOCS / f"training_memory{ending}.svg")

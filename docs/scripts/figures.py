@@ -112,7 +112,9 @@ def seed_by_seed() -> list[str]:
     lines = ["| metric | base | ParaCLIP | difference |", "|---|---|---|---|"]
     for label, metric in PARACLIP.items():
         cells = [measured("study")[encoder][metric] for encoder in ("base", "paraclip")]
-        texts = [f"{_half(one)} ({', '.join(f'{seed:.1f}' for seed in one['seeds'])})" for one in cells]
+        texts = [
+            f"{one['value']:.1f} {_half(one)} ({', '.join(f'{seed:.1f}' for seed in one['seeds'])})" for one in cells
+        ]
         lines.append(f"| {label} | {texts[0]} | {texts[1]} | {_difference(cells[1]['difference'])} |")
     return lines
 
@@ -135,11 +137,11 @@ def all_encoders(file: str, columns: dict[str, str], show: Callable[[str, dict[s
 def _photograph(value: str, cell: dict[str, Any]) -> str:
     if "difference" in cell:
         return f"{value} [{cell['difference'][1]:+.1f}, {cell['difference'][2]:+.1f}]"
-    return f"{value} ±{(cell['interval'][1] - cell['interval'][0]) / 2:.1f}"
+    return f"{value} {_half(cell)}"
 
 
 def _half(cell: dict[str, Any]) -> str:
-    return f"{cell['value']:.1f} ±{(cell['interval'][1] - cell['interval'][0]) / 2:.1f}"
+    return f"±{(cell['interval'][1] - cell['interval'][0]) / 2:.1f}"
 
 
 def _difference(values: list[float]) -> str:

@@ -22,7 +22,7 @@ RULES = {
     r"\banew\b|\bat hand\b|\bas it is\b": "again; available; unchanged",
     r"\b(is|are|was|were|stays|stay) away\b": "is unavailable",
     r"\b[Nn]obody\b|\b[Ww]hoever\b|\b[Ww]hom\b": "name the person or the program",
-    r"\b(one|two|three) by itself\b|\bby itself\b": "automatically, alone",
+    r"\bby itself\b": "automatically, alone",
     r"\b(hold|holds|held) what\b": "a noun",
 }
 _CODE = re.compile(r"^```.*?^```|<!--.*?-->|</?\w[^>]*>|^:::.*?$", re.M | re.S)

@@ -19,7 +19,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def main() -> int:
-    """Write the pictures; 1 with a message if there is no browser or no report."""
+    """Write the pictures; without Chromium or a report, print a message and return 1."""
     browser = next(filter(None, map(shutil.which, NAMES)), None)
     report = Path("reports/comparison.html")
     if browser is None or not report.exists():

@@ -6,7 +6,6 @@ Weights are random and small. About 30 seconds on an idle machine.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from components.registry.promotion import promote
 from components.serving.messages import EmbeddingRequest
 from components.serving.served import load_first
 from components.training.train import run as train
+from tests.support.checkout import first_commit
 from tests.support.coloured_squares import COLOURS, EACH, ENTRY
 from tests.support.open_clip_folders import FAMILIES, write_folder
 from tests.support.params import every_method
@@ -46,8 +46,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path, track_in: Callable[
     """A new project, the current folder, whose base is a folder of the family and whose pictures have colours."""
     torch.manual_seed(0)
     track_in(tmp_path)
-    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
-        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *command], check=True)
+    first_commit(tmp_path)
     write_folder(tmp_path / "published", json.dumps(FAMILIES[request.param]))
     write_pictures(tmp_path / "squares")
     raw: dict[str, Any] = every_method()

@@ -18,8 +18,14 @@ def make_checkout(folder: Path) -> None:
         if (REPO / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPO / name, folder / name)
+    first_commit(folder, add=True)
+
+
+def first_commit(folder: Path, *, add: bool = False) -> None:
+    """Make the folder a repository with one commit, which is empty without `add`."""
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "start"]):
+    added = [["add", "-A"]] if add else []
+    for command in (["init", "-q"], *added, ["commit", "-q", "--allow-empty", "-m", "start"]):
         subprocess.run([*git, *command], cwd=folder, check=True)
 
 

@@ -13,8 +13,10 @@ from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml import YAMLError as RuamelError
 from ruamel.yaml.comments import CommentedMap
 from yaml import YAMLError, safe_load
 
@@ -23,9 +25,6 @@ from components.core.settings.yaml_text import explain_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
-
-if TYPE_CHECKING:
-    from ruamel.yaml import YAML
 
 PROFILES = Path("infra/profiles")
 SHIPPED = "synthetic"
@@ -265,8 +264,6 @@ def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Se
 
 def _yaml() -> YAML:
     """A reader and writer of YAML in the style of params.yaml that keeps comments and quotes."""
-    from ruamel.yaml import YAML
-
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 120
@@ -276,8 +273,6 @@ def _yaml() -> YAML:
 
 def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that it extends."""
-    from ruamel.yaml import YAMLError as RuamelError
-
     path = folder / f"{name}.yaml"
     try:
         # With its style, so that new keys look the same in params.yaml.
