@@ -10,7 +10,9 @@ import typer
 
 from components.cli.caption import server_options, write_captions
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
-from components.cli.written_profile import (
+from components.core.system.errors import InputError, prefixed_errors
+from components.core.system.project import from_root, in_project, require_project
+from components.own_data.written_profile import (
     METHODS,
     WRITTEN_BENCHMARKS,
     OwnData,
@@ -20,12 +22,10 @@ from components.cli.written_profile import (
     profile_text,
     server_block,
 )
-from components.core.system.errors import InputError, prefixed_errors
-from components.core.system.project import from_root, in_project, require_project
 from components.training.recipe import recipe
 
 if TYPE_CHECKING:
-    from components.cli.survey import Survey
+    from components.own_data.survey import Survey
 
 _BASE = "ViT-B-32-quickgelu:openai"
 _WATCHED = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
@@ -86,8 +86,8 @@ def import_folder(
     cliptune init data/shop --index qdrant://127.0.0.1:6333/images --base ViT-B-32-quickgelu:openai;
     cliptune init data/shop --index "postgresql://reader@host/shop?table=images" --text "title,brand" --dry-run
     """
-    from components.cli.survey import survey
     from components.core.tables.files import atomic_file
+    from components.own_data.survey import survey
 
     require_project()
     place = from_root(folder)
@@ -208,7 +208,7 @@ def _methods(given: str) -> list[str]:
 
 
 def _show(folder: Path, contents: Survey) -> None:
-    from components.cli.survey import problems
+    from components.own_data.survey import problems
 
     described, counts = contents.described, contents.counts
     drawn = [split for split in ("val", "test") if split not in described.images]
@@ -256,7 +256,7 @@ def _show_costs(name: str) -> None:
 
 
 def _facts(contents: Survey) -> dict[str, Any]:
-    from components.cli.survey import problems
+    from components.own_data.survey import problems
 
     described = contents.described
     return {

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.cli.text_facts import text_facts
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
@@ -19,6 +18,7 @@ from components.core.text.languages import ENGLISH, detected, language_name
 from components.data.checked_pictures import check_picture
 from components.data.source import Described, Source
 from components.data.sources import find_source
+from components.own_data.text_facts import text_facts
 
 _LOOKED_AT = 200
 """Number of images to open, evenly spaced."""
