@@ -18,7 +18,7 @@ KS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of a whole command, and what it found: recall@k both ways, top-1 and top-5."""
+    """Seconds of a whole command, and its results: recall@k both ways, top-1 and top-5."""
 
     seconds: float
     found: dict[str, float]

@@ -1,6 +1,6 @@
 """Do pictures that a query excludes stay out of its results, by the operator `A -B` and by "A without B" as plain text?
 
-Queries are made of nouns in the captions of the test pictures: pictures with A and without B are asked for, those with
+Queries are made of nouns in the captions of the test pictures. Wanted are pictures with A and without B; those with
 both must stay out. Needs a project with an evaluated base, such as profile `flickr8k`. The last line is JSON.
 
     python -m benchmarks.exclusion --encoder base --encoder semclip
@@ -61,7 +61,7 @@ def queries_of(captions: Sequence[tuple[str, str]], ids: Sequence[str]) -> list[
 def measured(
     encoder: Encoder, images: Vectors, queries: Sequence[Query], caps: Sequence[float]
 ) -> dict[str, list[Reals]]:
-    """Way of asking -> share of the first ten pictures with A and without B, and with B, `[queries]` each."""
+    """Form of the query -> share of the first ten pictures with A and without B, and with B, `[queries]` each."""
     names = [(one, other) for one, other, *_ in queries]
     asked = {
         "A": encoder.embed_texts([f"a {one}" for one, _ in names]),
@@ -90,7 +90,7 @@ def main(
     encoder: Annotated[list[str] | None, typer.Option(help="Encoders to ask; base when not given.")] = None,
     cap: Annotated[list[float] | None, typer.Option(help="Angles of the caps in degrees.")] = None,
 ) -> None:
-    """Compare the ways of asking, with intervals over queries."""
+    """Compare the forms of a query, with intervals over queries."""
     settings, result = load_settings(), dict[str, dict[str, list[float]]]()
     table = Table("encoder", "asked", f"first {_DEPTH}: A, not B", "with B", "A, not B, less plain text")
     for name in encoder or ["base"]:

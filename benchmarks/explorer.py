@@ -1,7 +1,7 @@
 """Speed and recall of text queries in an image index of a million vectors.
 
-Vectors are drawn, with the geometry that image-text encoders have (Liang et al. 2022): images lie in a cone around one
-direction and texts in a cone around another, so that two images have a cosine of about 0.5, and a text and its best
+Vectors are drawn, with the geometry that image-text encoders have (Liang et al. 2022): images are in a cone around one
+direction and texts in a cone around another. Two images have a cosine of about 0.5, and a text and its best
 image one of about 0.35. Around the images' direction there are a few thousand clusters in a space whose spectrum falls
 so fast that its effective dimension (participation ratio) is some tens. A text has the direction of a cluster, and as
 much noise, half of which images have too. An index that is tuned on image queries finds less for texts.
@@ -149,7 +149,7 @@ def _recall(found: Indices, best: Indices) -> float:
 
 
 def search(index: Path, folder: Path) -> dict[str, Any]:
-    """What a process that only searches found and took."""
+    """Results, time and memory of a process that only searches."""
     command = [sys.executable, "-m", "benchmarks.explorer", "--search", str(index), "--folder", str(folder)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)

@@ -1,8 +1,8 @@
 """How fast is this engine on a GPU, beside open_clip_train and beside the processor? At most eight minutes.
 
 It needs torch, open_clip, pydantic and this working tree, nothing else: a GPU can often be had for minutes only. Both
-sides train ViT-B/32's text tower from the same random weights on the same batch, which is
-on the GPU already, in the same precision; the peer runs the locked image tower in every step, this engine once. Then
+sides train ViT-B/32's text tower from the same random weights in the same precision, on the same batch, which is
+on the GPU already. The peer runs the locked image tower in every step, this engine once. Then
 pictures and texts are embedded, searched and scored, on the GPU and on the processor of the same machine; then training
 and pictures again, compiled. A part that fails or takes too long is named, the others are printed all the same. A table
 follows; the last line is one JSON object.
@@ -48,7 +48,7 @@ INFERENCE = {"texts": texts, "search": search, "evaluation": evaluation, "one_qu
 
 
 def parts(setup: Setup, compile_too: bool) -> dict[str, tuple[float, Part]]:
-    """What is measured in this order, with the seconds that each may take."""
+    """The measurements in their order, with the seconds that each may take."""
     plain: dict[str, tuple[float, Part]] = {
         "open_clip_train": (75, lambda: train_peer(setup, compiled=False)),
         "cliptune": (60, lambda: train_ours(setup, compiled=False)),
@@ -146,7 +146,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def make_setup(arguments: argparse.Namespace) -> Setup:
-    """What is to be measured on this machine.
+    """The measurements for this machine.
 
     Raises:
         InputError: there is no GPU, and `--tiny` is not given, or the model is unknown.

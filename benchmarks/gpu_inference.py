@@ -1,4 +1,4 @@
-"""What the GPU benchmark measures beside training: texts, search, evaluation and one query, on a GPU or the processor.
+"""The GPU benchmark beside training: texts, search, evaluation and one query, on a GPU or the processor.
 
 Needs torch, open_clip and pydantic alone, as its other parts.
 """

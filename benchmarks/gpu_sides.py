@@ -36,7 +36,7 @@ Figures = dict[str, float | None]
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured: a model by its open_clip configuration, and one batch.
+    """A measured model by its open_clip configuration, and one batch.
 
     Attributes:
         tokens: of the texts, `[batch, context]`.
@@ -58,7 +58,7 @@ class Setup:
 
     @staticmethod
     def of(name: str, config: dict[str, Any], device: str, precision: str, batch: int, **counts: int) -> Setup:
-        """A batch of noise: what a step costs depends on sizes and lengths alone."""
+        """A batch of noise: the cost of a step depends on sizes and lengths alone."""
         rng = np.random.default_rng(0)
         vocabulary, context = config["text_cfg"]["vocab_size"], config["text_cfg"]["context_length"]
         lengths = rng.integers(_SHORTEST, _LONGEST, batch, endpoint=True)
@@ -81,7 +81,7 @@ class Setup:
         return model
 
     def facts(self) -> dict[str, Any]:
-        """What the figures are of."""
+        """Machine and model of the figures."""
         return {
             "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
             "torch": torch.__version__,

@@ -1,7 +1,7 @@
 """How fast do photographs come in? Stage `prepare` with one process and with two, and stage `embed` beside its tower.
 
 The pictures are Flickr8k's where `../shared` has them, enlarged to the 500 x 375 that they are published in, otherwise
-noise of that size; beyond the first thousand they come again with a comment, so that their bytes are others.
+noise of that size. Beyond the first thousand they come again with a comment, so that their bytes are others.
 `prepare` is timed as a whole command with nothing kept from before; `embed` without loading the model, beside the same
 tower on the same pixels once they are decoded. The last line is one JSON object.
 
@@ -102,7 +102,7 @@ def time_embed(folder: Path, model: str) -> tuple[float, float]:
     """Images per second of the stage, the better of two, and its share of the tower's rate then.
 
     Inside the stage each batch's pixels go through the tower once more: machines change their pace by the minute, and
-    a tower timed before or after the stage would tell of that.
+    a tower timed before or after the stage would run at another pace.
     """
     torch.manual_seed(0)
     Encoder.create("base", model, model_config(model), "benchmark").save(folder / "base")

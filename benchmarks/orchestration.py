@@ -3,8 +3,8 @@
 python -m benchmarks.orchestration
 
 Prints one JSON object: `noop_flow_seconds` (a process that runs the flow over an up-to-date pipeline, from its start
-to its end) and `seconds_per_stage` (what a stage that runs costs more in the flow than in `dvc repro -s`, without the
-flow's own start).
+to its end) and `seconds_per_stage` (additional time of a stage in the flow over `dvc repro -s`, without the flow's own
+start).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ benchmark()
 
 
 def product_stages() -> dict[str, list[str]]:
-    """The stages that `compare` needs in the product's own pipeline, and what each needs.
+    """The stages that `compare` needs in the product's own pipeline, and the stages before each.
 
     Of a `foreach` all need as many as the one that needs fewest, as `make_project` wants it.
     """

@@ -1,8 +1,8 @@
 """How many bad paraphrases of real captions does each check of validation let through, and how many good ones stop?
 
 Reads the answers that a student wrote to Flickr8k's captions and a reader labelled, see
-`benchmarks.paraphrase_labels`, and puts them to the checks of their tables with the limits of a profile. Nobody
-knows of photographs what the synthetic dataset knows of its scenes, so the check of facts is off. With a server, its
+`benchmarks.paraphrase_labels`, and puts them to the checks of their tables with the limits of a profile. Photographs
+have no facts as the scenes of the synthetic dataset have, so the check of facts is off. With a server, its
 model judges each answer in both directions: does the answer mean the same as its source, and the source the same as
 the answer? The last line is one JSON object.
 
@@ -51,7 +51,7 @@ Stopped = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Score:
-    """What a check, or several together, does to the labelled answers.
+    """The effect of a check, or of several together, on the labelled answers.
 
     Attributes:
         bad_let_through: bad answers that it lets through.
@@ -68,7 +68,7 @@ class Score:
 
 
 def measure(labelled: Sequence[Labelled], settings: Settings) -> dict[str, tuple[pd.Series[Any], Rule | None]]:
-    """What each check measures of the answers, and its rule; a check that leaves an answer alone has no value of it.
+    """The value of each check for the answers, and its rule; a check that leaves an answer alone has no value of it.
 
     Answers to several tasks share a check by its reason; `few_new_words` is of second paraphrases alone.
     """
@@ -94,7 +94,7 @@ def measure(labelled: Sequence[Labelled], settings: Settings) -> dict[str, tuple
 
 
 def stopped_by(values: pd.Series[Any], rule: Rule | None) -> Stopped:
-    """Which answers a rule stops; what was not measured keeps it."""
+    """Which answers a rule stops; one without a value is kept."""
     if rule is None:
         return np.zeros(len(values), np.bool_)
     if rule.names_faults:
@@ -118,7 +118,7 @@ def judged(labelled: Sequence[Labelled], settings: Settings, url: str, model: st
 def run(
     labelled: Sequence[Labelled], settings: Settings, judge: Callable[..., Stopped] | None = None
 ) -> dict[str, Any]:
-    """Scores of every check alone, of all together, and of other limits; counts of labels and of what is wrong."""
+    """Scores of every check alone, of all together, and of other limits; counts of labels and of reasons."""
     is_good = np.array([one.label == "good" for one in labelled])
     columns = measure(labelled, settings)
     stops = {reason: stopped_by(values, rule) for reason, (values, rule) in columns.items()}

@@ -1,8 +1,8 @@
-"""Answers of a language model to Flickr8k's captions, each labelled by hand; nobody's caption is in the file.
+"""Answers of a language model to Flickr8k's captions, each labelled by hand; the captions are not in the file.
 
-A row has the caption's key `<image>#<n>` and hash, the task, and the answer with every word of the caption as its place
-among the caption's words: `{2}`, or `{2^}` where the answer has it with a capital. Only who has the data set can read
-it.
+A row has the caption's key `<image>#<n>` and hash, the task, and the answer. Every word of the caption is written as
+its place among the caption's words: `{2}`, or `{2^}` where the answer has it with a capital. So the data set is needed
+to read it.
 
     python -m benchmarks.paraphrase_labels --captions data/captions --output drawn.tsv
 
@@ -37,7 +37,7 @@ REASONS = {
     "nonsense": "is no sentence, or no sense can be made of it",
     "repeats": "says the caption again, or a thing twice",
 }
-"""What is wrong with a bad answer, the worst that applies, in this order."""
+"""Reasons why an answer is bad, the worst that applies, in this order."""
 
 _COLUMNS = ("key", "caption_sha256", "task", "first", "answer", "label", "reason")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -46,13 +46,13 @@ _PLACE = re.compile(r"\{(\d+)([\^!]?)\}")
 
 @dataclass(frozen=True)
 class Labelled:
-    """An answer and what a reader thinks of it.
+    """An answer and a reader's verdict.
 
     Attributes:
         key: of the caption.
         task: the name of the prompt task.
         source: the text that the task rewrote, the caption or, of `paraphrase_2`, the first paraphrase.
-        reason: what is wrong with a bad answer; empty for a good one.
+        reason: why the answer is bad; empty for a good one.
     """
 
     key: str

@@ -2,7 +2,7 @@
 
 Needs the encoders that it compares with, of `make claims` say. The student that writes paraphrases of queries (task
 `query_paraphrase`) rewrites both wordings of the first test queries, three times each (Cheng et al., arXiv 2405.03190,
-appendix B.4); its answers are kept in `state/query_expansion.db`, so that a stopped run goes on.
+appendix B.4); its answers are kept in `state/query_expansion.db`, so that a stopped run resumes.
 
     python -m benchmarks.query_expansion --queries 300
 """
@@ -81,7 +81,7 @@ def main(
     encoder: Annotated[list[str] | None, typer.Option(help="Encoders to compare with.")] = None,
     models: Annotated[Path, typer.Option(help="Folder of the encoders.")] = Path("models"),
 ) -> None:
-    """Print AO@10 of the base as it is, of the base with expanded queries, and of trained encoders."""
+    """Print AO@10 of the base alone, of the base with expanded queries, and of trained encoders."""
     settings = settings_with("methods").synthesize
     pairs = PAIRS.read(folders.PAIRS / "test.parquet", PICTURE)
     with Pictures() as pictures:

@@ -2,7 +2,7 @@
 
 Run it in a project where profile `flickr8k` is applied and `dvc repro embed` has run: people's captions stand for
 paraphrases, so that no language model limits the number of rows. Every encoder is scored on the validation split by
-agreement (AO@10) and by recall@5 of texts to images. A stopped run goes on: the output has a line of
+agreement (AO@10) and by recall@5 of texts to images. A stopped run resumes: the output has a line of
 JSON per encoder.
 
     python -m benchmarks.recipe --output recipe.jsonl

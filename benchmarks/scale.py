@@ -2,7 +2,7 @@
 
 Captions made of words, embeddings at random and replayed answers go through the stages' own commands, each in a process
 group whose memory and disk are watched. Nothing here is about quality: the towers are tiny, so that a training step is
-about data. A folder keeps everything; a second run with it goes on after the last stage that was done. The last lines
+about data. A folder keeps everything; a second run with it resumes after the last stage that was done. The last lines
 are one JSON object per stage.
 
     python -m benchmarks.scale --rows 5000000 --folder /tmp/scale
@@ -47,7 +47,7 @@ class Stage:
     Attributes:
         arguments: of Python.
         rows: how many it is about.
-        before: writes what it reads besides what other stages wrote.
+        before: writes files that it reads and that no other stage wrote.
         until: ends it before its end.
     """
 
@@ -169,7 +169,7 @@ def main(
     """
 
     def command() -> None:
-        # So that the stage at hand ends too.
+        # So that the running stage ends too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         with _place(folder) as place:
             found = measure(place, Size(rows, images, queries, batch, steps), until)

@@ -1,4 +1,4 @@
-"""What the benchmark of scale reads: captions made of words, embeddings at random, and answers to every question.
+"""Inputs of the benchmark of scale: captions made of words, embeddings at random, and answers to every question.
 
 All of it follows from a seed. The files are laid out as clip-retrieval's inference and `cliptune answers export` write
 them, in blocks, so that memory does not grow with the rows.
@@ -245,6 +245,6 @@ def write_queries(folder: Path, size: Size) -> None:
 
 
 def read_size(folder: Path) -> Size | None:
-    """What the inputs in a folder were made for; None where none were."""
+    """The size that the inputs in a folder were made for; None without inputs."""
     path = folder / "size.json"
     return Size(**json.loads(path.read_text("utf-8"))) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""A command in a process group of its own, with what it took: seconds, memory of all its processes, disk."""
+"""A command in a process group of its own, with its costs: seconds, memory of all its processes, disk."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LOG_END = 2_000
 
 @dataclass
 class Taken:
-    """What a command took.
+    """Costs of a command.
 
     Attributes:
         seconds: by the wall.
         processor_seconds: of all its processes, which depends less on what else the machine does.
         peak_memory_gb: proportional memory (PSS) of all its processes, with the pages of files that they have mapped.
         peak_own_memory_gb: the same without these pages, which the system can drop at any time.
-        disk_gb: what it left in its folder; `peak_disk_gb` is the most that it had there at once.
+        disk_gb: size of the files that it left in its folder; `peak_disk_gb` is the most that it had there at once.
     """
 
     seconds: float = 0.0
@@ -78,7 +78,7 @@ def run(
     """Run a command to its end, or until something holds, which ends its process group.
 
     Raises:
-        RuntimeError: it failed; the message has the end of what it printed. Or there is no /proc.
+        RuntimeError: it failed; the message has the end of its output. Or there is no /proc.
     """
     if sys.platform != "linux":
         raise RuntimeError("memory is read from /proc, which this system lacks")

@@ -1,4 +1,4 @@
-"""Do encoders beat their base whatever the seed? Trains all of them anew with several seeds on the prepared data.
+"""Do encoders beat their base whatever the seed? Trains all of them with several seeds on the prepared data.
 
 They train in `train.precision`. With `--precision bf16` they train in float32, and ParaCLIP also in bfloat16 on
 the same bases: does that change its results? All are scored in float32. Needs `dvc repro` first, whose captions all

@@ -1,6 +1,6 @@
 """Many clients of a server of text embeddings, in a process of their own.
 
-Each has one connection of plain asyncio streams, because what a full HTTP client computes would be counted against the
+Each has one connection of plain asyncio streams, because the work of a full HTTP client would be counted against the
 server, which shares the machine. Answers are read when all is over.
 
     python -m benchmarks.serving_client <job.json> <answers.json>
@@ -33,8 +33,8 @@ class Job:
     Attributes:
         port: of 127.0.0.1.
         path: of the server.
-        key: what the list of texts is called in the body, `input` or `inputs`.
-        more: what else the body holds.
+        key: name of the list of texts in the body, `input` or `inputs`.
+        more: further keys of the body.
         texts: each is a request.
         clients: how many ask at the same time.
         seconds: how long they begin new requests.
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it.
+    """The result of a run.
 
     Attributes:
         seconds: from the first request to the last answer.
@@ -77,7 +77,7 @@ class Outcome:
         return float(np.percentile(self.latencies, percent)) if self.latencies else float("nan")
 
     def largest_difference(self, known: dict[str, npt.NDArray[np.float32]]) -> float:
-        """The largest difference of any number of any vector from what it should be."""
+        """The largest difference of any number of any vector from its right value."""
         if not self.vectors:
             return float("nan")
         expected = np.stack([known[text] for text, _ in self.vectors])

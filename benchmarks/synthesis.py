@@ -140,9 +140,9 @@ def main(
     real: Annotated[bool, typer.Option("--real", help="Also ask a real server: vLLM with SmolLM2, or --url.")] = False,
     real_rows: Annotated[int, typer.Option(help="Rows that the engine sends to the real server.")] = 64,
     url: Annotated[str | None, typer.Option(help="Base URL of a real server that runs already.")] = None,
-    model: Annotated[str | None, typer.Option(help="What that server calls its model.")] = None,
+    model: Annotated[str | None, typer.Option(help="The server's name of its model.")] = None,
 ) -> None:
-    """Compare the engine `server` with a plain client, and measure what the store costs.
+    """Compare the engine `server` with a plain client, and measure the cost of the store.
 
     python -m benchmarks.synthesis
 

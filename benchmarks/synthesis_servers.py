@@ -21,7 +21,7 @@ _WARM_UP = 2
 
 @dataclass(frozen=True)
 class Rates:
-    """Rows per second of both sides; rows without an answer are counted and are none."""
+    """Rows per second of both sides, and the number of rows without an answer, which do not count in the rates."""
 
     sequential: float
     server: float
@@ -62,7 +62,7 @@ def _timed(ask: Callable[[list[Request]], int], requested: list[Request]) -> tup
 
 
 def _plain_client(url: str, requested: list[Request]) -> int:
-    """What a short script does: the next question after the last answer."""
+    """The client of a short script: the next question after the last answer."""
     from openai import OpenAI
 
     answered = 0

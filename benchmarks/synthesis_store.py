@@ -1,4 +1,4 @@
-"""What the generation store costs a run: time inside its calls, and the whole run's time with and without it."""
+"""The cost of the generation store for a run: time inside its calls, and the whole run's time with and without it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Overhead:
 
     @property
     def share(self) -> float:
-        """Of the wall time, what the run takes longer than without a store."""
+        """Of the wall time, the part that the store adds."""
         return 1 - self.without_store / self.with_store
 
     @property
@@ -103,7 +103,7 @@ def measure_store(url: str, rows: int, rate: float, batch: int) -> Overhead:
 
 def _run(store: Any, engine: SteadyEngine, rows: int, title: str) -> float:
     requested = requests(rows, engine.model)
-    # Hashed once and then remembered: no part of what is compared.
+    # Hashed once and then remembered, so not a part of the comparison.
     keys = {request.key for request in requested}
     start = time.perf_counter()
     done = ask(store, engine, requested, title, rows)

@@ -86,7 +86,7 @@ def captions(rows: int, seed: int) -> list[str]:
 
 
 def _pairs(rows: int, size: int, seed: int) -> Mapping[str, list[Pair]]:
-    # The stage that embeds images does so for every split, so the two that nobody reads get one image each.
+    # The stage that embeds images does so for every split, so the two unused splits get one image each.
     wanted: dict[Split, int] = {"train": rows, "val": 1, "test": 1}
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for number, (split, scene) in enumerate(draw_scenes(seed, wanted)):
@@ -96,7 +96,7 @@ def _pairs(rows: int, size: int, seed: int) -> Mapping[str, list[Pair]]:
 
 
 def _jpeg(png: bytes, size: int) -> bytes:
-    """The drawing in the image tower's own size, which both sides' resizing and cropping then leaves as it is."""
+    """The drawing in the image tower's own size, so that both sides' resizing and cropping leaves it unchanged."""
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png)) as image:
         image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC).save(buffer, format="JPEG", quality=95)

@@ -1,4 +1,4 @@
-"""This project's side of the training benchmark: stage `embed` once, then the loop on what it wrote."""
+"""This project's side of the training benchmark: stage `embed` once, then the loop on its output."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from components.training.rows.batches import Batch
 
 @dataclass(frozen=True)
 class Ours:
-    """What the engine reported.
+    """The engine's report.
 
     Attributes:
         losses: before each step's update.
         seconds: whole steps, waiting for data included.
         processor: processor time used by the end of each step, over all threads, in seconds.
-        shares: of a step's time, by what it is spent on.
+        shares: of a step's time, by kind of work.
         flop_utilisation: share of the hardware's peak; None where that is not known.
         mismatched_loss: the first step's with every image given the next row's caption.
     """
@@ -66,7 +66,7 @@ def hyper_parameters(batch: int, steps: int) -> Any:
 
 
 def embed_images(data: Prepared) -> float:
-    """Run stage `embed`; returns the seconds per image of what it repeats for every image, decoding included."""
+    """Run stage `embed`; returns the seconds per image of its work for every image, decoding included."""
     settings = load_settings()
     embed.run(settings, data.files.embeddings, data.files.pairs, data.files.base)
     encoder = Encoder.load(data.files.base)

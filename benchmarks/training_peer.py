@@ -91,7 +91,7 @@ def _options(data: Prepared, model: str, plan: Optimisation, device: str, precis
         "eps": plan.eps,
         "lr-scheduler": "const",
         "warmup": 0,
-        # Workers would start anew for every epoch, which here is a step.
+        # Workers would start again for every epoch, which here is a step.
         "workers": 0,
         # The whole image, as this project's embedding reads it.
         "aug-cfg": "scale=(1.0,1.0)",

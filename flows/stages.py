@@ -1,4 +1,4 @@
-"""The Prefect task that runs one DVC stage. DVC decides what is out of date; Prefect caches nothing."""
+"""The Prefect task that runs one DVC stage. DVC decides which stages are out of date; Prefect caches nothing."""
 
 from __future__ import annotations
 

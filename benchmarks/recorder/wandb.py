@@ -1,4 +1,4 @@
-"""Stands in for wandb in open_clip_train's process: appends what it logs to `$TRAINING_RECORD`."""
+"""Stands in for wandb in open_clip_train's process: appends the logged values to `$TRAINING_RECORD`."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def published_weights(name: str, tag: str) -> PublishedWeights:
 
 
 def facts_of(name: str, tag: str) -> dict[str, Any]:
-    """Whether weights that open_clip publishes can be a base, or the reason against it, and what the encoder would be.
+    """Whether weights that open_clip publishes can be a base, or the reason against it, and properties of the encoder.
 
     Nothing is loaded. The loss is that of `contrastive_loss: auto`.
     """

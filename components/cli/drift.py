@@ -1,4 +1,4 @@
-"""The command `cliptune drift`: a log of queries against what the encoder knows."""
+"""The command `cliptune drift`: compares a log of queries with the texts that the encoder was trained on."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _profile_path(name: str, dry_run: bool) -> Path:
 
 
 def _copy_index(url: str, folder: Path, text: str | None, dry_run: bool) -> bool:
-    """Copy the vectors and texts of a database, or show what it holds; returns whether that is all."""
+    """Copy the vectors and texts of a database, or show its content; returns whether that is all."""
     from components.vector_stores.copying import copy, look
 
     if dry_run:

@@ -136,7 +136,7 @@ def attributes_exchanged(caption: str) -> tuple[str, str] | None:
 
 
 def roles_exchanged(caption: str) -> str | None:
-    """`caption` with two beings exchanged, one of whom acts on the other; None if it has none.
+    """`caption` with two beings exchanged, one acting on the other; None if it has no such pair.
 
     >>> roles_exchanged("A brown dog is chasing a small boy .")
     'A brown boy is chasing a small dog .'

@@ -1,9 +1,9 @@
 """Queries that exclude something, `a street -people` or `a street without people`, without training.
 
 SpaceVLM (arXiv 2511.12331) scores pictures by the central direction of the region that is near one text and far from
-another. Here both are caps of the same angle around their texts; where they overlap, the centre of what is left of the
-first cap in the plane of the two texts is the first text, turned away from the second by the angle of a cap less half
-of the angle between the texts. This is built from the paper's abstract, not from its formula.
+another. Here both are caps of the same angle around their texts. Where they overlap, the rest of the first cap has its
+centre in the plane of the two texts: the first text, turned away from the second by the angle of a cap less half of the
+angle between the texts. This is built from the paper's abstract, not from its formula.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXCLUDED = re.compile(
 
 
 def parts_of(query: str) -> list[str]:
-    """What is wanted, and then each thing that is excluded; only the query itself if nothing is.
+    """The wanted thing, and then each excluded thing; only the query itself if it excludes nothing.
 
     >>> parts_of("a street -people -cars")
     ['a street', 'people', 'cars']

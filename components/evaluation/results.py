@@ -80,9 +80,9 @@ class Result(BaseModel):
 class Report(BaseModel):
     """Results of one encoder on all benchmarks of the pipeline.
 
-    `protocol` lists every benchmark with its protocol version, `data_hash` is over the benchmark tables and the test
-    pairs, `test_queries` states which model wrote test queries, if one did, and `metrics` are by full metric name, in
-    the order of the benchmarks.
+    `protocol` lists every benchmark with its protocol version. `data_hash` is over the benchmark tables and the test
+    pairs. `test_queries` names the model that wrote test queries, if one did. `metrics` are by full metric name, in the
+    order of the benchmarks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

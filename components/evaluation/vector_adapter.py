@@ -48,7 +48,7 @@ class AffineMap:
 
 @dataclass(frozen=True)
 class Fitted:
-    """An adapter with what it was measured on.
+    """An adapter with its measurements.
 
     Attributes:
         captions: number that it was fitted on.

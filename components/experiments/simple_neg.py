@@ -7,7 +7,7 @@ excluded; "yes" and then "no" is right, other answers are wrong. For the option 
 
 `accuracy_at_k` is the share of right pictures among the first k, `context_at_k` the share that show the rest. The code
 keeps five answers for each query; the paper's average of them could not be found, so only depth 1 is comparable. There
-is no chance level: a random picture rarely shows the rest of a query. Nobody states the number of rows, so it is not
+is no chance level: a random picture rarely shows the rest of a query. The number of rows is not published, so it is not
 checked. N-COCO's files are not published with it.
 """
 

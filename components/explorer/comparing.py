@@ -88,7 +88,7 @@ class Explorer:
     _features: dict[tuple[str, str], Features] = field(default_factory=dict, repr=False)
 
     def compare(self, query: str, paraphrase: str, k: int, among: Marks | None = None) -> Compared:
-        """The k best pictures of every encoder for both wordings; an empty `paraphrase` is none."""
+        """The k best pictures of every encoder for both wordings, or for the query alone if `paraphrase` is empty."""
         texts = [query, paraphrase] if paraphrase else [query]
         sides, first = list[Side](), list[dict[int, int]]()
         for encoder in self.encoders:

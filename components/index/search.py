@@ -1,7 +1,7 @@
 """Exact search, and approximate search of many images by FAISS: memory-mapped inverted lists of product-quantised
 vectors (Jégou et al. 2011), one byte for every eight numbers. Its candidates are rescored with the index's vectors.
 
-Texts and images lie in two separate cones of the space (the modality gap, Liang et al. 2022). Text queries therefore
+Texts and images are in two separate cones of the space (the modality gap, Liang et al. 2022). Text queries therefore
 need more probes than image queries; `components.index.tuning` measures how many.
 """
 

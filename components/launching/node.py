@@ -1,4 +1,4 @@
-"""What each machine of a launched job runs: DVC with the stage on the first, the stage's ranks alone on the others.
+"""The program of each machine of a launched job: DVC with the stage on the first, ranks of the stage on the others.
 
 python -m components.launching.node train@paraclip
 """

@@ -64,7 +64,7 @@ def misspelt(text: str, place: int, character: str) -> str:
 
 
 def edited(text: str, place: int, character: str) -> str:
-    """Like `misspelt`, but a character that is replaced by itself is deleted, as in the released code."""
+    """Like `misspelt`, but a character that would be replaced by the same one is deleted, as in the released code."""
     start, replaced = divmod(place, 2)
     return misspelt(text, place, "" if replaced and text[start] == character else character)
 

@@ -1,9 +1,9 @@
-"""Omni-NegCLIP: negations of what an image shows and of what it lacks, learned by the front blocks of the text tower.
+"""Omni-NegCLIP: negations of shown and of absent things, learned by the front blocks of the text tower.
 
 The authors draw a batch of CC-Neg for the first objective and one of COCO with NegationCLIP's captions for the second;
 here both are of the same rows. The values are those of the released code (github.com/Jingqi-Xu/Omni-NegCLIP, its
-training script and `training_utils/loss_functions.py`): how many blocks are in front could not be found in the paper's
-abstract, and the code trains the first six of ViT-B/32's twelve, although its comment says four.
+training script and `training_utils/loss_functions.py`). The paper's abstract does not give the number of front blocks.
+The code trains the first six of ViT-B/32's twelve, although its comment says four.
 """
 
 from __future__ import annotations

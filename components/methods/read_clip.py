@@ -1,11 +1,11 @@
 """READ-CLIP: a frozen language model must be able to generate a paraphrase from a caption's features.
 
 The other terms are NegCLIP's loss without hard images, and a contrast of each paraphrase with the captions of the
-batch. The authors differ in four points that the tables and models of this package do not have: their decoder is
-T5-v1.1-large, which attends to the text state like to an encoded text (here a causal language model reads it as its
-first token); the state is the text tower's before its projection (here the raw features); the target is another human
-caption of the image (here the paraphrase, since a row has one caption); and each caption has three hard negatives (here
-one). On several ranks, the mean over tokens is that of the global batch; theirs is computed per rank.
+batch. The authors differ in four points that the tables and models of this package do not have. Their decoder is
+T5-v1.1-large, which attends to the text state like to an encoded text; here a causal language model reads it as its
+first token. Their state is the text tower's before its projection; here the raw features. Their target is another human
+caption of the image; here the paraphrase, since a row has one caption. They have three hard negatives of a caption,
+here one. On several ranks, the mean over tokens is that of the global batch; theirs is computed per rank.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ def _agreement(features: Features, column: str, hyper: SemclipSettings) -> Tenso
 
     The cosine of equations 5 and 6. With n = 1 it is the product of two signs, without a gradient. The paper describes
     a bit for this case, on for a paraphrase and off for a negation (section 3.3). Protocol `soft_sign` trains this bit
-    by the product of soft signs `tanh(sqrt(dim) * p)`, where `sqrt(dim)` gives the projection of a random unit vector
-    a spread of 1; if projections are not normalised, by the product of the projections.
+    by the product of soft signs `tanh(sqrt(dim) * p)`. There `sqrt(dim)` gives the projection of a random unit vector a
+    spread of 1. If projections are not normalised, the product of the projections takes its place.
     """
     import torch
     import torch.nn.functional as F

@@ -30,7 +30,7 @@ _SEMCLIP_TASKS = {
 
 @dataclass(frozen=True)
 class OwnData:
-    """What a profile is written for.
+    """The data that a profile is written for.
 
     Attributes:
         prepare: source, folder, text and item of block `prepare`.

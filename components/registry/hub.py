@@ -26,7 +26,7 @@ _CARD = "README.md"
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a repository gets: the files with their sizes, the card, and a phrase about the comparison of vectors."""
+    """The content of a repository: the files with their sizes, the card, and the result of comparing vectors."""
 
     files: Sequence[tuple[str, int]]
     card: str

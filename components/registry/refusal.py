@@ -34,7 +34,7 @@ class Numbers:
     """What decides the cause.
 
     Attributes:
-        value: the incumbent's primary metric; `gain` is the candidate's, and `needed` what the margin demands.
+        value: the incumbent's primary metric; `gain` is the candidate's, and `needed` the one that the margin demands.
         queries: number of test queries; None if unknown.
         lost: guard metric -> loss beyond its allowance, of guards that failed.
         accepted, rows: training rows that validation accepted, and all.

@@ -89,7 +89,7 @@ class Batcher:
         return waiting.future
 
     def _tokenize(self, waiting: _Waiting) -> None:
-        # A text that fails here fails again when it is embedded, and its client is told then.
+        # A text that fails here fails again when it is embedded, and its client gets the error then.
         with suppress(Exception):
             waiting.tokens.update(waiting.served.tokens(waiting.request))
         with self._changed:

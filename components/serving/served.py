@@ -71,7 +71,7 @@ class Served:
     known: KnownTexts | None = None
 
     def knowing(self, texts: Sequence[str]) -> Served:
-        """This version with known texts, embedded by itself; unchanged without texts."""
+        """This version with known texts, which it embeds; unchanged without texts."""
         if not texts:
             return self
         return replace(self, known=KnownTexts.of(self._vectors, texts))

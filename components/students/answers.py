@@ -47,7 +47,7 @@ def ask_tasks(
     `captions` is the number of captions, or pairs of them, per task; a `PAIRS` table replaces the tasks' inputs.
 
     Raises:
-        InputError: params.yaml lacks a task, or a task asks about the answers to one that is not among `tasks`.
+        InputError: params.yaml lacks a task, or a task needs the answers to one that is not among `tasks`.
     """
     needs = {name: needed_task(settings, name) for name in tasks}
     for name, needed in needs.items():

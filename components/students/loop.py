@@ -1,7 +1,7 @@
 """The training loop of a student: LoRA on the answers' tokens, resumable, on any number of ranks.
 
-Own code instead of transformers' Trainer: any number of ranks and any size of pieces compute the same, the vocabulary
-is scored only at the answers' tokens, and a resumed run ends with the same bytes as an undisturbed one.
+Own code instead of transformers' Trainer, for three reasons. Any number of ranks and any size of pieces compute the
+same. The vocabulary is scored only at the answers' tokens. A resumed run ends with the bytes of an undisturbed one.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype
     params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
     recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
     with recording as tracked:
-        # First, because what it reads may be missing.
+        # First, because a file that it reads may be missing.
         examination = _examination(settings, job, held_out) if tracked is not None and job.student.acceptance else None
         # The frozen weights are kept in the type of the multiplication.
         loaded = load_language_model(None, dtype, job.student.base)

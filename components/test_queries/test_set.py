@@ -33,7 +33,7 @@ def run(settings: Settings, folder: Path = folders.TEST_SET, pairs: Path = folde
     """Write the test set, unless it exists; returns its summary.
 
     The tables of the test split are in `folder`, those of the validation split in its folder `validation`. An existing
-    test set stays as it is, whatever the settings are, so that encoders are compared on the same queries.
+    test set stays unchanged, whatever the settings are, so that encoders are compared on the same queries.
 
     Raises:
         InputError: the existing test set belongs to another test split, a model cannot answer, or too few paraphrases

@@ -35,7 +35,7 @@ _MARK, _USABLE = b"mark", b"usable"
 
 @dataclass(frozen=True)
 class FirstRows:
-    """What a database holds, by its first page: `fields` have the first value of each."""
+    """The content of a database, by its first page: `fields` have the first value of each."""
 
     rows: int
     dim: int
@@ -56,7 +56,7 @@ def look(url: str, text: str | None = None) -> FirstRows:
 def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -> int:
     """Write the rows of a database as Parquet files into a new folder; returns their number.
 
-    Pages are kept in `state` until the last one, so that a copy that was stopped goes on. Nothing is written to the
+    Pages are kept in `state` until the last one, so that a stopped copy resumes. Nothing is written to the
     database.
 
     Args:
@@ -146,7 +146,7 @@ def _write(file: Path, page: Page, columns: _Columns, mark: Mapping[str, Any]) -
 
 
 def _resumed(staged: Path, version: str) -> tuple[int, Any, int]:
-    """Rows and pages that an earlier run copied, and what the next page begins after."""
+    """Rows and pages that an earlier run copied, and the key before the next page."""
     files = sorted(staged.glob("vectors_*.parquet"))
     if not files:
         return 0, None, 0

@@ -14,7 +14,7 @@ from components.vector_stores.store import OpenStore, Page, StoreUrl, VectorStor
 
 
 class _LanceTable:
-    """A table at one version: what others write meanwhile is not seen."""
+    """A table at one version, without the rows that others write meanwhile."""
 
     def __init__(self, table: Any, options: dict[str, str]) -> None:
         self._table, schema = table, table.schema

@@ -19,7 +19,7 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER
 
 
 class _PgTable:
-    """A table in one snapshot: what others write meanwhile is not seen."""
+    """A table in one snapshot, without the rows that others write meanwhile."""
 
     def __init__(self, connection: Any, options: dict[str, str]) -> None:
         self._connection, table = connection, options.get("table", "")

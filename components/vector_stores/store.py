@@ -80,7 +80,7 @@ class VectorStore:
         example: a URL.
         options: of the URL.
         opened: opens it read-only. Raises InputError if the table is missing or has no vectors.
-        faults: classes of errors by which its library says that it cannot go on.
+        faults: classes of errors with which its library fails.
     """
 
     package: str

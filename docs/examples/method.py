@@ -29,7 +29,7 @@ FALSE = {"hard_negative", "negation", "published_negation", "negated_term", "abs
 
 
 def text(column: str, scene: Scene, row: int) -> str:
-    """What the scene shows, or what it does not, for columns that say so."""
+    """A true description of the scene, or a false one, for columns that need one."""
     shown = swapped(scene, "relation") or replace(scene, colour="gray") if column in FALSE else scene
     return plain_query(shown, random.Random(f"{column}-{row}"))
 

@@ -3,7 +3,7 @@
     python docs/examples/prompt_task.py paraphrase_1             # without a name: which tasks there are
     python docs/examples/prompt_task.py paraphrase_1 --ask       # SmolLM2-135M answers, with ParaCLIP's adapter
 
-A prompt task declares which texts it asks about, the question, and how an answer is read: as text, or None.
+A prompt task declares its source texts, the question, and how an answer is read: as text, or None.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Check the English of README, pages and error messages: `python docs/scripts/prose.py`, a part of `make lint`.
+"""Check the English of pages, docstrings, comments and error messages, for `make lint`: `python docs/scripts/prose.py`.
 
 Ten habits make text hard to read for strangers; each rule has the words to use instead. Vale would do the same, but no
 package index has its program.
@@ -6,6 +6,7 @@ package index has its program.
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,11 +58,21 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(part.value if isinstance(part.value, str) else " " for part in parts)
 
 
+def remarks(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of a Python or YAML file; each entry of a section such as Args is an item."""
+    text = path.read_text("utf-8")
+    lines = [found[1] if (found := re.match(r"\s*# (?!type|noqa)(.*)", line)) else "" for line in text.splitlines()]
+    for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines[node.lineno - 1 : node.end_lineno] = node.value.value.splitlines()
+    return sentences("\n".join(re.sub(r"^ *[A-Z]\w+:$|^ *[a-z][\w, ]*: (?=.)", "- ", line) for line in lines))
+
+
 def faults(found: Iterator[tuple[int, str]], longest: int) -> Iterator[str]:
     """Each fault: line, rule, words."""
     for line, sentence in found:
         counted = re.sub(r"\([^)]*\)|\[[^\]]*\]", "", sentence)
-        if (words := len(re.findall(r"[\w'’-]+", counted))) > longest:
+        if (words := len(re.findall(r"[\w'’-]+", counted))) > longest and not sentence.startswith("Example"):
             yield f"{line}: {words} words in a sentence: {sentence[:60]}..."
         for rule, instead in RULES.items():
             for match in re.finditer(rule, sentence):
@@ -71,17 +82,16 @@ def faults(found: Iterator[tuple[int, str]], longest: int) -> Iterator[str]:
 
 def main() -> int:
     """Print every fault; 1 if there is one."""
-    pages = [
-        *(REPO / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
-        *sorted((REPO / "docs").glob("*.md")),
-    ]
-    found = [
-        f"{page.relative_to(REPO)}:{one}"
-        for page in pages
-        for one in faults(sentences(page.read_text("utf-8")), LONGEST)
-    ]
-    for path in sorted((REPO / "components").rglob("*.py")):
-        found += [f"{path.relative_to(REPO)}:{one}" for one in faults(messages(path), 60)]
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout
+    found = list[str]()
+    for name in listed.splitlines():
+        path = REPO / name
+        if path.suffix == ".md":
+            found += [f"{name}:{one}" for one in faults(sentences(path.read_text("utf-8")), LONGEST)]
+        elif path.suffix in {".py", ".yaml"} and not name.startswith("tests/"):
+            found += [f"{name}:{one}" for one in faults(remarks(path), LONGEST)]
+        if path.suffix == ".py" and name.startswith("components/"):
+            found += [f"{name}:{one}" for one in faults(messages(path), 60)]
     print(*found, sep="\n", end="\n" if found else "")
     return int(bool(found))
 

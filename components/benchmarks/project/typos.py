@@ -1,8 +1,8 @@
 """Does a query with one typing error still retrieve its image? (LEAF: Abad Rocamora et al. 2025, arXiv 2506.03355)
 
 An error is one character inserted, deleted or replaced: Levenshtein distance one. LEAF searches the error that moves a
-text most, which costs hundreds of texts per query; here every plain query gets a few random errors, the same for all
-encoders, and `worst` requires that all of them retrieve the image.
+text most, which costs hundreds of texts per query. Here every plain query gets a few random errors, the same for all
+encoders. `worst` requires that all of them retrieve the image.
 """
 
 from __future__ import annotations

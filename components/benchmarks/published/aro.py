@@ -1,7 +1,7 @@
 """VG-Relation and VG-Attribution of ARO: does an image prefer the caption in the right order? (Yuksekgonul et al. 2023)
 
-Rules are those of the released code (github.com/mertyg/vision-language-models-are-bows): the image is cropped to the
-record's box, the options are the false and the true caption, and the true one must be strictly more similar, because
+Rules are those of the released code (github.com/mertyg/vision-language-models-are-bows). The image is cropped to the
+record's box. The options are the false and the true caption, and the true one must be strictly more similar, because
 `argmax` takes the first of equals. Published figures are macro averages: over the relations that the authors' notebook
 keeps, and over attribute pairs with at least 25 cases. `macro_accuracy` is that figure; `macro_accuracy_all` averages
 over all groups; `micro_accuracy` is the plain share of cases, which is often quoted by mistake (issue 9 there).

@@ -2,11 +2,14 @@
 
 The definitions of instability and brittleness by Tran and Rossetto (MMM 2026) and their list of edits could not be
 found, and their queries (TRECVID) and pictures (V3C1) are not free. So edits and metrics are this project's, values are
-not the paper's, and higher is steadier. Each edited query is compared with the query as it is: `cosine` of the features
-(no chance level); `ao_at_k`, average overlap (ParaCLIP, appendix B, equation 1); `overlap_at_k`, the shared part of two
-lists, by chance k of the gallery's size; `rank_correlation`, Spearman's over the gallery, by chance 0.
+not the paper's, and higher is steadier. Each edited query is compared with the original one:
 
-An edit that leaves a query as it is does not count. Intervals resample queries. Where the tokenizer lower-cases, as
+- `cosine` of the features (no chance level);
+- `ao_at_k`, average overlap (ParaCLIP, appendix B, equation 1);
+- `overlap_at_k`, the shared part of two lists, by chance k of the gallery's size;
+- `rank_correlation`, Spearman's over the gallery, by chance 0.
+
+An edit that leaves a query unchanged does not count. Intervals resample queries. Where the tokenizer lower-cases, as
 CLIP's does, edits of case score 1. `brittleness_coco` has the first caption of each image of COCO val2017.
 """
 

@@ -24,7 +24,7 @@ _BLOCK = 1000
 class MeaningJudge:
     """Accepts an answer if it means the same as its source and the source the same as the answer.
 
-    Both directions are asked with prompt task `judge_paraphrase`; the second only after a "yes" to the first.
+    The model judges both directions with prompt task `judge_paraphrase`; the second only after a "yes" to the first.
     """
 
     def __init__(self, settings: Settings, llm: str) -> None:

@@ -91,7 +91,7 @@ def verdict(answer: str) -> str | None:
 
     The words "Yes" or "No" together repeat the question and are not a verdict.
 
-    >>> verdict("No, it says something else."), verdict("I cannot tell.")
+    >>> verdict("No, it says something else."), verdict("I do not know.")
     ('no', None)
     """
     verdicts = {word.lower() for word in _VERDICT.findall(_CHOICE.sub(" ", answer))}

@@ -105,8 +105,8 @@ def in_batches(
     """`compute(batch)` of consecutive batches of rows; if memory runs out, this and all later batches are halved.
 
     Args:
-        size: rows of a batch; None begins with 256, and on a GPU goes on with as many as the memory of the first batch
-            lets expect to fit.
+        size: rows of a batch; None begins with 256, and on a GPU continues with as many as should fit by the memory of
+            the first batch.
 
     Raises:
         InputError: the memory of the device does not suffice for a single row.

@@ -32,7 +32,7 @@ def pick_device(wanted: str) -> str:
     """`cpu`, `cuda` or `cuda:<number>`; `auto` uses a GPU if available.
 
     Raises:
-        InputError: it is none of these, or the GPU is not visible.
+        InputError: the device is not one of these, or the GPU is not visible.
     """
     kind, _, number = wanted.partition(":")
     if wanted not in ("auto", "cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):

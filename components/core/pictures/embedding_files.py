@@ -25,7 +25,7 @@ NAMES = ("image_path", "url", "key")
 _OF_TEXTS = re.compile(r"(?:^|[^a-z])(?:te?xt|caption)s?(?:[^a-z]|$)")
 """In the names of arrays with text embeddings, which are often stored next to those of images."""
 HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy and <name>.parquet with the captions"
-"""What a folder of embeddings must have."""
+"""The files that a folder of embeddings must have."""
 
 
 @dataclass(frozen=True)

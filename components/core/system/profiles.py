@@ -76,9 +76,9 @@ def overlaid(
     """The text of params.yaml with profile `name`, and then `more`, laid over it; nothing is written.
 
     The profile of its key `over` is laid over params.yaml first. If params.yaml is of another dataset than the shipped
-    one, a profile without a dataset adds keys and replaces no value, and leaves out what fits its own dataset alone:
-    language models, numbers of captions, learning rates. `keep_models` leaves out the language models of any profile;
-    a task whose model is missing then uses `default_llm`.
+    one, a profile without a dataset adds keys and replaces no value. It then leaves out settings that fit its own
+    dataset alone: language models, numbers of captions, learning rates. `keep_models` leaves out the language
+    models of any profile; a task whose model is missing then uses `default_llm`.
 
     Raises:
         InputError: the profile does not exist, or the result is not a valid params.yaml.
@@ -235,7 +235,7 @@ def start_text(params: Path = PARAMS, state: Path = Path("state")) -> str:
 
 
 def replace(text: str, *, applied: bool, over: bool = False, state: Path = Path("state")) -> Path | None:
-    """Write params.yaml, `applied` from a profile; `over` says that the text holds what params.yaml held.
+    """Write params.yaml, `applied` from a profile; with `over` the text includes the edits of params.yaml.
 
     Returns the path of a copy of the old params.yaml if it had edits that `text`, a commit and a profile do not have.
     """

@@ -194,9 +194,9 @@ class LanguageTower(nn.Module):
 class Adapter(nn.Module):
     """A residual bottleneck that starts as the identity.
 
-    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, with two
-    per layer and no layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation,
-    section 2.2, with one after each layer that begins with a layer norm.
+    The paper cites two designs. That of Houlsby et al. (Parameter-Efficient Transfer Learning for NLP, section 2.1) has
+    two per layer and no layer norm. That of Bapna and Firat (Simple, Scalable Adaptation for Neural Machine
+    Translation, section 2.2) has one after each layer, which begins with a layer norm.
     """
 
     def __init__(self, width: int, norm: bool) -> None:

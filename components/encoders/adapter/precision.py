@@ -63,7 +63,7 @@ class Int8Linear(nn.Module):
     """`x @ weight.T + bias` with products of 8-bit integers.
 
     Each output channel of the weights and each row of the input has a scale of its own, as in LLM.int8()
-    (2208.07339, section 2.1), so that a text's features do not depend on the other texts of its batch.
+    (2208.07339, section 2.1). So a text's features do not depend on the other texts of its batch.
 
     Args:
         weight: `[out, in]`, float32.

@@ -63,7 +63,7 @@ def _cifar(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: str) -
     """CIFAR's binary version (www.cs.toronto.edu/~kriz/cifar.html); its Python version is a pickle, never opened.
 
     `cifar-10-batches-bin` has records of a class byte and 3,072 pixel bytes, `cifar-100-binary` of a coarse class byte,
-    a fine one and the pixels; pixels are the red, then the green, then the blue plane of 32 rows each.
+    a fine one and the pixels. Pixels are the red, then the green, then the blue plane of 32 rows each.
     """
     names_file, label_bytes, files = _CIFAR[path.name]
     pictures: list[LazyPicture] = []

@@ -138,7 +138,7 @@ class ShardSource:
     """Implements `BatchSource` over shards on disk or in S3.
 
     The stream of a rank is a function of the seed, the epoch and the number of ranks. A cursor is the number of the
-    rank's raw samples used in the epoch times 2**32 plus the number of batches made of them: one does not follow from
+    rank's raw samples used in the epoch times 2**32 plus the number of batches made of them. One does not follow from
     the other, because samples may be lost. So each rank has its own cursor. To resume, the rank's samples up to the
     cursor are read but not decoded, up to one epoch of tar files; if shards come over a network, a small
     `samples_per_epoch` (the next epoch draws another order of all shards) keeps this short.

@@ -45,7 +45,7 @@ _TERMS = re.compile(r"\b(?:no|not|without)\b", re.IGNORECASE)
 
 
 def _affirmed(view: View) -> list[Any]:
-    """`no_cue` for a text that denies nothing, `stranger` for one that denies what the picture does not show.
+    """`no_cue` for a text that denies nothing, `stranger` for one that denies a thing that the picture does not show.
 
     A text without a cue must contradict the picture, or the judge must have found that it does; where the facts show
     that the text is true, the judge is wrong.
@@ -87,8 +87,8 @@ def _not_false(facts: FactChecks, text: str, scene: str) -> str | None:
 
 
 _AFFIRMED = TextCheck("affirmed", "affirmed", _affirmed)
-"""Denies what the picture shows: by a word of negation, by contradicting known facts, or by the judge's verdict. The
-judge sees every candidate, but not the text written in place of a rejected one."""
+"""Denies a thing that the picture shows: by a word of negation, by contradicting known facts, or by the judge's
+verdict. The judge sees every candidate, but not the text written in place of a rejected one."""
 _ONE_TERM = TextCheck("terms", "terms", each(_wrong_terms))
 """Has exactly one of the three words more than the caption."""
 _OVERLAP = TextCheck("overlap", "overlap", each(overlap), low="min_overlap")

@@ -1,7 +1,7 @@
 """An encoder and the files of one published benchmark, and the cache of image features on disk.
 
 A SQLite file for each tower and preparation has two tables. `sources` maps a picture's name and stamp to the hash of
-its prepared pixels, so that unchanged pictures are not decoded again; `features` maps that hash to the feature, so that
+its prepared pixels, so that unchanged pictures are not decoded again. `features` maps that hash to the feature, so that
 benchmarks with the same pictures share their features.
 """
 

@@ -55,8 +55,8 @@ def text_triplets(first: Features, second: Features, negative: Features) -> Real
 def half_truth_choices(images: Features, truth: Features, half: Features, full: Features) -> dict[str, Reals]:
     """The metrics of Kargi et al. (2026, arXiv 2602.23906) on unit features `[rows, dim]`; a tie is a failure.
 
-    `accuracy` is 1 if an image is closer to the short truth than to the half-truth, which adds a false detail;
-    `ordered_accuracy`, COR of the released code, if the truth with a true detail is also closer than the short one.
+    `accuracy` is 1 if an image is closer to the short truth than to the half-truth, which adds a false detail.
+    `ordered_accuracy`, COR of the released code, also requires that the truth with a true detail is closer still.
     """
     short, false, true = (row_cosine(images, texts) for texts in (truth, half, full))
     right = strictly_greater(short, false)

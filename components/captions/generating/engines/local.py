@@ -26,7 +26,7 @@ _CANDIDATES = 64
 _WINDOW = 16
 """Batches among which requests are sorted by length."""
 _WORTH = 32
-"""Tokens that prompts must share; below, copying the cache costs what it saves."""
+"""Tokens that prompts must share; below, copying the cache costs as much as it saves."""
 
 
 class EmbeddedOptions(Block):

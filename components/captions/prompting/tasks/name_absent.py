@@ -1,7 +1,7 @@
 """NegationCLIP's first question: an object that a picture could well show and its caption does not name.
 
-The paper then asks a vision model (LLaVA-1.6) whether the picture shows it, and drops the caption if so. No model here
-sees the picture. Validation can check whether the caption names the object and, in the synthetic dataset,
+In the paper a vision model (LLaVA-1.6) then decides whether the picture shows it, and drops the caption if so. No model
+here sees the picture. Validation can check whether the caption names the object and, in the synthetic dataset,
 whether the scene has it; of other pictures some objects said to be absent will be there.
 """
 

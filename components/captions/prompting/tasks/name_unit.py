@@ -1,7 +1,7 @@
 """CS-CLIP's first question: one part of a caption, a thing with its attributes or a relation of two things.
 
-The paper's code has one question give all parts of a caption with their foils. Here each sample asks for one part, and
-`change_unit` for its foil, so that validation can look at both; samples that name the same part twice are duplicates.
+In the paper's code one answer has all parts of a caption with their foils. Here each sample names one part, and
+`change_unit` its foil, so that validation can check both; samples that name the same part twice are duplicates.
 """
 
 from __future__ import annotations

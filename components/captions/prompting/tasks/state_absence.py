@@ -11,7 +11,7 @@ _DEMONSTRATIONS = (
     ("two plates of pasta on a wooden table", "glass", "two plates of pasta on a wooden table with no glass"),
     ("a man rides a bicycle along a river", "helmet", "a man without a helmet rides a bicycle along a river"),
 )
-"""Two, as in the paper: the absence of something near, and of something that belongs to what the caption names."""
+"""Two, as in the paper: the absence of something near, and of something that belongs to a thing in the caption."""
 
 _PUBLISHED = "Add the absence of the {absent_object} to the caption '{caption}'."
 _PUBLISHED_DEMONSTRATIONS = (

@@ -1,4 +1,4 @@
-"""Test queries: what a person types to find the picture of a caption."""
+"""Test queries: the words that a person types to find the picture of a caption."""
 
 from __future__ import annotations
 

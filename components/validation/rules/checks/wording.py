@@ -36,8 +36,8 @@ _SIGNS = {
     ),
     "markup": re.compile(r"[{}\\]|</?[a-z][^<>]*>|<\||\*\*|^(?:#+ |\[\s*[\"'])|&#?\w+;", re.IGNORECASE),
 }
-"""Signs of an answer that is not a caption, unless its source has them too: an opening of an answer, the speaker or the
-reader, words about the task (or a question to the user), and marks of HTML, JSON, LaTeX or Markdown."""
+"""Signs of an answer that is not a caption, unless its source has them too. They are an opening of an answer, the
+speaker or the reader, words about the task (or a question to the user), and marks of HTML, JSON, LaTeX or Markdown."""
 
 _PHRASE_WORDS = 3
 
