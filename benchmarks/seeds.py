@@ -146,7 +146,7 @@ def main(
         typer.Option(help="Train in float32, and ParaCLIP in bfloat16, too, on the same bases."),
     ] = None,
     encoder: Annotated[
-        list[str] | None, typer.Option(help="The base and what is trained on it; params.yaml's encoders by default.")
+        list[str] | None, typer.Option(help="The base and encoders trained on it; those of params.yaml by default.")
     ] = None,
     fresh: Annotated[bool, typer.Option(help="Forget earlier results first.")] = False,
 ) -> None:

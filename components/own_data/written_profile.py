@@ -153,7 +153,7 @@ _COMMENTS = {
     "test_set": "Paraphrases, negations and swaps of test captions, by the model; `cliptune review` opens a sample.",
     "train": "`keep_index` refuses methods that train the image tower: the vectors of your index stay valid.",
     "methods": "Values by the number of accepted rows (docs/sampling.md); `cliptune tune` tries others.",
-    "promote": "What a new champion must win and must not lose; the card states your licences and weaknesses.",
+    "promote": "Metrics that a new champion must gain and must not lose; the card states your licences and weaknesses.",
 }
 
 

@@ -112,7 +112,7 @@ def _test_queries(subject: CardSubject, settings: Settings, folders: PromotionFo
     if not about:
         return ""
     found = read_reviewed(settings.synthesize.store, folders.test_set)
-    reviewed = f"{found}" if found is not None and found.read else "nobody has reviewed a sample of them"
+    reviewed = f"{found}" if found is not None and found.read else "no sample of them was reviewed"
     return f"{about[:1].upper()}{about[1:]}; {reviewed}.\n\n"
 
 

@@ -56,7 +56,7 @@ class Reviewed(BaseModel):
         '97 of 100 read test queries are right, 97% [92%, 99%]'
         """
         if not self.read:
-            return "nobody has read a sample of the test queries"
+            return "no sample of the test queries was read"
         share = f"{self.share:.0%} [{self.low:.0%}, {self.high:.0%}]"
         return f"{self.right} of {self.read} read test queries are right, {share}"
 

@@ -50,5 +50,5 @@ def test_gate_card_and_report_state_the_reviews(project: Any, tmp_path: Path) ->
         decision = promote(settings)
         assert decision.outcome == outcome
         (rule,) = (rule for rule in decision.rules if rule.name == "reviewed")
-        right = f"{count} of {count} read test queries are right" if count else "nobody has read a sample"
+        right = f"{count} of {count} read test queries are right" if count else "no sample of the test queries was read"
         assert right in rule.reason
