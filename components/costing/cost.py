@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.settings import Settings
-from components.core.tables.folders import PAIRS
+from components.core.tables.folders import EVALUATION, PAIRS
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
 from components.costing.questions import TaskQuestions, count_questions
 from components.costing.rates import Rates, Tokens
@@ -24,6 +24,7 @@ from components.encoders.adapter.language_tower import folder_of, from_config, p
 from components.encoders.adapter.model_configs import model_config
 from components.methods.contract.method import Method
 from components.methods.registry import find_entry
+from components.test_queries.kinds import written_files
 from components.validation.rules.tables import find_table
 
 _TEXTS, _TEXTS_PER_TEST = 1200, 12
@@ -162,7 +163,9 @@ class Costing:
             return self._rows("prepare", 0, "")
         counts = self._settings.prepare.counts
         captions = min(options.max_captions, counts.test) + min(options.max_validation_captions, counts.val)
-        questions = 2 * captions * (options.paraphrases + 2)
+        kinds = [kind.name for kind in written_files(EVALUATION)]
+        # Every query has a question to the judge.
+        questions = 2 * captions * sum(options.paraphrases if kind == "paraphrase" else 1 for kind in kinds)
         # A judge answers with one word.
         tokens_in, tokens_out = _JUDGED_TOKENS * questions, questions * options.max_tokens // 2
         _, rate = self._engine(options.llm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -102,3 +103,9 @@ KINDS = (
     QueryKind("swap", "swap_negative", "judge_negation", "negation", _unseen("hard_negatives"), SWAPS,
               "swaps.parquet", _swap_rows, {"min_overlap": 1.0}),
 )  # fmt: skip
+
+
+def written_files(evaluation: Path) -> dict[QueryKind, str]:
+    """The kinds that a model writes, each with the name of its benchmark's table; `evaluation` has the data's own."""
+    names = {kind: kind.second_file if (evaluation / kind.file).exists() else kind.file for kind in KINDS}
+    return {kind: name for kind, name in names.items() if name is not None}

@@ -18,7 +18,7 @@ from components.core.tables.files import atomic_folder, content_hash
 from components.core.tables.record_files import write_record
 from components.core.tables.records import PAIRS, REJECTED_QUERIES, WRITTEN_QUERIES
 from components.encoders.adapter.sidecar import read_sidecar
-from components.test_queries.kinds import KINDS, QueryKind
+from components.test_queries.kinds import QueryKind, written_files
 from components.test_queries.writing import Candidate, Caption, QueryWriter
 from components.test_sets.written import FILE, SUMMARY, WrittenQuery, WrittenSummary, frozen_hash, read_summary
 from components.tracking import tracked_run
@@ -26,7 +26,6 @@ from components.validation.rules.measuring.probes import find_probes
 
 REJECTED = "rejected.parquet"
 _Answers = Mapping[str, Sequence[Candidate]]
-_Files = Mapping[QueryKind, str]
 
 
 def run(settings: Settings, folder: Path = folders.TEST_SET, pairs: Path = folders.PAIRS) -> WrittenSummary:
@@ -91,7 +90,7 @@ def _write(
     options, seed = settings.test_set, settings.dataset.seed
     probes = find_probes(settings, folders.EVALUATION)
     context_length = read_sidecar(folders.BASE).context_length
-    files = _files(folders.EVALUATION)
+    files = written_files(folders.EVALUATION)
     with closing(GenerationStore(settings.synthesize.store)) as store, atomic_folder(folder) as place:
         writer = QueryWriter(settings, store, probes, context_length)
         chosen = _chosen(test, options.max_captions, seed)
@@ -122,13 +121,7 @@ def _write(
     return summary
 
 
-def _files(evaluation: Path) -> _Files:
-    """The kinds that are written, each with the name of its benchmark's table."""
-    names = {kind: kind.second_file if (evaluation / kind.file).exists() else kind.file for kind in KINDS}
-    return {kind: name for kind, name in names.items() if name is not None}
-
-
-def _write_tables(folder: Path, writer: QueryWriter, answers: _Answers, files: _Files) -> None:
+def _write_tables(folder: Path, writer: QueryWriter, answers: _Answers, files: Mapping[QueryKind, str]) -> None:
     """The queries, the rejected answers, and a benchmark table for each kind that has rows."""
     queries: list[WrittenQuery] = [row for kind in files for row in writer.written(kind, answers[kind.name])]
     columns = zip(*queries, strict=True) if queries else [()] * len(WrittenQuery._fields)
@@ -166,7 +159,7 @@ def _require_accepted(paraphrases: Sequence[Candidate], least: float) -> None:
         )
 
 
-def _print(summary: WrittenSummary, files: _Files) -> None:
+def _print(summary: WrittenSummary, files: Mapping[QueryKind, str]) -> None:
     print(f"test_set: {summary}")
     for kind, file in files.items():
         if not summary.accepted[kind.name]:

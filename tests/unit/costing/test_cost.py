@@ -155,6 +155,16 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
     assert any(f"{2 * judged.questions:,} questions to 'student'" in note for note in judged.notes)
 
 
+def test_kinds_of_test_queries_that_the_data_set_has_cost_nothing(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any], tmp_path: Path
+) -> None:
+    raw_params["test_set"] = {"llm": next(iter(raw_params["synthesize"]["llms"])), "paraphrases": 3}
+    (folder := tmp_path / "data" / "evaluation").mkdir(parents=True)
+    whole = cost(["test_set"])["test_set"].questions
+    (folder / "negations.parquet").touch()
+    assert cost(["test_set"])["test_set"].questions == 4 / 5 * whole
+
+
 def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
