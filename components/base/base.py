@@ -89,6 +89,8 @@ def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
             "source 'file' needs `file`: name an encoder folder, an exported folder or a weights file (.safetensors, "
             ".pt, .bin)"
         )
+    if base.file.is_dir() and not any((base.file / name).is_file() for name in (CONFIG, SIDECAR)):
+        raise InputError(f"base.file: {base.file} has neither {CONFIG} nor {SIDECAR}: name an export or a weights file")
     # An export has a sidecar, whose names of model and method are kept.
     if (base.file / CONFIG).is_file() and not (base.file / SIDECAR).is_file():
         return folder_encoder(f"{LOCAL}{base.file}", device)

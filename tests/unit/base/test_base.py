@@ -56,6 +56,11 @@ def test_an_encoder_folder_is_copied_with_its_features(
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
+def test_a_folder_without_an_encoder_is_refused(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"has neither .* nor encoder\.json: name an export"):
+        run(_settings(raw_params, source="file", model="any", file=str(tmp_path)), tmp_path / "base")
+
+
 def test_weights_of_another_model_are_refused(
     tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
 ) -> None:
