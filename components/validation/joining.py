@@ -141,11 +141,15 @@ def _join(connection: DuckDBPyConnection, table: Synthesised, folder: Path, pair
     for number, path in enumerate(paths):
         _check(GENERATIONS, path)
         _run(connection, _answer_view(number, path))
-        twice = f"""
-            with keys as (select id, sample, max(row) as row from answers_{number} group by all having count(*) > 1)
-            select id, sample from keys order by row limit 1
-        """
-        _refuse(connection, twice, f"{path} has two answers for one row")
+        _run(connection, _repeated_rows(number))
+        _refuse(
+            connection,
+            "select * from repeated where differs order by row limit 1",
+            f"{path} has two answers for one row",
+        )
+        if _run(connection, "select 1 from repeated limit 1"):
+            _run(connection, f"create or replace table repeated_{number} as select row from repeated")
+            _run(connection, _answer_view(number, path, f"where row not in (select row from repeated_{number})"))
         if number == 0 and not _run(connection, "select 1 from answers_0 limit 1"):
             raise InputError(f"{path} has no rows: raise synthesize.max_captions and run `dvc repro`")
     if table.about == "captions":
@@ -167,7 +171,7 @@ def _check(table: Table, path: Path, columns: Sequence[str] | None = None) -> No
 
 
 def _refuse(connection: DuckDBPyConnection, query: str, fault: str) -> None:
-    for identity, sample in _run(connection, query):
+    for identity, sample, *_ in _run(connection, query):
         raise InputError(f"{fault} (id {identity}, sample {sample}): run `dvc repro` on both again")
 
 
@@ -182,15 +186,29 @@ def _marked(column: str) -> str:
     return f"select id, sample from joined where {_name(column)} order by row limit 1"
 
 
-def _answer_view(number: int, path: Path) -> str:
+def _answer_view(number: int, path: Path, kept: str = "") -> str:
     """View `answers_<number>` of a task's table: row numbers, usable texts, and reasons for missing ones."""
     return f"""
         create or replace view answers_{number} as
-        select file_row_number as row, id, sample, source, other_id, other_source, verdict, written_by,
+        select {"row_number() over (order by row) - 1 as row" if kept else "row"}, id, sample, source, other_id,
+            other_source, verdict, written_by, key,
             case when trim(text, {_text(_BLANK)}) <> '' then text end as text,
             case when not accepted then replace(replace(coalesce(reason, 'no reason given'), ';', ','), chr(0), ' ')
                  when coalesce(trim(text, {_text(_BLANK)}), '') = '' then 'empty answer' end as rejected
-        from {_parquet(path)}
+        from (select *, file_row_number as row from {_parquet(path)}) {kept}
+    """
+
+
+def _repeated_rows(number: int) -> str:
+    """Table `repeated`: later rows of a pair and sample, as of a caption that the pairs have twice for an image."""
+    return f"""
+        create or replace table repeated as
+        with firsts as (select id, sample, min(row) as first from answers_{number} group by all having count(*) > 1)
+        select later.id, later.sample, later.row,
+            (later.key, later.text) is distinct from (earlier.key, earlier.text) as differs
+        from answers_{number} as later join firsts using (id, sample)
+            join answers_{number} as earlier on earlier.row = firsts.first
+        where later.row > firsts.first
     """
 
 

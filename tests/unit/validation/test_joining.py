@@ -52,7 +52,11 @@ def _set(column: str, value: str | None) -> Callable[[pa.Table], pa.Table]:
 def test_tables_that_do_not_belong_together_are_named_with_file_and_row(tmp_path: Path) -> None:
     faults: list[tuple[str, Callable[[pa.Table], Any], str]] = [
         ("paraphrase_1", lambda table: table.slice(0, 0), r"paraphrase_1\.parquet has no rows"),
-        ("paraphrase_1", lambda table: pa.concat_tables([table, table]), r"_1\.parquet has two answers .*pair0"),
+        (
+            "paraphrase_1",
+            lambda table: pa.concat_tables([table, _set("text", "other")(table)]),
+            r"_1\.parquet has two answers .*pair0",
+        ),
         ("paraphrase_1", lambda table: table.slice(1), r"_2\.parquet has answers for rows that .*_1\.parquet lacks"),
         ("paraphrase_1", _set("source", "other"), r"_1\.parquet has a question about a caption .*id pair0, sample 0"),
         ("paraphrase_2", _set("source", "other"), r"_2\.parquet rewrites a text that differs .*id pair0, sample 0"),
@@ -70,6 +74,17 @@ def test_tables_that_do_not_belong_together_are_named_with_file_and_row(tmp_path
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(InputError, match=r"paraphrase_2\.parquet cannot be read"):
         _join(files)
+
+
+def test_a_caption_that_an_image_has_twice_counts_once(tmp_path: Path) -> None:
+    files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1), Answer(pair=2)])
+    once = _join(files)
+    for name in ("paraphrase_1", "paraphrase_2"):
+        path = files.captions / "paraphrases" / f"{name}.parquet"
+        _change(
+            path, GENERATIONS, lambda table: pa.concat_tables([table.slice(0, 2), table.slice(0, 1), table.slice(2)])
+        )
+    pd.testing.assert_frame_equal(_join(files), once)
 
 
 def test_path_with_the_signs_of_a_pattern(tmp_path: Path) -> None:
