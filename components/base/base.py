@@ -89,12 +89,18 @@ def _ready_made(settings: Settings, train_pairs: Path) -> Encoder:
             "source 'file' needs `file`: name an encoder folder, an exported folder or a weights file (.safetensors, "
             ".pt, .bin)"
         )
-    if base.file.is_dir() and not any((base.file / name).is_file() for name in (CONFIG, SIDECAR)):
-        raise InputError(f"base.file: {base.file} has neither {CONFIG} nor {SIDECAR}: name an export or a weights file")
-    # An export has a sidecar, whose names of model and method are kept.
-    if (base.file / CONFIG).is_file() and not (base.file / SIDECAR).is_file():
-        return folder_encoder(f"{LOCAL}{base.file}", device)
-    return Encoder.load(base.file) if base.file.is_dir() else weights_file_encoder(base.model, base.file, device)
+    return _in_file(base.model, base.file, device)
+
+
+def _in_file(model: str, file: Path, device: str) -> Encoder:
+    # An export has both files; the sidecar has its names of model and method.
+    if (file / SIDECAR).is_file():
+        return Encoder.load(file)
+    if (file / CONFIG).is_file():
+        return folder_encoder(f"{LOCAL}{file}", device)
+    if file.is_dir():
+        raise InputError(f"base.file: {file} has neither {CONFIG} nor {SIDECAR}: name an export or a weights file")
+    return weights_file_encoder(model, file, device)
 
 
 def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:

@@ -6,9 +6,9 @@ searched. A judge, Qwen3-VL there, answers whether a picture shows the rest of t
 excluded; "yes" and then "no" is right, other answers are wrong. For the option `judge` see parts/judge.py.
 
 `accuracy_at_k` is the share of right pictures among the first k, `context_at_k` the share that show the rest. The code
-keeps five answers for each query; the paper's average of them could not be found, so only depth 1 is comparable. There
-is no chance level: a random picture rarely shows the rest of a query. The number of rows is not published, so it is not
-checked. N-COCO's files are not published with it.
+keeps five answers for each query; the paper's average of them could not be found, so only depth 1 is comparable. It
+has no chance level: a random picture rarely shows the rest of a query. The number of rows is unpublished and therefore
+not checked. N-COCO's files are not published with it.
 """
 
 from __future__ import annotations

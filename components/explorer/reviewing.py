@@ -62,7 +62,7 @@ class Reviewing:
         self._pictures = {row["image_id"]: row for row in rows if row["image_id"] in wanted and is_picture(row)}
 
     def rows(self) -> list[dict[str, Any]]:
-        """The queries with their questions and verdicts, empty where there is no verdict yet."""
+        """The queries with their questions and verdicts, which are empty before a review."""
         with closing(Reviews(self._store)) as reviews:
             given = verdicts(reviews.all(), self._test_set)
         return [

@@ -142,14 +142,11 @@ def _join(connection: DuckDBPyConnection, table: Synthesised, folder: Path, pair
         _check(GENERATIONS, path)
         _run(connection, _answer_view(number, path))
         _run(connection, _repeated_rows(number))
-        _refuse(
-            connection,
-            "select * from repeated where differs order by row limit 1",
-            f"{path} has two answers for one row",
-        )
-        if _run(connection, "select 1 from repeated limit 1"):
-            _run(connection, f"create or replace table repeated_{number} as select row from repeated")
-            _run(connection, _answer_view(number, path, f"where row not in (select row from repeated_{number})"))
+        repeated = f"from repeated_{number}"
+        differing = f"select id, sample {repeated} where differs order by row limit 1"
+        _refuse(connection, differing, f"{path} has two answers for one row")
+        if _run(connection, f"select 1 {repeated} limit 1"):
+            _run(connection, _answer_view(number, path, f"where row not in (select row {repeated})"))
         if number == 0 and not _run(connection, "select 1 from answers_0 limit 1"):
             raise InputError(f"{path} has no rows: raise synthesize.max_captions and run `dvc repro`")
     if table.about == "captions":
@@ -171,7 +168,7 @@ def _check(table: Table, path: Path, columns: Sequence[str] | None = None) -> No
 
 
 def _refuse(connection: DuckDBPyConnection, query: str, fault: str) -> None:
-    for identity, sample, *_ in _run(connection, query):
+    for identity, sample in _run(connection, query):
         raise InputError(f"{fault} (id {identity}, sample {sample}): run `dvc repro` on both again")
 
 
@@ -187,7 +184,10 @@ def _marked(column: str) -> str:
 
 
 def _answer_view(number: int, path: Path, kept: str = "") -> str:
-    """View `answers_<number>` of a task's table: row numbers, usable texts, and reasons for missing ones."""
+    """View `answers_<number>` of a task's table: row numbers, usable texts, and reasons for missing ones.
+
+    `kept` is a condition on rows; those that meet it are numbered again, from 0.
+    """
     return f"""
         create or replace view answers_{number} as
         select {"row_number() over (order by row) - 1 as row" if kept else "row"}, id, sample, source, other_id,
@@ -200,9 +200,9 @@ def _answer_view(number: int, path: Path, kept: str = "") -> str:
 
 
 def _repeated_rows(number: int) -> str:
-    """Table `repeated`: later rows of a pair and sample, as of a caption that the pairs have twice for an image."""
+    """Table `repeated_<number>`: later rows of a pair and sample, as of a caption that an image has twice."""
     return f"""
-        create or replace table repeated as
+        create or replace table repeated_{number} as
         with firsts as (select id, sample, min(row) as first from answers_{number} group by all having count(*) > 1)
         select later.id, later.sample, later.row,
             (later.key, later.text) is distinct from (earlier.key, earlier.text) as differs

@@ -124,7 +124,7 @@ def test_a_preempted_job_goes_on_and_stores_what_dvc_would_have_made(tmp_path: P
     # A job of a better partition takes both machines.
     subprocess.run(["srun", "--partition=urgent", "--nodes=2", "true"], check=True, timeout=120)
     _until(lambda: "PENDING" in _said("squeue", "--noheader", "--format=%T"), 60, said)
-    # Slurm would wait two minutes. A machine refuses a job of the second in which it ended the last one.
+    # Slurm would wait two minutes. Started at once, the job has failed without a line of output.
     subprocess.run(["scontrol", "update", "JobId=1", "StartTime=now+5"], check=True)
     assert launch.wait(300) == 0, said() + (tmp_path / "slurm" / "log").read_text()[-3000:]
     number = re.search(r"submitted: (\d+)", said())

@@ -1,4 +1,4 @@
-"""Files that are written from Jinja templates of infra/."""
+"""Renders the Jinja templates of infra/launch and infra/new."""
 
 from __future__ import annotations
 
