@@ -1,0 +1,40 @@
+"""The stored results of the study's seeds still give the verdicts that docs/claims.md has."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from components.core.system.profiles import settings_with
+from components.evaluation.results import Folders
+from components.study import claims
+
+REPO = Path(__file__).parents[2]
+RESULTS = REPO / "infra/claims/results/seed-0.tar.xz"
+VERDICTS = {
+    "Zero-shot classification drops more when the prompt is negated.": "holds",
+    "SemCLIP prefers a caption to its negation more often than its base.": "holds",
+    "PC-CLIP retrieves images for texts better than its base, and texts for images about as well.": "does not hold",
+    "ParaCLIP understands relations and attributes better (VG-R, VG-A).": "undecided",
+}
+"""Far enough from their bounds that 200 resamples decide them as 1,000 do."""
+
+
+def test_the_first_seed_is_judged_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(RESULTS) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(REPO)
+    settings = settings_with("claims")
+    evaluate = settings.evaluate.model_copy(update={"bootstrap": 200})
+    content = claims.run(
+        settings.model_copy(update={"evaluate": evaluate}),
+        "papers",
+        {0: Folders(reports=tmp_path / "reports")},
+        tmp_path / "claims",
+    )
+    verdicts = {claim.claim.says: claim.verdict for claim in content.judged}
+    assert {says: verdicts[says] for says in VERDICTS} == VERDICTS
+    page = (REPO / "docs/claims.md").read_text("utf-8")
+    assert f"Of the {len(verdicts)} claims" in page
