@@ -194,6 +194,7 @@ _COMPARED = (
     TextCheck("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None), paper=True),
     TextCheck("one_sided", "one_sided", _one_sided),
     NO_STRANGER,
+    TextCheck("size", "size", by_facts(FactChecks.find_size_fault, "facts", "other_facts")),
     TextCheck("same", "same", _same),
 )
 """Checks of a comparison of two captions. `_JUNK` replaces the some 70 strings of the authors' released

@@ -78,6 +78,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("difference_stranger:object", "A small dog and a large bus on red in the first, but three bees on blue."),
         ("difference_stranger:colour", "A small dog and a large cat on green in the first, but three bees on blue."),
         ("difference_stranger:count", "A small dog and a large cat on red in the first, but four little bees on blue."),
+        ("difference_size:size", "The dog and cat on red in the first are larger than the bees on blue in the second."),
     ],
 }
 MORE_NEGATIONS = [

@@ -139,6 +139,24 @@ def test_strangers() -> None:
     assert [row for row in rows if FACTS.find_stranger(row[1], [scene.to_json() for scene in row[0]]) != row[2]] == []
 
 
+def test_a_comparison_of_sizes_must_be_shown_by_the_facts() -> None:
+    dog, train = DOG_LEFT_OF_CAT, Scene("pair", "red", Thing("train", "large"), Thing("bus", "small"), relation="left")
+    rows = [
+        (dog, LEMON, "The cat of the first is larger than the lemon in the second.", True),
+        (dog, LEMON, "The lemon of the second is smaller than the cat in the first.", True),
+        (dog, LEMON, "The lemon is bigger than the cat.", False),
+        (dog, LEMON, "The dog is smaller than the lemon.", False),
+        (dog, LEMON, "The dog and the cat are larger than the lemon.", False),
+        (dog, train, "The cat and the train are larger than the bus.", False),
+        (dog, train, "The hound is tinier than the train.", True),
+        (dog, LEMON, "A larger one, the cat, and a lemon.", False),
+        (dog, BEES, "The cat is larger than the three bees.", False),
+        (dog, BEES, "A dog and a cat on red, three bees on green.", True),
+    ]
+    found = {text: FACTS.find_size_fault(text, one.to_json(), other.to_json()) for one, other, text, _ in rows}
+    assert found == {text: None if right else "size" for _, _, text, right in rows}
+
+
 def test_names_of_objects_that_only_one_picture_has() -> None:
     pair, other = DOG_LEFT_OF_CAT.to_json(), BEES.to_json()
     named = {"A hound on red.": True, "Tabbies everywhere.": True, "Three bees.": False, "Something on red.": False}

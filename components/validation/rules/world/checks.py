@@ -60,6 +60,27 @@ class FactChecks:
         mentioned |= {kind: facts.words_found(rest, names) for kind, names in kinds.items()}
         return next((kind for kind, names in mentioned.items() if names - shown[kind]), None)
 
+    def find_size_fault(self, text: str, scene_facts: str, other_facts: str) -> str | None:
+        """`size` if `text` compares sizes and the facts do not show that it is right, else None.
+
+        It is right if all objects that it names of one picture are larger than all of the other. The objects before
+        "larger" or "smaller" must be of one picture alone; those of a group have no size.
+        """
+        compared = _LARGER.search(text)
+        if compared is None:
+            return None
+        named, before = _objects_named(text), _objects_named(text[: compared.start()])
+        pictures = []
+        for scene in map(Scene.from_json, (scene_facts, other_facts)):
+            things = [] if scene.kind == "group" else [scene.first, scene.second]
+            pictures.append({thing.name: thing.size for thing in things if thing and thing.name in named})
+        one, other = pictures if before & pictures[0].keys() else reversed(pictures)
+        if not before & one.keys() or before & other.keys():
+            return "size"
+        sizes = {*one.values()}, {*other.values()}
+        right = ({"large"}, {"small"}) if compared[1] else ({"small"}, {"large"})
+        return None if sizes == right else "size"
+
     def names(self, text: str, scene_facts: str, other_facts: str) -> bool:
         """Whether `text` names an object of the first scene, one that the other lacks if there is one."""
         own, other = (set(Scene.from_json(scene).names) for scene in (scene_facts, other_facts))
@@ -95,6 +116,8 @@ _VARIANTS: dict[str, Callable[[Scene], Iterator[Scene]]] = {
 }  # fmt: skip
 """Other scenes by their difference, in the order of the checks of `facts.find_fault`."""
 
+
+_LARGER = re.compile(r"\b(?:(larger|bigger)|smaller|tinier)\b", re.IGNORECASE)
 
 _BEING_PRESENT = re.compile(r"\b(?:is|are|be|being|not|nor) present\b", re.IGNORECASE)
 """The lexicon's "present" is a gift."""
