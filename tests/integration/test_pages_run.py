@@ -30,7 +30,7 @@ ELSEWHERE = {
     "make .venv/.ready": ".ci/run",
     "git clone": ".ci/toy-pipeline",
     "python -m components.study.claims": ".ci/toy-pipeline",
-    "tar xf infra/claims/results": "tests/integration/test_stored_results.py",
+    "for seed in infra/claims/results": "tests/integration/test_stored_results.py",
     "cliptune profile apply claims": "tests/integration/test_stored_results.py",
     "xdg-open": "tests/integration/test_report_in_browser.py",
     "cliptune evaluate --encoder": "tests/unit/cli/test_evaluate.py",
