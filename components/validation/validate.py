@@ -29,6 +29,7 @@ from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
 from components.validation.joining import JoinedAnswers, join_answers
+from components.validation.orders import with_other_order
 from components.validation.reporting.histograms import TextHistograms
 from components.validation.reporting.report import RejectedRow, TableReport, Tally, prompts_of, sample_rows
 from components.validation.rules.measuring.probes import Probes, find_probes
@@ -176,7 +177,8 @@ class _Checker:
         result = self.suites.check_rows(f"{name}_answers", frame, self._rules)
         failing = frame["row"].isin(list(result.failures))
         accepted, rejected = frame[~failing], frame[failing]
-        keep(accepted)
+        differences = {"other_id", "difference"} <= set(self._table.table.schema.names)
+        keep(with_other_order(accepted) if differences and self._limits.both_orders else accepted)
         reject(rejected.assign(reason=[";".join(result.failures[row]) for row in rejected["row"]]))
         tally.rows += len(frame)
         tally.shards += 1

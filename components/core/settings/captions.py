@@ -158,6 +158,8 @@ class Limits(Block):
     """Minimum number of content words of x'' and of rewrites that the source does not have."""
     min_overlap: float = Field(0.0, ge=0, le=1)
     """Minimum share of a hard negative's content words that the caption has."""
+    both_orders: bool = False
+    """Keep each accepted difference also with its two pictures, and the words "first" and "second", exchanged."""
     min_score: float | None = Field(None, ge=0, le=1)
     """Minimum score of a difference by its judge; null keeps all."""
     language: Language | tuple[Language, ...] | None = "en"

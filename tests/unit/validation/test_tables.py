@@ -108,6 +108,24 @@ def test_good_texts_are_accepted_and_faults_are_quarantined_with_their_reasons(t
         assert row["other_caption"].startswith("blue bg: three bees")
 
 
+@pytest.mark.parametrize("shard_rows", [1, 50_000])
+def test_differences_are_kept_in_both_orders(tmp_path: Path, shard_rows: int) -> None:
+    both = "First a small dog and a large cat on red, in the second picture three small bees on blue."
+    neither = "A small dog and a large cat on red, instead of a picture of three small bees on blue."
+    many = "The first shows a small dog and a large cat on red, unlike the first three bees of the second."
+    files = write_texts(tmp_path, "differences", [both, neither, many])
+    written = validated(files, "differences", both_orders=True, shard_rows=shard_rows)
+    texts = [row["difference"] for row in written.accepted]
+    exchanged = "Second a small dog and a large cat on red, in the first picture three small bees on blue."
+    assert texts == [both, exchanged, neither, many]
+    own, other = written.accepted[:2]
+    swapped = {"id": "other_id", "other_id": "id", "caption": "other_caption", "other_caption": "caption"}
+    assert {name: other[swapped.get(name, name)] for name in own if name != "difference"} == {
+        name: value for name, value in own.items() if name != "difference"
+    }
+    assert written.summary["accepted"] == 3
+
+
 @pytest.mark.parametrize("filters", [False, "paper"])
 @pytest.mark.parametrize("table", ["rewrites", "differences"])
 def test_without_own_filters_every_text_that_can_be_trained_on_is_accepted(
