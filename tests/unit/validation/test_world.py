@@ -141,7 +141,11 @@ def test_strangers() -> None:
 
 def test_a_comparison_of_sizes_must_be_shown_by_the_facts() -> None:
     dog, train = DOG_LEFT_OF_CAT, Scene("pair", "red", Thing("train", "large"), Thing("bus", "small"), relation="left")
+    big = Scene("pair", "blue", Thing("dog", "large"), Thing("key", "large"), relation="left")
     rows = [
+        (dog, big, "The dog of the second is larger than the dog of the first.", True),
+        (dog, big, "The dog of the first is larger than the dog of the second.", False),
+        (dog, big, "A dog is larger than the other dog.", False),
         (dog, LEMON, "The cat of the first is larger than the lemon in the second.", True),
         (dog, LEMON, "The lemon of the second is smaller than the cat in the first.", True),
         (dog, LEMON, "The lemon is bigger than the cat.", False),
@@ -149,6 +153,7 @@ def test_a_comparison_of_sizes_must_be_shown_by_the_facts() -> None:
         (dog, LEMON, "The dog and the cat are larger than the lemon.", False),
         (dog, train, "The cat and the train are larger than the bus.", False),
         (dog, train, "The hound is tinier than the train.", True),
+        (dog, LEMON, "The cat in the first, in the second a larger lemon.", False),
         (dog, LEMON, "A larger one, the cat, and a lemon.", False),
         (dog, BEES, "The cat is larger than the three bees.", False),
         (dog, BEES, "A dog and a cat on red, three bees on green.", True),

@@ -63,28 +63,34 @@ class FactChecks:
     def find_size_fault(self, text: str, scene_facts: str, other_facts: str) -> str | None:
         """`size` if `text` compares sizes and the facts do not show that it is right, else None.
 
-        It is right if all objects that it names of one picture are larger than all of the other. The objects before
-        "larger" or "smaller" must be of one picture alone; those of a group have no size.
+        It is right if all objects before "larger than" are of one picture and large, and those of the other picture
+        after it are small. "First" or "second" decides which picture comes before. Objects of a group have no size.
         """
         compared = _LARGER.search(text)
         if compared is None:
             return None
-        named, before = _objects_named(text), _objects_named(text[: compared.start()])
-        pictures = []
-        for scene in map(Scene.from_json, (scene_facts, other_facts)):
-            things = [] if scene.kind == "group" else [scene.first, scene.second]
-            pictures.append({thing.name: thing.size for thing in things if thing and thing.name in named})
-        one, other = pictures if before & pictures[0].keys() else reversed(pictures)
-        if not before & one.keys() or before & other.keys():
+        lead, rest = text[: compared.start()], text[compared.end() :]
+        before, after, ordinal = _objects_named(lead), _objects_named(rest), _ORDINAL.search(lead)
+        first, second = (_sizes_shown(Scene.from_json(scene)) for scene in (scene_facts, other_facts))
+        orders = [(first, second), (second, first)]
+        if ordinal:
+            orders = orders[:1] if ordinal[0].lower() == "first" else orders[1:]
+        orders = [(one, other) for one, other in orders if before <= one.keys()]
+        if len(orders) != 1 or not rest.startswith(" than "):
             return "size"
-        sizes = {*one.values()}, {*other.values()}
-        right = ({"large"}, {"small"}) if compared[1] else ({"small"}, {"large"})
-        return None if sizes == right else "size"
+        one, other = orders[0]
+        sizes = {one[name] for name in before}, {other[name] for name in after if name in other}
+        return None if sizes == (({"large"}, {"small"}) if compared[1] else ({"small"}, {"large"})) else "size"
 
     def names(self, text: str, scene_facts: str, other_facts: str) -> bool:
         """Whether `text` names an object of the first scene, one that the other lacks if there is one."""
         own, other = (set(Scene.from_json(scene).names) for scene in (scene_facts, other_facts))
         return bool(_objects_named(text) & ((own - other) or own))
+
+
+def _sizes_shown(scene: Scene) -> dict[str, str]:
+    things = [] if scene.kind == "group" else [scene.first, scene.second]
+    return {thing.name: thing.size for thing in things if thing}
 
 
 def _colours(scene: Scene) -> Iterator[Scene]:
@@ -118,6 +124,7 @@ _VARIANTS: dict[str, Callable[[Scene], Iterator[Scene]]] = {
 
 
 _LARGER = re.compile(r"\b(?:(larger|bigger)|smaller|tinier)\b", re.IGNORECASE)
+_ORDINAL = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
 
 _BEING_PRESENT = re.compile(r"\b(?:is|are|be|being|not|nor) present\b", re.IGNORECASE)
 """The lexicon's "present" is a gift."""
