@@ -1,6 +1,7 @@
-"""Differences in the other order: language models nearly always name the first picture first.
+"""PC-CLIP's training texts in both orders: each difference again with its pictures and its ordinals exchanged.
 
-A text tower that is trained on those alone learns the order of the words in the place of their meaning.
+Language models nearly always name the first picture first. A text tower that is trained on those sentences alone learns
+the order of the words in the place of their meaning.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import re
 
 import pandas as pd
 
-_ORDINALS = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
+ORDINAL = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
+"""The words by which a difference names its two pictures."""
 
 
 def with_other_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -31,11 +33,11 @@ def exchange_ordinals(text: str) -> str:
     >>> exchange_ordinals("First a dog, the second a cat.")
     'Second a dog, the first a cat.'
     """
-    return _ORDINALS.sub(_other, text)
+    return ORDINAL.sub(_other, text)
 
 
 def _has_both_once(text: str) -> bool:
-    return sorted(word.lower() for word in _ORDINALS.findall(text)) == ["first", "second"]
+    return sorted(word.lower() for word in ORDINAL.findall(text)) == ["first", "second"]
 
 
 def _other(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ from itertools import product
 from components.data.world.description import difference_text, evaluation_text, likeness, negation_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
+from components.validation.orders import ORDINAL
 from components.validation.rules.world import facts
 
 
@@ -70,7 +71,7 @@ class FactChecks:
         if compared is None:
             return None
         lead, rest = text[: compared.start()], text[compared.end() :]
-        before, after, ordinal = _objects_named(lead), _objects_named(rest), _ORDINAL.search(lead)
+        before, after, ordinal = _objects_named(lead), _objects_named(rest), ORDINAL.search(lead)
         first, second = (_sizes_shown(Scene.from_json(scene)) for scene in (scene_facts, other_facts))
         orders = [(first, second), (second, first)]
         if ordinal:
@@ -124,7 +125,6 @@ _VARIANTS: dict[str, Callable[[Scene], Iterator[Scene]]] = {
 
 
 _LARGER = re.compile(r"\b(?:(larger|bigger)|smaller|tinier)\b", re.IGNORECASE)
-_ORDINAL = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
 
 _BEING_PRESENT = re.compile(r"\b(?:is|are|be|being|not|nor) present\b", re.IGNORECASE)
 """The lexicon's "present" is a gift."""
