@@ -10,8 +10,7 @@ import re
 
 import pandas as pd
 
-ORDINAL = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
-"""The words by which a difference names its two pictures."""
+from components.validation.rules.world.checks import ORDINAL
 
 
 def with_other_order(rows: pd.DataFrame) -> pd.DataFrame:

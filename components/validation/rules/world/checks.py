@@ -11,8 +11,10 @@ from itertools import product
 from components.data.world.description import difference_text, evaluation_text, likeness, negation_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
-from components.validation.orders import ORDINAL
 from components.validation.rules.world import facts
+
+ORDINAL = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
+"""The words by which a difference names its two pictures."""
 
 
 def find_leak(text: str) -> str | None:
