@@ -39,6 +39,7 @@ MIXED = "paraclip in bf16"
 SHOWN = (
     "paraphrased_retrieval/ao_at_10",
     "paraphrased_retrieval/js_at_10",
+    "written_paraphrases/ao_at_10",
     "retrieval/t2i_recall_at_1",
     "retrieval/t2i_recall_at_5",
     "retrieval/i2t_recall_at_5",
