@@ -11,7 +11,7 @@ command and the commit that first stated them.
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,20 @@ PEOPLE = {
     "ratings by experts, tau-c": "caption_ratings/tau_c",
     "caption over its negation": NEGATION,
 }
+SEMCLIP = ["base", "semclip", "semclip_1", "semclip_learnt", "semclip_paraphrase", "semclip_negation"]
+TOWERS = [
+    f"lm_{one}{images}"
+    for one in ("frozen", "bottleneck", "alignment_2", "alignment", "finetuned")
+    for images in ("", "_images")
+]
+ABLATIONS = {
+    "caption over its negation": NEGATION,
+    "SemCLIP's composite": "negations/composite",
+    "AO@10": AO,
+    "plain R@5": R5,
+    "zero-shot top-1": "zero_shot/top1",
+    "relation swaps": SWAPS,
+}
 NOTES = {
     "paraclip_people": ": people's captions for the LLM's",
     "caption_ft": ": the base's captions again",
@@ -119,10 +133,12 @@ def seed_by_seed() -> list[str]:
     return lines
 
 
-def all_encoders(file: str, columns: dict[str, str], show: Callable[[str, dict[str, Any]], str]) -> list[str]:
-    """A row for each encoder; the best of a column is bold."""
+def all_encoders(
+    file: str, columns: dict[str, str], show: Callable[[str, dict[str, Any]], str], names: Collection[str] = ()
+) -> list[str]:
+    """A row for each encoder, or for those named; the best of a column is bold."""
     lines = [f"| encoder | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 1)}"]
-    found = measured(file)
+    found = {name: measured(file)[name] for name in names or measured(file)}
     best = {metric: max(cells[metric]["value"] for cells in found.values()) for metric in columns.values()}
     for encoder, cells in found.items():
         texts = []
@@ -132,6 +148,15 @@ def all_encoders(file: str, columns: dict[str, str], show: Callable[[str, dict[s
         note = NOTES.get(encoder, "") if file == "photographs" else ""
         lines.append(f"| `{encoder}`{note} | {' | '.join(texts)} |")
     return lines
+
+
+def _entries() -> list[str]:
+    """Encoders that are not only in the tables of ablations."""
+    return [name for name in measured("study") if not name.endswith("_images") and name not in SEMCLIP[2:4]]
+
+
+def _plain(value: str, _: dict[str, Any]) -> str:
+    return value
 
 
 def _photograph(value: str, cell: dict[str, Any]) -> str:
@@ -160,8 +185,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         "photographs, Flickr8k's 1,000 test photographs ([all methods](docs/photographs.md))",
     ),
     "base and paraclip": seed_by_seed,
-    "rankings": lambda: all_encoders("study", RANKINGS, lambda value, _: value),
-    "language": lambda: all_encoders("study", LANGUAGE, lambda value, _: value),
+    "rankings": lambda: all_encoders("study", RANKINGS, _plain, _entries()),
+    "language": lambda: all_encoders("study", LANGUAGE, _plain, _entries()),
+    "semclip": lambda: all_encoders("study", ABLATIONS, _plain, SEMCLIP),
+    "towers": lambda: all_encoders("study", ABLATIONS, _plain, ["base", *TOWERS]),
     "people's captions": lambda: all_encoders("photographs", PEOPLE, _photograph),
 }
 _TABLE = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.S)
