@@ -95,6 +95,7 @@ LABELLED = {
     "lm_finetuned": (6, 6),
     "lm_bottleneck": (-70, 8),
     "joint_lm": (-26, 9),
+    "pc_clip": (6, 6),
 }
 """Encoders with a name in the picture, and the place of the name in points from their mark."""
 
@@ -116,8 +117,8 @@ def pareto(colours: dict[str, str], path: Path) -> None:
         if named:
             axes.annotate(name, place, xytext=LABELLED[name], textcoords="offset points", color=colours["text"])
     axes.axhline(50, color=colours["line"], linestyle=":", linewidth=1)
-    axes.annotate("chance", (20.5, 50.5), color=colours["line"])
-    axes.set(xlim=(20, 69), ylim=(46, 95))
+    axes.annotate("chance", (4, 50.5), color=colours["line"])
+    axes.set(xlim=(3, 74), ylim=(46, 95))
     axes.set(xlabel="same images for query and paraphrase (AO@10, %)", ylabel="left of or right of (accuracy, %)")
     _save(figure, colours, path)
 
