@@ -152,7 +152,7 @@ def all_encoders(
 
 def _entries() -> list[str]:
     """Encoders that are not only in the tables of ablations."""
-    return [name for name in measured("study") if not name.endswith("_images") and name not in SEMCLIP[2:4]]
+    return [name for name in measured("study") if not name.endswith(("_images", "_1", "_learnt"))]
 
 
 def _plain(value: str, _: dict[str, Any]) -> str:

@@ -112,19 +112,19 @@ def object_difference(here: str, there: str) -> str:
     return _FRAMES["object"][0].format(one="first", other="second", here=with_article(here), there=with_article(there))
 
 
-def frames() -> Iterator[str]:
-    """Every frame of a difference."""
-    return (frame for kind in _FRAMES.values() for frame in kind)
-
-
-def _sizes(scene: Scene) -> dict[str, str]:
+def sizes_shown(scene: Scene) -> dict[str, str]:
     """Sizes of the scene's objects; those of a group have none, regardless of the facts."""
     things = () if scene.kind == "group" else (scene.first, scene.second)
     return {thing.name: thing.size for thing in things if thing is not None}
 
 
+def frames() -> Iterator[str]:
+    """Every frame of a difference."""
+    return (frame for kind in _FRAMES.values() for frame in kind)
+
+
 def _size(one: Scene, other: Scene, rng: random.Random) -> Contrast | None:
-    sizes, others = _sizes(one), _sizes(other)
+    sizes, others = sizes_shown(one), sizes_shown(other)
     shared = [name for name, size in sizes.items() if size == "large" and others.get(name) == "small"]
     return (rng.choice(shared),) * 2 if shared else None
 

@@ -74,7 +74,7 @@ class FactChecks:
             return None
         lead, rest = text[: compared.start()], text[compared.end() :]
         before, after, ordinal = _objects_named(lead), _objects_named(rest), ORDINAL.search(lead)
-        first, second = (_sizes_shown(Scene.from_json(scene)) for scene in (scene_facts, other_facts))
+        first, second = (difference_text.sizes_shown(Scene.from_json(scene)) for scene in (scene_facts, other_facts))
         orders = [(first, second), (second, first)]
         if ordinal:
             orders = orders[:1] if ordinal[0].lower() == "first" else orders[1:]
@@ -89,11 +89,6 @@ class FactChecks:
         """Whether `text` names an object of the first scene, one that the other lacks if there is one."""
         own, other = (set(Scene.from_json(scene).names) for scene in (scene_facts, other_facts))
         return bool(_objects_named(text) & ((own - other) or own))
-
-
-def _sizes_shown(scene: Scene) -> dict[str, str]:
-    things = [] if scene.kind == "group" else [scene.first, scene.second]
-    return {thing.name: thing.size for thing in things if thing}
 
 
 def _colours(scene: Scene) -> Iterator[Scene]:
