@@ -25,10 +25,9 @@ RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 @pytest.fixture
-def spool(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty spool and a store; runs wait 0.1 s for an unavailable server."""
+def spool(tmp_path: Path, track_in: Callable[[Path], None]) -> None:
+    """An empty spool and a store."""
     track_in(tmp_path)
-    monkeypatch.setenv(WAIT, "0.1")
 
 
 def _away(*_: object, **__: object) -> None:
@@ -95,6 +94,7 @@ def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
         (Path(name) / "deep" / "weights").write_text(name)
     with monkeypatch.context() as patch, tracked_run("train", "far", settings, {}, {}) as far:
         far.log_metrics({"loss": 0.5, "odd": float("nan")}, 3)
+        patch.setenv(WAIT, "0.1")
         patch.setattr(run, "upload", _away)
         for call in ("log_batch", "set_terminated"):
             patch.setattr(far._client, call, _away)
@@ -138,6 +138,7 @@ def test_evaluations_are_sent_later_unless_they_are_refused(
     with tracked_run("train", "far", settings, {}, {}) as tracked:
         Path(RUN_FILE).write_text(json.dumps(tracked.reference()))
     with monkeypatch.context() as patch:
+        patch.setenv(WAIT, "0.1")
         patch.setattr(MlflowClient, "log_batch", _away)
         add_metrics(Path(), {"sts/all": 0.5})
         add_metrics(Path(), {"retrieval/ao_at_10": 0.25})
