@@ -3,7 +3,7 @@
     python docs/scripts/figures.py            # writes the tables between `<!-- figures: ... -->` and `<!-- end -->`
     python docs/scripts/figures.py --check    # fails if a table, or a number in a text, differs from its file
 
-`study.json` (a copy of reports/claims/papers.json) and `photographs.json` hold measured values in percent, with the
+`study.json` (a copy of reports/claims/papers.json) and `photographs*.json` hold measured values in percent, with the
 command and the commit that made them. `texts.json` has the numbers of all other texts, by page and section, with their
 command and the commit that first stated them.
 """
@@ -20,6 +20,8 @@ DOCS = Path(__file__).parents[1]
 REPO = DOCS.parent
 GENERATED = {"settings.md", "commands.md", "metrics.md"}
 AO, JS, R5 = "paraphrased_retrieval/ao_at_10", "paraphrased_retrieval/js_at_10", "retrieval/t2i_recall_at_5"
+WRITTEN = "written_paraphrases/ao_at_10"
+ONE, NOISY = "photographs-one", "photographs-noisy"
 NEGATION, SWAPS = "negations/original_over_negation", "swaps/relation_accuracy"
 SCENES = {
     "query and paraphrase, AO@10": AO,
@@ -32,11 +34,16 @@ SCENES = {
     "half-truths (chance 50)": "half_truths/accuracy",
 }
 PHOTOGRAPHS = [
-    ("AO@10 of two people's captions, `paraclip` with captions by a 135M model", AO, "paraclip"),
-    ("the same, `paraclip_people` with captions by people", AO, "paraclip_people"),
-    ("text-to-image recall@5, `paraclip`", R5, "paraclip"),
-    ("caption over its negation, `semclip`", NEGATION, "semclip"),
-    ("caption over its negation, `lm_finetuned`", NEGATION, "lm_finetuned"),
+    ("one title each: AO@10 of two people's captions, `paraclip` on paraphrases by a 135M model", ONE, AO, "paraclip"),
+    ("the same, `paraclip_people` on captions by people", ONE, AO, "paraclip_people"),
+    ("AO@10 of a caption and a written query, `paraclip`", ONE, WRITTEN, "paraclip"),
+    ("the same, `paraclip_people`", ONE, WRITTEN, "paraclip_people"),
+    ("text-to-image recall@5, `paraclip`", ONE, R5, "paraclip"),
+    ("noisy titles: AO@10 of two people's captions, `paraclip`", NOISY, AO, "paraclip"),
+    ("the same, `paraclip_people`", NOISY, AO, "paraclip_people"),
+    ("AO@10 of a caption and a written query, `paraclip`", NOISY, WRITTEN, "paraclip"),
+    ("the same, `paraclip_people`", NOISY, WRITTEN, "paraclip_people"),
+    ("five captions each: caption over its negation, `semclip`", "photographs", NEGATION, "semclip"),
 ]
 PARACLIP = {
     "paraphrased retrieval AO@10": AO,
@@ -82,6 +89,14 @@ PEOPLE = {
     "ratings by experts, tau-c": "caption_ratings/tau_c",
     "caption over its negation": NEGATION,
 }
+TITLES = {
+    "AO@10, people's captions": AO,
+    "AO@10, written queries": WRITTEN,
+    "text-to-image R@5": R5,
+    "image-to-text R@5": "retrieval/i2t_recall_at_5",
+    "ratings by experts, tau-c": "caption_ratings/tau_c",
+    "caption over its negation": NEGATION,
+}
 SEMCLIP = ["base", "semclip", "semclip_1", "semclip_learnt", "semclip_paraphrase", "semclip_negation"]
 TOWERS = [
     f"lm_{one}{images}"
@@ -109,10 +124,10 @@ def measured(name: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def against(file: str, rows: list[tuple[str, str, str]], head: str) -> list[str]:
-    """A row for each metric and encoder, with base and difference; the better one is bold."""
+def against(rows: list[tuple[str, str, str, str]], head: str) -> list[str]:
+    """A row for each label, file, metric and encoder, with base and difference; the better one is bold."""
     lines = [f"| {head} | base | method | difference |", "|---|---|---|---|"]
-    for label, metric, encoder in rows:
+    for label, file, metric, encoder in rows:
         base, cell = measured(file)["base"][metric]["value"], measured(file)[encoder][metric]
         value, difference = cell["value"], cell.get("difference") or [round(cell["value"] - base, 1)]
         sure = len(difference) == 1 or difference[1] > 0 or difference[2] < 0
@@ -145,7 +160,7 @@ def all_encoders(
         for metric in columns.values():
             value = f"{cells[metric]['value']:.1f}"
             texts.append(show(f"**{value}**" if cells[metric]["value"] == best[metric] else value, cells[metric]))
-        note = NOTES.get(encoder, "") if file == "photographs" else ""
+        note = NOTES.get(encoder, "") if file.startswith("photographs") else ""
         lines.append(f"| `{encoder}`{note} | {' | '.join(texts)} |")
     return lines
 
@@ -175,14 +190,11 @@ def _difference(values: list[float]) -> str:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "scenes": lambda: against(
-        "study",
-        [(label, metric, "paraclip") for label, metric in SCENES.items()],
+        [(label, "study", metric, "paraclip") for label, metric in SCENES.items()],
         "drawn scenes, 1,000 test scenes ([all methods](docs/results.md))",
     ),
     "photographs": lambda: against(
-        "photographs",
-        PHOTOGRAPHS,
-        "photographs, Flickr8k's 1,000 test photographs ([all methods](docs/photographs.md))",
+        PHOTOGRAPHS, "photographs, Flickr8k's 1,000 test photographs ([all methods](docs/photographs.md))"
     ),
     "base and paraclip": seed_by_seed,
     "rankings": lambda: all_encoders("study", RANKINGS, _plain, _entries()),
@@ -190,6 +202,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "semclip": lambda: all_encoders("study", ABLATIONS, _plain, SEMCLIP),
     "towers": lambda: all_encoders("study", ABLATIONS, _plain, ["base", *TOWERS]),
     "people's captions": lambda: all_encoders("photographs", PEOPLE, _photograph),
+    "one caption": lambda: all_encoders(ONE, TITLES, _photograph),
+    "noisy captions": lambda: all_encoders(NOISY, TITLES, _photograph),
 }
 _TABLE = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.S)
 _NUMBER = re.compile(r"(?<![\w.,/-])[+-]?\d+(?:,\d{3})*\.\d+(?![\w.])")
