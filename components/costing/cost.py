@@ -117,7 +117,11 @@ class Costing:
     def _embed(self, _name: str) -> Cost:
         counts, dim = self._settings.prepare.counts, model_config(self._settings.base.model)["embed_dim"]
         images = sum(self._pictures(getattr(counts, split), split) for split in ("train", "val", "test"))
-        cost = self._rows("embed", images, f"{images:,} pictures", self._image_seconds(images))
+        if self._settings.prepare.source == "embeddings":
+            # Given vectors are copied.
+            cost = self._rows("embed", images, f"{images:,} vectors")
+        else:
+            cost = self._rows("embed", images, f"{images:,} pictures", self._image_seconds(images))
         return replace(cost, disk=4.0 * dim * images, memory=cost.memory + 4 * _count(self._model))
 
     def _synthesize(self, name: str) -> Cost:

@@ -112,6 +112,14 @@ def test_smaller_patches_take_longer(cost: Callable[..., dict[str, Cost]], raw_p
     assert times["ViT-B-16"] / times["ViT-B-32"] == pytest.approx(4, rel=0.05)
 
 
+def test_given_vectors_are_not_computed(cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]) -> None:
+    (pictures,) = _work(cost(["embed"])).values()
+    raw_params["prepare"] |= {"source": "embeddings", "folder": "data/mine"}
+    found = cost(["embed"])
+    assert found["embed"].work == "21,400 vectors"
+    assert pictures - _work(found)["embed"] == pytest.approx(21_400 / 500)
+
+
 def test_towers_whose_layers_write_much_take_longer(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
