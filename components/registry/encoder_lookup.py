@@ -18,7 +18,7 @@ from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
-from components.tracking import explained, make_client
+from components.tracking import explained, in_store, make_client
 
 
 def find_encoder(
@@ -98,12 +98,11 @@ def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
     client = make_client()
 
     def fetch(folder: Path) -> Path:
-        from mlflow.artifacts import download_artifacts
-
-        tops = [item.path for item in client.list_artifacts(run) if item.is_dir]
-        for top in tops:
-            if any(item.path == f"{top}/{SIDECAR}" for item in client.list_artifacts(run, top)):
-                return Path(download_artifacts(run_id=run, artifact_path=top, dst_path=str(folder)))
+        with in_store(client):
+            tops = [item.path for item in client.list_artifacts(run) if item.is_dir]
+            for top in tops:
+                if any(item.path == f"{top}/{SIDECAR}" for item in client.list_artifacts(run, top)):
+                    return Path(client.download_artifacts(run, top, str(folder)))
         raise InputError(f"run {run} has no encoder: give the run of a train stage")
 
     return _fetched(f"run-{run[:8]}", fetch)

@@ -20,7 +20,7 @@ from components.registry.lineage import tables_trained_on
 from components.registry.model import ROLLED_BACK, find_weights
 from components.registry.reviews import read_reviewed
 from components.registry.votes import Votes, Wins, wins
-from components.tracking import training_run
+from components.tracking import in_store, training_run
 from components.tracking.errors import is_transient
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _run_faults(client: MlflowClient, folder: Path) -> list[str]:
     if info.status != "FINISHED" or info.lifecycle_stage != "active":
         return [f"training run {run_id} is {info.lifecycle_stage} and {info.status}: train again"]
     try:
-        with TemporaryDirectory() as temporary:
+        with in_store(client), TemporaryDirectory() as temporary:
             logged = Path(client.download_artifacts(run_id, f"{folder.name}/{SIDECAR}", temporary)).parent
             if read_sidecar(logged) == read_sidecar(folder):
                 return []

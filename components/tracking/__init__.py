@@ -1,6 +1,6 @@
 """Runs in MLflow; no other package writes to them."""
 
-from components.tracking.address import STORE, make_client, nothing_tracked, store_folder, tracking_uri
+from components.tracking.address import STORE, in_store, make_client, nothing_tracked, store_folder, tracking_uri
 from components.tracking.errors import explained, reason_of, shown_address
 from components.tracking.run import PARENT_RUN, RUN_FILE, TrackedRun, add_metrics, parent_run, tracked_run, training_run
 
@@ -11,6 +11,7 @@ __all__ = [
     "TrackedRun",
     "add_metrics",
     "explained",
+    "in_store",
     "make_client",
     "nothing_tracked",
     "parent_run",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 STORE = Path("mlruns")
+_URI = "MLFLOW_TRACKING_URI"
 _EXPERIMENTS = "/.dvc/tmp/exps/"
 """Below a project: the temporary copies in which `dvc exp run --temp` and DVC's queue run experiments."""
 _SQLITE = "sqlite:///"
@@ -37,7 +38,7 @@ def store_folder() -> Path:
 
 def tracking_uri() -> str:
     """`MLFLOW_TRACKING_URI`, or the SQLite file below `mlruns/`."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{store_folder() / 'mlflow.db'}"
+    return os.environ.get(_URI) or f"{_SQLITE}{store_folder() / 'mlflow.db'}"
 
 
 def nothing_tracked() -> bool:
@@ -64,6 +65,14 @@ def make_client() -> MlflowClient:
     if uri.startswith("http"):
         _check_server(client, uri)
     return client
+
+
+def in_store(client: MlflowClient) -> AbstractContextManager[None]:
+    """A block in which MLflow reads artifacts of the client's runs.
+
+    MLflow looks a run's logged models up in the environment's store, and creates an empty one if there is none.
+    """
+    return environment({_URI: client.tracking_uri})
 
 
 def _alone(uri: str) -> AbstractContextManager[object]:

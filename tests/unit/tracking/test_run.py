@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from components import tracking
 from components.core.settings import Settings
 from components.core.tables.files import file_hash
-from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
+from components.tracking import PARENT_RUN, STORE, in_store, make_client, tracked_run
 from components.tracking.run import TrackedRun
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -45,6 +45,22 @@ def test_a_finished_run_has_settings_inputs_metrics_and_artifacts(settings: Sett
     assert [file.path for file in make_client().list_artifacts(run.id)] == ["data.parquet"]
     uri = os.environ["MLFLOW_TRACKING_URI"]
     assert run.reference() == {"run_id": run.id, "experiment": settings.dataset.name, "tracking_uri": uri}
+
+
+def test_artifacts_are_read_from_the_clients_store(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tracked_run("train", "paraclip", settings, {}, {}) as run:
+        (tmp_path / "weights").write_bytes(b"weights")
+        run.log_artifact(tmp_path / "weights")
+        run.log_model("weights", 1, {"loss": 0.5})
+    client = make_client()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with in_store(client):
+        assert [item.path for item in client.list_artifacts(run.id)] == ["weights"]
+        assert Path(client.download_artifacts(run.id, "weights", str(tmp_path))).read_bytes() == b"weights"
+    assert [path.name for path in tmp_path.iterdir()] == ["weights"]
 
 
 def test_an_exception_fails_the_run_and_keeps_metrics(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
