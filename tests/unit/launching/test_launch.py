@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +43,40 @@ def test_each_scheduler_takes_its_file(gpus: int, monkeypatch: pytest.MonkeyPatc
     slurm = rendered(job, "slurm")
     assert ("--gpus-per-node=8" in slurm) == bool(gpus)
     assert "#SBATCH --nodes=2" in slurm
+
+
+@pytest.mark.parametrize(
+    ("preempted", "status", "state", "requeued"),
+    [
+        (True, 143, "RUNNING", True),
+        # One machine ended before the other.
+        (True, 137, "RUNNING", True),
+        (False, 143, "RUNNING", True),
+        # It needed too much memory.
+        (False, 137, "RUNNING", False),
+        (True, 0, "RUNNING", False),
+        (True, 143, "CANCELLED", False),
+    ],
+)
+def test_a_stopped_job_is_queued_again(
+    preempted: bool, status: int, state: str, requeued: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(REPO)
+    script = rendered(Job(STAGE, 2, 0, 1, None), "slurm")
+    step = f"trap 'exit {status}' TERM; touch begun; for _ in $(seq 300); do sleep 0.1; done"
+    commands = {"srun": step if preempted else f"exit {status}", "squeue": f"echo {state}"}
+    commands["scontrol"] = 'test "$1" != requeue || touch requeued; echo here'
+    for name, lines in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "here"}
+    with subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env=environment) as job:
+        if preempted:
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.01)
+            job.terminate()
+        assert job.wait(30) == status
+    assert (tmp_path / "requeued").exists() == requeued
 
 
 def test_the_first_machine_runs_dvc_and_the_others_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
