@@ -122,7 +122,7 @@ def _copies(files: Sequence[Path]) -> int:
     """The number of pictures in files that have the same bytes as an earlier one."""
     first: dict[tuple[int, bytes], Path] = {}
     found = 0
-    for file in track(files, "look for copies", len(files), "picture") if files else ():
+    for file in track(files, "look for copies", len(files), "picture"):
         if file.is_file():
             with file.open("rb") as stream:
                 size = stream.seek(0, os.SEEK_END)

@@ -24,7 +24,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.system.worker_identity import new_worker
 from components.tracking import offline_spool
-from components.tracking.address import make_client, store_folder, tracking_uri
+from components.tracking.address import in_store, make_client, store_folder, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import (
     SOON_S,
@@ -392,10 +392,11 @@ def add_metrics(
         with fail_fast(SOON_S):
             client = make_client()
             offline_spool.log_metrics(client, run_id, batch)
-            existing = {artifact.path for artifact in client.list_artifacts(run_id)} if tables else set()
-            for name, table in (tables or {}).items():
-                if f"{name}.json" not in existing:
-                    client.log_table(run_id, dict(table), f"{name}.json")
+            with in_store(client):
+                existing = {artifact.path for artifact in client.list_artifacts(run_id)} if tables else set()
+                for name, table in (tables or {}).items():
+                    if f"{name}.json" not in existing:
+                        client.log_table(run_id, dict(table), f"{name}.json")
     except (MlflowException, InputError) as error:
         if isinstance(error, InputError) or is_transient(error):
             path = offline_spool.keep(run_id, batch, [])

@@ -12,9 +12,12 @@ T = TypeVar("T")
 
 
 def bar(title: str, total: int | None, unit: str, initial: int = 0) -> tqdm:  # type: ignore[type-arg]
-    """A progress bar; without a terminal it prints a line at most every ten seconds."""
-    interval = 0.2 if sys.stderr.isatty() else 10.0
-    return tqdm(desc=title, total=total, unit=f" {unit}s", initial=initial, mininterval=interval, dynamic_ncols=True)
+    """A progress bar, unless the total is zero; without a terminal it prints a line at most every ten seconds."""
+    interval, none = 0.2 if sys.stderr.isatty() else 10.0, total == 0
+    unit = f" {unit}s"
+    return tqdm(
+        desc=title, total=total, unit=unit, initial=initial, mininterval=interval, dynamic_ncols=True, disable=none
+    )
 
 
 def track(items: Iterable[T], title: str, total: int, unit: str) -> Iterator[T]:
