@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from components.own_data.survey import Survey
 
 _BASE = "ViT-B-32-quickgelu:openai"
-_WATCHED = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
 
 
 @in_project
@@ -87,6 +86,7 @@ def import_folder(
     cliptune init data/shop --index "postgresql://reader@host/shop?table=images" --text "title,brand" --dry-run
     """
     from components.core.tables.files import atomic_file
+    from components.data.sources import find_source
     from components.own_data.survey import survey
 
     require_project()
@@ -116,7 +116,7 @@ def import_folder(
     title = (
         f"{sum(contents.described.images.values()):,} captioned images of {place.name}, by source {contents.source}."
     )
-    watched = place / contents.file if Path(contents.file).suffix in _WATCHED else None
+    watched = place / contents.file if find_source(contents.source).lists else None
     if extends is None:
         prepare = {"source": contents.source, "folder": str(place), **columns}
         data = OwnData(

@@ -120,6 +120,7 @@ def listed_source(
         file=file,
         how=how,
         people=people,
+        lists=True,
         parts=lambda settings: _chunks(read(settings)),
     )
 

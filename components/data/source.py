@@ -176,6 +176,7 @@ class Source:
         file: the file in `prepare.folder` that lists the pairs; None for a source that reads no folder.
         find: the file by which a folder of this source is recognised, if that is not always `file`.
         people: whether several people wrote the captions of an image, which makes them paraphrases of each other.
+        lists: whether the file that `find` returns lists pictures that other files hold.
         parts: all pictures that `pairs` may read, for sources that several machines can check; the same everywhere.
     """
 
@@ -186,6 +187,7 @@ class Source:
     describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
     people: bool = False
+    lists: bool = False
     parts: Callable[[Prepare], Sequence[PictureChunk]] | None = None
 
     def usable(self, settings: Settings, unusable: list[Unusable]) -> Iterator[Pair]:

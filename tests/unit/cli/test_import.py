@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -57,7 +59,18 @@ def _run(*arguments: str, code: int = 0) -> Result:
     return done
 
 
-FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {**published.WRITERS, "own": ("folder", _write_own)}
+def _write_parquet(folder: Path) -> None:
+    """The same as a Parquet file that names pictures."""
+    published.write_pictures(folder, range(20))
+    image, caption = zip(*(row.split("\t") for row in _rows(20)), strict=True)
+    pq.write_table(pa.table({"image": image, "caption": caption}), folder / "captions.parquet")
+
+
+FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    **published.WRITERS, "own": ("folder", _write_own), "parquet": ("folder", _write_parquet)
+}  # fmt: skip
+_IN_ONE_FILE = ("embeddings", "huggingface", "webdataset")
+"""Sources whose files hold pictures or vectors too, which take long to read."""
 
 
 def test_over_a_profile_of_the_same_source_only_the_folder_changes() -> None:
@@ -108,6 +121,8 @@ def test_the_profile_fits_the_folder(name: str) -> None:
     splits = Counter(pair.split for pair in find_source(source).usable(settings, []))
     assert splits == settings.prepare.counts.model_dump()
     assert settings.compare_encoders == ("base", "paraclip")
+    # DVC watches the file of captions, whatever its ending.
+    assert settings.depends.prepare.is_relative_to("set") is (source not in _IN_ONE_FILE)
     # A model writes the paraphrases on which the gate decides.
     assert settings.test_set.llm == "llm"
     assert settings.promote.metric == "paraphrased_retrieval/ao_at_10"
