@@ -114,5 +114,5 @@ lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again; UPGR
 	fi
 	@touch $@
 
-clean: ## remove what stages and tools wrote, not the environment
-	rm -rf data models reports state .dvc/cache .dvc/tmp dvc.lock mlruns/mlflow.db* mlruns/artifacts
+clean: .venv/.ready ## remove the outputs of dvc.yaml; `cliptune clean` lists and removes what else was written
+	@cliptune clean outputs --yes

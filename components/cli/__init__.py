@@ -10,6 +10,7 @@ import typer
 from components.cli import (
     adapter,
     caption,
+    clean,
     drift,
     encoders,
     evaluate,
@@ -74,6 +75,7 @@ app.command("export")(registry.export)
 app.command("push")(registry.push)
 app.command("adapter")(adapter.adapter)
 app.command("serve")(registry.serve)
+app.command("clean")(clean.clean)
 app.command("doctor")(overview.doctor)
 app.add_typer(index.index, name="index")
 app.add_typer(params.mix, name="mix")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, Yes, confirm, new_file, print_json, print_table, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -93,8 +93,9 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the number of matching answers; delete nothing.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete the answers that match all filters, without confirmation; a later run generates them again.
+    """Delete the answers that match all filters; a later run generates them again.
 
     A later run does not import `synthesize.cached_answers` again, which would restore them; `cliptune answers import`
     does.
@@ -107,11 +108,14 @@ def prune(
     choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
     choice.check()
     with closing(_open(url)) as opened:
-        pruned = opened.prune(choice, dry_run=dry_run)
-    unit = "failures" if failed else "answers"
-    for group in pruned:
-        typer.echo(f"{group.task}, {group.model}: {group.rows:,} {unit}")
-    total = sum(group.rows for group in pruned)
+        unit = "failures" if failed else "answers"
+        matching = opened.prune(choice, dry_run=True)
+        for group in matching:
+            typer.echo(f"{group.task}, {group.model}: {group.rows:,} {unit}")
+        total = sum(group.rows for group in matching)
+        if total and not dry_run:
+            confirm(f"delete {total:,} {unit}?", yes)
+            total = sum(group.rows for group in opened.prune(choice))
     typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
 
 
@@ -123,14 +127,17 @@ def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
 
 
 def _moment(text: str) -> datetime:
-    number, unit = text[:-1], text[-1:]
+    number, unit, now = text[:-1], text[-1:], datetime.now(UTC)
     try:
-        if unit in _UNITS:
-            return datetime.now(UTC) - int(number) * _UNITS[unit]
-        moment = datetime.fromisoformat(text)
+        moment = now - int(number) * _UNITS[unit] if unit in _UNITS else datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise InputError(f"--older-than {text} is not an age: give for example 12h, 30d, 4w or 2025-01-31") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    if moment >= now:
+        raise InputError(
+            f"--older-than {text} is not in the past, so it means every answer: give for example 12h or 30d"
+        )
+    return moment
 
 
 def _print_stats(found: StoreStats) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 """The option of every command that prints a table."""
 Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cpu, cuda, or one of several: cuda:1.")]
 """The option of every command that embeds texts or pictures."""
+Yes = Annotated[bool, typer.Option("--yes", help="Delete without a question.")]
 PIPE_WIDTH = 80
 """Width, without a terminal, of tables whose cells are sentences."""
 
@@ -87,6 +89,14 @@ def new_file(path: Path) -> Path:
     if place.exists() or place.is_symlink():
         raise InputError(f"{path} exists: name a new file, or remove it")
     return place
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before a command deletes something, unless `yes`; raises InputError without the answer y."""
+    with suppress(typer.Abort):
+        if yes or typer.confirm(question):
+            return
+    raise InputError("nothing was removed: answer y, or add --yes")
 
 
 def encoder_names(names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reviews of the written test queries by people, in the SQL store, and the share of queries that are right."""
+"""Reviews of the written test queries by people, and the share of queries that are right."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Reviewed(BaseModel):
 class Reviews(Opinions[Review]):
     """The reviews in a store; raises InputError if it cannot be reached."""
 
-    def __init__(self, url: str, *, must_exist: bool = False) -> None:
-        super().__init__(url, "reviews", Review, must_exist=must_exist)
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "reviews", Review)
 
 
 def key_of(query: WrittenQuery | Review) -> tuple[str, str, str]:

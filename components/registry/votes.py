@@ -1,4 +1,4 @@
-"""Blind votes on the results of two encoders, in the SQL store."""
+"""Blind votes on the results of two encoders."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Wins(BaseModel):
 class Votes(Opinions[Vote]):
     """The votes in a store; raises InputError if it cannot be reached."""
 
-    def __init__(self, url: str, *, must_exist: bool = False) -> None:
-        super().__init__(url, "votes", Vote, must_exist=must_exist)
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "votes", Vote)
 
 
 def wins(votes: Sequence[Vote], sha256: str, against: str) -> Wins:

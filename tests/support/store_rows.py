@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
 
 from components.captions.prompting.request import Reply, Request, Sampling
+from components.registry.votes import Vote, Votes
 
 SAMPLING = Sampling(1.0, 0.1, 40)
 
@@ -27,3 +30,15 @@ def failures(asked: Iterable[Request], reason: str = "HTTP 500") -> list[Reply]:
 
 def keys(asked: Iterable[Request]) -> list[str]:
     return [one.key for one in asked]
+
+
+def vote(user: str) -> Vote:
+    return Vote(user=user, query="q", first="a", first_sha256="x", second="b", second_sha256="y", choice="tie")
+
+
+def old_store(answers: Path, user: str) -> None:
+    """A store of answers with a person's vote, as earlier versions kept it."""
+    answers.parent.mkdir(parents=True, exist_ok=True)
+    with closing(Votes(f"sqlite:///{answers.parent / 'votes.db'}")) as votes:
+        votes.add(vote(user))
+    (answers.parent / "votes.db").rename(answers)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from components.captions.generating.store import GenerationStore
 from components.cli import store as store_commands
+from components.core.system.errors import InputError
 from tests.support.store_rows import failures, replies, request, requests
 
 REPO = Path(__file__).parents[3]
@@ -34,8 +35,8 @@ def filled(project: Path) -> GenerationStore:
     return store
 
 
-def _output(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(store_commands.store, arguments)
+def _output(*arguments: str, code: int = 0, answer: str = "") -> str:
+    result = CliRunner().invoke(store_commands.store, arguments, input=answer)
     assert result.exit_code == code, result.output
     return result.output if code else result.stdout
 
@@ -54,11 +55,15 @@ def test_stats_and_prune_report_answers_and_dry_runs_delete_nothing(filled: Gene
     filled.add(replies([request("x", task="of_old")]))
     for options, removed in (
         ("--task rewrite", "1 answers"), ("--task of_old", "1 answers"), ("--task swap_negative", "0 answers"),
-        ("--failed", "1 failures"), ("--older-than 1h", "0 answers"),
-        ("--model m --older-than 9990-12-31", "2 answers"),
+        ("--failed", "1 failures"), ("--older-than 1h", "0 answers"), ("--model m", "2 answers"),
     ):  # fmt: skip
-        assert _output("prune", *options.split()).splitlines()[-1] == f"removed {removed}"
+        if removed[0] != "0":
+            for answer in ("", "n\n"):
+                assert "nothing was removed" in _output("prune", *options.split(), code=1, answer=answer)
+        assert _output("prune", *options.split(), "--yes").splitlines()[-1] == f"removed {removed}"
     assert filled.count() == 0
+    filled.add(replies([request("y")]))
+    assert _output("prune", "--model", "m", answer="y\n").splitlines()[-1] == "removed 1 answers"
     assert _output("prune", "--task", "rewrit").splitlines()[-1] == "removed 0 answers"
 
 
@@ -66,4 +71,7 @@ def test_ages_and_dates() -> None:
     for text, age in (("12h", timedelta(hours=12)), ("30d", timedelta(days=30)), ("2w", timedelta(weeks=2))):
         assert abs(datetime.now(UTC) - age - store_commands._moment(text)) < timedelta(minutes=5)
     assert store_commands._moment("2025-01-31") == datetime(2025, 1, 31, tzinfo=UTC)
+    for text in ("-5d", "0d", "-1w", "9990-12-31", "0h", "2990-01-01T12:00+02:00"):
+        with pytest.raises(InputError, match="is not in the past"):
+            store_commands._moment(text)
     assert store_commands._moment("2025-01-31T12:00+02:00") == datetime(2025, 1, 31, 10, tzinfo=UTC)

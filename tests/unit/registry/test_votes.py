@@ -12,7 +12,9 @@ from scipy.stats import binomtest
 
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.promotion import promote
+from components.registry.reviews import Reviews
 from components.registry.votes import Vote, Votes, wins
+from tests.support.store_rows import old_store, vote
 
 
 def _vote(choice: str, first: str = "x", second: str = "y", **changes: Any) -> Vote:
@@ -31,14 +33,30 @@ def test_votes_are_kept_in_order_and_many_people_vote_at_once(store_url: str, tm
         _vote("first", query="a" * 1001)
 
     def cast(_number: int) -> None:
-        with closing(Votes(f"sqlite:///{tmp_path / 'votes.db'}")) as store:
+        with closing(Votes(f"sqlite:///{tmp_path / 'many' / 'store.db'}")) as store:
             for _ in range(5):
                 store.add(_vote("first"))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(cast, range(4)))
-    with closing(Votes(f"sqlite:///{tmp_path / 'votes.db'}")) as store:
+    with closing(Votes(f"sqlite:///{tmp_path / 'many' / 'store.db'}")) as store:
         assert len(store.all()) == 20
+
+
+def test_votes_among_answers_are_copied_once_also_from_stores_that_were_moved_aside(tmp_path: Path) -> None:
+    answers = tmp_path / "state" / "generations.db"
+    for place, user in ((answers, "Bob"), (tmp_path / "state" / "generations-20260101-000000" / answers.name, "Ada")):
+        old_store(place, user)
+    url = f"sqlite:///{answers}"
+    for users in (["Ada", "Bob"], ["Ada", "Bob", "Cleo"], ["Ada", "Bob", "Cleo", "Dora"]):
+        with closing(Votes(url)) as votes:
+            assert [one.user for one in votes.all()] == users
+            votes.add(vote("Cleo" if len(users) == 2 else "Dora"))
+    # As `make captions` does.
+    answers.rename(tmp_path / "state" / "generations-20260202-000000")
+    with closing(Votes(url)) as votes, closing(Reviews(url)) as reviews:
+        assert (len(votes.all()), reviews.all()) == (5, [])
+    assert not answers.exists()
 
 
 def test_wins_leave_ties_out_and_count_the_last_of_repeated_votes() -> None:
@@ -58,7 +76,7 @@ def test_wins_leave_ties_out_and_count_the_last_of_repeated_votes() -> None:
 
 
 def test_the_gate_uses_votes(project: Any, tmp_path: Path) -> None:
-    base = project.settings.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'votes.db'}"})
+    base = project.settings.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'many' / 'store.db'}"})
     policy = project.settings.promote.model_copy(update={"min_vote_win_rate": 0.5})
     settings = project.settings.model_copy(update={"synthesize": base, "promote": policy})
     encoder = project.add("paraclip", 2, 0.5)
@@ -66,7 +84,7 @@ def test_the_gate_uses_votes(project: Any, tmp_path: Path) -> None:
     assert decision.outcome == "refused"
     assert {rule.name: rule.reason for rule in decision.rules if not rule.passed}.keys() == {"votes"}
     before = read_sidecar(Path("models/base")).weights_sha256
-    store = Votes(f"sqlite:///{tmp_path / 'votes.db'}")
+    store = Votes(f"sqlite:///{tmp_path / 'many' / 'store.db'}")
     for number in range(12):
         choice = "first" if number < 9 else "second"
         store.add(_vote(choice, encoder.sidecar.weights_sha256, before, query=str(number)))
