@@ -204,6 +204,8 @@ def _print_plan(origin: str, opened: Opened, kind: str) -> None:
     from components.index.facts import EXACT, choose_kind
     from components.index.search import bytes_per_vector
 
+    for note in opened.notes:
+        typer.echo(f"left out: {note}")
     if opened.total is None:
         typer.echo(f"{origin}: as many images as the shards hold, vectors of {opened.dim} numbers; nothing was done")
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from pydantic import BaseModel, Field
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.questions import questions_of
 from components.captions.prompting.request import InputRow
-from components.core.pictures.rgb import check_size, open_picture, rgb
+from components.core.pictures.rgb import upright_jpeg
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import Sidecar
@@ -213,15 +212,9 @@ def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:
         InputError: it cannot be decoded; `subject` begins the message.
     """
     try:
-        with open_picture(encoded) as opened:
-            check_size(opened)
-            small = rgb(opened)
+        return upright_jpeg(encoded, side)
     except ValueError as error:
         raise InputError(f"{subject} cannot be decoded ({error})") from None
-    small.thumbnail((side, side))
-    stream = io.BytesIO()
-    small.save(stream, "JPEG", quality=85)
-    return stream.getvalue()
 
 
 class ParaphraseWriter:

@@ -1,21 +1,37 @@
-"""Opens encoded pictures, and converts them to 8-bit RGB; no other code opens pictures."""
+"""Opens encoded pictures, turns them upright, and converts them to 8-bit RGB; no other code opens pictures."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from components.core.system.errors import InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
 """Pillow's names of the allowed formats. Pillow detects formats by a file's bytes, and has unsafe readers for
-many more: one runs Ghostscript on the picture, others decode a picture before its size is known."""
+many more: one runs Ghostscript on the picture, others decode a picture before its size is known. HEIF is one more with
+the package `pillow-heif`."""
+HEIC = "HEIC, for which pillow-heif is not installed"
+HEIC_FIX = "pip install pillow-heif, or convert them to JPEG"
+_HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1"})
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""The EXIF orientation of a picture -> what turns it upright."""
 MOST_PIXELS = 40_000_000
 MOST_NARROW = 256
 """Maximum ratio of a picture's longer to its shorter side. A tower of 512 pixels resizes it to at most 67 million
@@ -36,7 +52,7 @@ def open_picture(encoded: bytes | Path) -> Iterator[Image.Image]:
     """
     try:
         source = io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
-        with Image.open(source, formats=FORMATS) as image:  # noqa: TID251
+        with Image.open(source, formats=_formats()) as image:  # noqa: TID251
             if image.format == "MPO":
                 # A JPEG of a phone with a second picture after the first.
                 image.format = "JPEG"
@@ -45,12 +61,75 @@ def open_picture(encoded: bytes | Path) -> Iterator[Image.Image]:
         raise
     except UnidentifiedImageError:
         # Pillow's message has the address of the buffer.
-        raise ValueError("no known format") from None
+        raise ValueError(HEIC if _starts_as_heic(encoded) else "no known format") from None
     except Image.DecompressionBombError as error:
         raise TooLargeError(str(error)) from None
     except Exception as error:
         reason = str(error).strip() or type(error).__name__
         raise ValueError(reason.splitlines()[0]) from None
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    if not reads_heic():
+        return FORMATS
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener()
+    return (*FORMATS, "HEIF")
+
+
+@cache
+def reads_heic() -> bool:
+    """Whether the package is installed that reads pictures as phones of Apple write them."""
+    return find_spec("pillow_heif") is not None
+
+
+def is_heic(first: bytes) -> bool:
+    """Whether a file with these first bytes (at least 64) is a HEIC picture, whatever its name."""
+    return first[4:8] == b"ftyp" and first[8:12] in _HEIC_BRANDS and b"avif" not in first[:64]
+
+
+def _starts_as_heic(encoded: bytes | Path) -> bool:
+    if isinstance(encoded, bytes):
+        return is_heic(encoded)
+    with encoded.open("rb") as stream:
+        return is_heic(stream.read(64))
+
+
+def upright_rgb(encoded: bytes | Path) -> Image.Image:
+    """An encoded picture in RGB as a viewer shows it: turned by its EXIF orientation; without any metadata.
+
+    Raises:
+        ValueError: as `open_picture`, `check_size` and `check_mode`.
+    """
+    with open_picture(encoded) as image:
+        check_size(image)
+        shown = rgb(upright(image))
+    shown.info = {}
+    return shown
+
+
+def upright_jpeg(encoded: bytes | Path, side: int, quality: int = 85) -> bytes:
+    """An encoded picture as an upright JPEG without metadata, at most `side` pixels long; raises as `upright_rgb`."""
+    small, stream = upright_rgb(encoded), io.BytesIO()
+    small.thumbnail((side, side))
+    small.save(stream, "JPEG", quality=quality)
+    return stream.getvalue()
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """An opened picture, decoded and turned by its EXIF orientation; a damaged orientation is ignored, as by viewers.
+
+    Pillow turns TIFF, and `pillow-heif` turns HEIC, when they are decoded.
+    """
+    image.load()
+    try:
+        turn = _TURNS.get(int(image.getexif().get(ExifTags.Base.Orientation, 1)))
+    except Exception:
+        # Damaged metadata raise errors of every kind.
+        turn = None
+    return image if turn is None else image.transpose(turn)
 
 
 def rgb(image: Image.Image) -> Image.Image:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
-from components.core.pictures.rgb import check_mode, check_narrow, open_picture, rgb
+from components.core.pictures.rgb import check_mode, check_narrow, open_picture, rgb, upright
 from components.core.system.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Preparation(BaseModel):
         return Preparation.model_validate(self.model_dump() | dict(values))
 
     def decode(self, images: Sequence[bytes], names: Sequence[str] | None = None) -> Tensor:
-        """RGB pixels of encoded images as uint8 `[images, 3, size, size]`.
+        """RGB pixels of a user's encoded images as uint8 `[images, 3, size, size]`, upright as their EXIF data say.
 
         Raises:
             InputError: an image cannot be decoded; the message gives its name or position.
@@ -66,7 +66,8 @@ class Preparation(BaseModel):
         for row, raw in enumerate(images):
             try:
                 with open_picture(raw) as image:
-                    pixels[row] = self.fitted(image)
+                    check_narrow(image)
+                    pixels[row] = self.fitted(upright(image))
             except ValueError as error:
                 name = names[row] if names is not None else f"row {row}"
                 raise InputError(f"image {name} cannot be decoded ({error}): replace it and run `dvc repro`") from None
@@ -75,8 +76,9 @@ class Preparation(BaseModel):
     def fitted(self, image: Image.Image) -> npt.NDArray[np.uint8]:
         """RGB pixels `[size, size, 3]` of an opened image, equal to those of open_clip's transform.
 
-        A rotation in the EXIF data is ignored, as by open_clip, torchvision and CLIP_benchmark; published figures
-        depend on it. As in open_clip, a picture is resized in its own mode; but 16 bits of grey are scaled first.
+        The picture is not turned by its EXIF data: open_clip, torchvision and CLIP_benchmark ignore them, and figures
+        of published test sets depend on it. As in open_clip, a picture is resized in its own mode; but 16 bits of grey
+        are scaled first.
 
         Raises:
             ValueError: see `check_mode` and `check_narrow`; and as `open_picture` within its block.

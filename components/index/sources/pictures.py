@@ -20,11 +20,12 @@ from more_itertools import chunked
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ImageEncoder
 from components.core.compute.metrics import Features, Indices
+from components.core.pictures.folder import heic_note, picture_names, pictures_in, read_picture
 from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
 from components.core.system.errors import InputError
+from components.core.system.user_files import RefusedError
 from components.core.tables.ahead import mapped
 from components.data.checked_pictures import check_picture
-from components.data.listed_images import Listing
 from components.data.source import Sample, Unusable, UnusableError
 from components.data.sources.folder import FILES
 from components.data.sources.webdataset import read_shard, shards_in
@@ -33,8 +34,6 @@ from components.encoders.embeddings import require_finite
 from components.index.rows import further_names
 from components.index.sources.source import ImageBlock, ImageSource, Opened, dim_of, tower_of
 
-ENDINGS = {".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".ppm", ".pgm"}
-"""Endings of pictures that no file lists."""
 _BLOCK, _BATCH = 256, 64
 """Pictures whose bytes are in memory, and those that the tower embeds together."""
 _Further = Mapping[str, Mapping[str, str]]
@@ -43,40 +42,33 @@ _Further = Mapping[str, Mapping[str, str]]
 
 def _is_folder(given: str) -> bool:
     folder = Path(given)
-    return folder.is_dir() and (FILES.find(folder) is not None or next(_names(folder), None) is not None)
-
-
-def _names(folder: Path) -> Iterator[str]:
-    for path in folder.rglob("*"):
-        if path.suffix.lower() in ENDINGS and not path.is_dir():
-            yield path.relative_to(folder).as_posix()
+    return folder.is_dir() and (FILES.find(folder) is not None or next(picture_names(folder), None) is not None)
 
 
 def _open_folder(given: str, encoder: EncoderUnderTest | None) -> Opened:
     embedding, tower = tower_of(encoder, f"it embeds the pictures in {given}")
     folder = Path(given)
     captions, further = _listed(folder)
-    names = sorted({*captions, *_names(folder)})
-    if not names:
-        raise InputError(f"--from {given} has no pictures ({', '.join(sorted(ENDINGS))}): correct the path")
+    found = pictures_in(folder)
+    if not captions:
+        found.require()
+    names = sorted({*captions, *found.names})
 
     def blocks() -> Iterator[ImageBlock]:
-        return _blocks(given, _read_folder(folder, names, captions), embedding, further)
+        lost = [*found.refused, *([heic_note(found.heic)] if found.heic else [])]
+        samples = chain(_read_folder(folder, names, captions), map(Unusable, lost))
+        return _blocks(given, samples, embedding, further)
 
-    return Opened(tower, embedding.name, dim_of(embedding), len(names), blocks)
+    return Opened(tower, embedding.name, dim_of(embedding), len(names), blocks, tuple(found.notes))
 
 
 def _read_folder(folder: Path, names: Iterable[str], captions: dict[str, str]) -> Iterator[Sample | Unusable]:
-    listing = Listing(folder, folder, [])
     for name in names:
-        path = listing.find_image(name)
-        if path is None:
-            yield Unusable(f"{folder / name} is missing, or a link to a file outside {folder}: copy it there")
-            continue
+        path = folder / name
         try:
-            raw = path.read_bytes()
-        except OSError as error:
-            yield Unusable(f"{path} cannot be read ({error.strerror}): make it readable or remove it")
+            raw = read_picture(path, folder)
+        except RefusedError as error:
+            yield Unusable(str(error))
             continue
         yield Sample.of(raw, str(path), str(path), captions=(captions.get(name, ""),), name=name)
 

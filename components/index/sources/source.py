@@ -35,6 +35,7 @@ class Opened:
 
     Attributes:
         encoder: name of an encoder with the image tower.
+        notes: what is left out before any picture is decoded, one line for each reason.
     """
 
     image_tower_sha256: str
@@ -42,6 +43,7 @@ class Opened:
     dim: int
     total: int | None
     blocks: Callable[[], Iterator[ImageBlock]]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from components.benchmarks.project.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
 from components.core.compute.metrics import Reals, average_overlap
-from components.core.pictures.rgb import open_picture, rgb
+from components.core.pictures.rgb import open_picture, upright_jpeg
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture
 from components.core.settings import Compare, Settings
 from components.core.system.errors import InputError
@@ -28,7 +27,6 @@ from components.report.comparison import Comparison, best_challenger
 
 SIDE = 128
 """Longest side of a picture in pixels."""
-_WEB_FORMATS = {"PNG", "JPEG", "WEBP", "GIF"}
 
 
 @dataclass(frozen=True)
@@ -134,16 +132,11 @@ def _drawn(caption: str, side: int) -> str:
 
 
 def data_uri(image: bytes, side: int = SIDE) -> str:
-    """An encoded image as a data URI, scaled down to `side` pixels."""
+    """An encoded image as a data URI, upright and at most `side` pixels long; a small PNG stays as it is."""
     with open_picture(image) as opened:
-        kind = opened.format or ""
-        if max(opened.size) > side or kind not in _WEB_FORMATS:
-            small = rgb(opened)
-            small.thumbnail((side, side))
-            stream = io.BytesIO()
-            small.save(stream, "JPEG", quality=85)
-            image, kind = stream.getvalue(), "JPEG"
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(image).decode('ascii')}"
+        is_small_png = opened.format == "PNG" and max(opened.size) <= side
+    kind, shown = ("png", image) if is_small_png else ("jpeg", upright_jpeg(image, side))
+    return f"data:image/{kind};base64,{base64.b64encode(shown).decode('ascii')}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.images import Preparation
@@ -73,14 +73,13 @@ def test_bombs_and_pixels_without_a_known_range_are_refused() -> None:
             Preparation(size=16).decode([picture], ["x.tif"])
 
 
-def test_the_orientation_in_exif_data_is_ignored() -> None:
-    """As open_clip's transform takes pixels from `PIL.Image.open`."""
+def test_a_picture_is_turned_by_its_orientation_as_open_clip_would_prepare_the_turned_one() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     picture = _encoded(_noise(20, 40), exif=exif)
     opened = Image.open(io.BytesIO(picture))
     assert opened.getexif()[0x0112] == 6
-    wanted = open_clip.image_transform(16, is_train=False)(opened)
+    wanted = open_clip.image_transform(16, is_train=False)(ImageOps.exif_transpose(opened))
     torch.testing.assert_close(_input([picture], Preparation(size=16)), wanted, atol=1e-6, rtol=0)
 
 

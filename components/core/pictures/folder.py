@@ -1,0 +1,113 @@
+"""The pictures in a user's folder; no other code looks for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from components.core.pictures.rgb import HEIC_FIX, is_heic, reads_heic
+from components.core.system.errors import InputError
+from components.core.system.user_files import Bound, RefusedError, checked_file, open_file, read_file
+
+ENDINGS = frozenset(
+    (
+        ".jpg", ".jpeg", ".jfif", ".jpe", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".ppm", ".pgm",
+        ".heic", ".heif", ".hif",
+    )
+)  # fmt: skip
+"""Endings of pictures that no file lists."""
+PICTURE_BOUND = Bound.of(64, "prepare.max_picture_mb")
+"""The default bound of a picture's file."""
+_COPIES = frozenset({"__macosx", "thumbs.db", "desktop.ini", "@eadir", "@recycle", "#recycle", "#snapshot"})
+
+
+def is_ignored(name: str) -> bool:
+    """Whether a path below a user's folder, or in an archive, is not the user's file but one of the system's.
+
+    Such files are hidden (`._photo.jpg`, `.thumbnails/`), or thumbnails and copies of a file system, such as `@eaDir/`
+    of a NAS and `__MACOSX/` of an archive.
+
+    >>> is_ignored("shop/._cup.jpg"), is_ignored("@eaDir/cup.jpg/SYNOPHOTO_THUMB_M.jpg"), is_ignored("./shop/cup.jpg")
+    (True, True, False)
+    """
+    parts = PurePosixPath(name).parts
+    return any((part.startswith(".") and part != "..") or part.lower() in _COPIES for part in parts)
+
+
+@dataclass(frozen=True)
+class FolderPictures:
+    """The pictures in a folder and its subfolders.
+
+    Attributes:
+        names: their paths relative to the folder, with `/`, sorted.
+        refused: one line for each file that may not be opened, with the fix.
+        heic: number of HEIC files that cannot be read; 0 with `pillow-heif`.
+    """
+
+    folder: Path
+    names: list[str]
+    refused: list[str]
+    heic: int
+
+    @property
+    def notes(self) -> list[str]:
+        """The files that are left out, counted in one line for each reason, with the fix."""
+        refused = [f"{len(self.refused):,} of its files, the first: {self.refused[0]}"] if self.refused else []
+        return [*([heic_note(self.heic)] if self.heic else []), *refused]
+
+    def require(self) -> None:
+        """Raise `InputError` if there is no picture; the message has the notes."""
+        if not self.names:
+            kinds = ", ".join(sorted(ENDINGS))
+            raise InputError("; ".join([f"{self.folder} has no pictures ({kinds}): correct the path", *self.notes]))
+
+
+def pictures_in(folder: Path, most: Bound = PICTURE_BOUND) -> FolderPictures:
+    """The pictures in a folder and its subfolders by their endings; links to folders are not followed.
+
+    Files of the system (`is_ignored`) are skipped. Links to files outside, other than plain files, and files larger
+    than `most` are left out and counted, as are HEIC files under any name while `pillow-heif` is not installed.
+
+    Raises:
+        InputError: the folder does not exist.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder: give the folder of the pictures")
+    names, refused, heic = list[str](), list[str](), 0
+    for name in sorted(picture_names(folder)):
+        try:
+            checked_file(folder / name, folder, most)
+            if not reads_heic() and _is_heic(folder / name, folder, most):
+                heic += 1
+            else:
+                names.append(name)
+        except RefusedError as error:
+            refused.append(str(error))
+    return FolderPictures(folder, names, refused, heic)
+
+
+def heic_note(count: int) -> str:
+    """The line about HEIC files that cannot be read."""
+    return f"{count:,} HEIC file{'s' if count > 1 else ''}: {HEIC_FIX}"
+
+
+def picture_names(folder: Path) -> Iterator[str]:
+    """The paths of files with a picture's ending, relative to the folder, in no order; the files are not looked at."""
+    for place, folders, files in os.walk(folder):
+        below = Path(place).relative_to(folder)
+        folders[:] = [name for name in folders if not is_ignored(name)]
+        for name in files:
+            if not is_ignored(name) and Path(name).suffix.lower() in ENDINGS:
+                yield (below / name).as_posix()
+
+
+def _is_heic(path: Path, folder: Path, most: Bound) -> bool:
+    with open_file(path, folder, most) as stream:
+        return is_heic(stream.read(64))
+
+
+def read_picture(path: Path, folder: Path | None, most: Bound = PICTURE_BOUND) -> bytes:
+    """The encoded bytes of a user's picture; raises as `components.core.system.user_files.open_file`."""
+    return read_file(path, folder, most)

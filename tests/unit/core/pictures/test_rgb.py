@@ -1,0 +1,80 @@
+"""Pictures are turned upright by their EXIF orientation in every format, and lose their metadata."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image
+
+from components.core.pictures.rgb import open_picture, rgb, upright, upright_jpeg, upright_rgb
+from components.encoders.adapter.images import Preparation
+from components.explorer.explored import small_jpeg
+from components.report.page.retrieved import data_uri
+
+UPRIGHT = np.zeros((24, 16, 3), np.uint8)
+UPRIGHT[:8] = (250, 0, 0)
+UPRIGHT[:, :4] = (0, 250, 0)
+TURNS = {
+    1: lambda pixels: pixels,
+    2: np.fliplr,
+    3: lambda pixels: np.rot90(pixels, 2),
+    4: np.flipud,
+    5: lambda pixels: pixels.transpose(1, 0, 2),
+    6: np.rot90,
+    7: lambda pixels: np.rot90(pixels, 2).transpose(1, 0, 2),
+    8: lambda pixels: np.rot90(pixels, -1),
+}
+"""EXIF orientation -> how the upright picture is stored."""
+
+
+def sideways(orientation: int, format_: str = "PNG", **options: object) -> bytes:
+    """The picture `UPRIGHT` stored so that the orientation turns it upright; its EXIF data name a place."""
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    exif[ExifTags.Base.ImageDescription] = "52.5 N 13.4 E"
+    Image.fromarray(np.ascontiguousarray(TURNS[orientation](UPRIGHT))).save(stream, format_, exif=exif, **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+@pytest.mark.parametrize("format_", ["PNG", "TIFF", "WEBP", "JPEG", "AVIF"])
+def test_is_upright_and_has_no_metadata(format_: str, orientation: int) -> None:
+    options = {"lossless": True} if format_ == "WEBP" else {} if format_ in ("PNG", "TIFF") else {"quality": 95}
+    shown = upright_rgb(sideways(orientation, format_, **options))
+    assert shown.size == (16, 24)
+    assert np.abs(np.asarray(shown).astype(int) - UPRIGHT).mean() < (30 if options.get("quality") else 1)
+    assert not shown.info
+    assert b"13.4 E" not in upright_jpeg(sideways(orientation, format_), 64)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+@pytest.mark.parametrize("exif", [b"garbage", b"II*\0\xff\xff\xff\xff", b"", b"MM\0*\0\0\0\x08\xff\xff"])
+def test_a_damaged_orientation_is_ignored(exif: bytes) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(UPRIGHT).save(stream, "PNG", exif=b"Exif\0\0" + exif)
+    assert np.array_equal(upright_rgb(stream.getvalue()), UPRIGHT)
+
+
+def test_grey_of_16_bits_is_turned_and_scaled() -> None:
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(np.full((16, 24), 65535, np.uint16)).save(stream, "PNG", exif=exif)
+    with open_picture(stream.getvalue()) as image:
+        shown = rgb(upright(image))
+    assert shown.size == (16, 24)
+    assert np.asarray(shown).min() == 255
+
+
+def test_a_users_picture_is_upright_for_the_tower_and_on_pages_but_a_published_one_is_as_stored() -> None:
+    tower, raw = Preparation(size=16, resize_mode="squash"), sideways(6)
+    own = tower.decode([raw])[0].permute(1, 2, 0).numpy()
+    with Image.fromarray(UPRIGHT) as image:
+        assert np.array_equal(own, tower.fitted(image))
+    with open_picture(raw) as image:
+        assert not np.array_equal(own, tower.fitted(image))
+    for jpeg in (small_jpeg(raw, 128, "it"), upright_jpeg(raw, 128)):
+        with open_picture(jpeg) as image:
+            assert image.size == (16, 24)
+    assert data_uri(sideways(6, "JPEG", quality=95)).startswith("data:image/jpeg")
