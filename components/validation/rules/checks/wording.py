@@ -1,10 +1,14 @@
-"""Finds texts that are not English captions: talk about the task, echoes of its prompt, orders to a language model."""
+"""Finds texts that are not captions: talk about the task, echoes of its prompt, orders to a language model."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Collection
+from functools import cache
+from importlib.resources import files
+
+import yaml
 
 from components.captions.prompting.disarm import TURN_MARKS, visible
 from components.captions.prompting.task import PromptTask
@@ -31,13 +35,23 @@ _SIGNS = {
     "task": re.compile(
         r"\b(?:the|this|that|your) (?:sentence|caption|statement)\b|\b(?:re(?:phras|word|writ)|paraphras|synonym)\w*"
         r"|\((?:\w+ ){0,2}\d+ (?:words?|characters?|tokens?)\)|\b(?:word count|note|meaning):"
-        r"|\b(?:hope (?:this|that|it)|feel free|(?:same|original) meaning)\b|\?",
+        r"|\b(?:hope (?:this|that|it)|feel free|(?:same|original) meaning)\b|\balternative(?:ly)?:"
+        r"|[?\uff1f\u061f]|[^\W\d] / [^\W\d]",
         re.IGNORECASE,
     ),
     "markup": re.compile(r"[{}\\]|</?[a-z][^<>]*>|<\||\*\*|^(?:#+ |\[\s*[\"'])|&#?\w+;", re.IGNORECASE),
+    "salad": re.compile(r"\b(?:an?|the) (?:an?|the|of|is|are)\b|\b(?:an?|the|and)\W*$"),
 }
 """Signs of an answer that is not a caption, unless its source has them too. They are an opening of an answer, the
-speaker or the reader, words about the task (or a question to the user), and marks of HTML, JSON, LaTeX or Markdown."""
+speaker or the reader, words about the task (or a question to the user), marks of HTML, JSON, LaTeX or Markdown, and
+articles without a noun."""
+_ENGLISH_ONLY = {"speaker", "salad"}
+"""Signs that are ordinary words of other languages, as "me" is of French."""
+_UNSPACED = ("ja", "zh")
+_ADDRESS = re.compile(
+    r"(?:https?://|www\.)[^\s)>\"']+|[\w.+-]+@[\w-]+\.\w[\w.]*|\b[\w-]+\.(?:com|net|org|info|biz|io|example)\b",
+    re.IGNORECASE,
+)
 
 _PHRASE_WORDS = 3
 
@@ -56,12 +70,58 @@ def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
     return phrases if task.judges is None else phrases | prompt_phrases(find_task(task.judges))
 
 
-def find_echo(text: str, source: str, phrases: frozenset[tuple[str, ...]]) -> str | None:
-    """The first sign that `text` is not a caption, in `_SIGNS` or `prompt`; None if `source` has all signs too."""
-    for name, pattern in _SIGNS.items():
+def find_echo(
+    text: str, source: str, phrases: frozenset[tuple[str, ...]] = frozenset(), language: str = ENGLISH
+) -> str | None:
+    """The first sign that `text` is not a caption: in `_SIGNS`, `refusal`, `link` or `prompt`; None without one.
+
+    A sign that `source` has too is none. `language` is the caption's.
+    """
+    for name, pattern in _signs(text.isascii()):
+        if language != ENGLISH and name in _ENGLISH_ONLY:
+            continue
         if pattern.search(text) and not pattern.search(source):
             return name
+    if any(found.rstrip(".,;") not in source.casefold() for found in _ADDRESS.findall(text.casefold())):
+        return "link"
     return "prompt" if (_phrases(text) & phrases) - _phrases(source) else None
+
+
+def find_unusable(text: str, languages: Collection[str] = (ENGLISH,)) -> str | None:
+    """The reason why a text that a model wrote of a picture is not a caption: see `find_echo`, `injection` or
+    `language`; None without one.
+
+    `languages` are those that it may be in; any if empty.
+    """
+    language = ENGLISH if not languages or ENGLISH in languages else next(iter(languages))
+    if (sign := find_echo(text, "", language=language)) is not None:
+        return sign
+    if instructs(text):
+        return "injection"
+    return "language" if languages and find_foreign(text, languages) is not None else None
+
+
+@cache
+def _signs(latin: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The signs, and phrases in other languages; `latin` leaves out those in other letters."""
+    refusal, opening, answer, here, task = (
+        _spoken(kind, latin) for kind in ("refusal", "opening", "answer", "here", "task")
+    )
+    lead_in = (
+        rf"^\W*(?:{opening})\s*[,!.:\uff0c\uff01\u3002\uff1a\u3001\u060c]"
+        rf"|^.{{0,40}}?(?:{answer})[^:\uff1a]{{0,15}}[:\uff1a]|^\W*(?:{here}).{{0,40}}?(?:{answer})"
+    )
+    spoken = {"refusal": refusal, "lead_in": lead_in, "task": task}
+    return (*_SIGNS.items(), *((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in spoken.items()))
+
+
+def _spoken(kind: str, latin: bool) -> str:
+    """Matches a phrase of a kind of `phrases.yaml`, in any of its languages, or in those in Latin letters."""
+    phrases: dict[str, str] = yaml.safe_load(files(__package__).joinpath("phrases.yaml").read_text("utf-8"))[kind]
+    spaced = "|".join(
+        phrase for code, phrase in phrases.items() if code not in _UNSPACED and (is_latin(code) or not latin)
+    )
+    return "|".join((rf"\b(?:{spaced})", *(phrases[code] for code in _UNSPACED if not latin)))
 
 
 def _phrases(text: str) -> set[tuple[str, ...]]:
@@ -125,7 +185,19 @@ def instructs(text: str) -> bool:
     seen = unicodedata.normalize("NFKC", visible(text))
     if TURN_MARKS.search(seen) or _ROLES.search(seen):
         return True
-    return any(_ORDERS.search(_plain(part)) for part in {seen, *re.split(r"[.!?;\n]+", seen)})
+    parts = {seen, *re.split(r"[.!?;\n\u3002]+", seen)}
+    ordered, *ordering = _orders(seen.isascii())
+    return any(
+        _ORDERS.search(_plain(part)) or ordered.search(part) or all(one.search(part) for one in ordering)
+        for part in parts
+    )
+
+
+@cache
+def _orders(latin: bool) -> tuple[re.Pattern[str], ...]:
+    """Orders in other languages: a pattern that is one, and three that are one together."""
+    kinds = ("order", "ignore", "earlier", "instructions")
+    return tuple(re.compile(_spoken(kind, latin), re.IGNORECASE) for kind in kinds)
 
 
 def find_injection(text: str, source: str) -> str | None:
