@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -50,17 +51,23 @@ def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         return f"key '{key}': {fault['msg']}"
-    close = difflib.get_close_matches(str(fault["loc"][-1]), known_keys(model), n=1)
+    close = difflib.get_close_matches(str(fault["loc"][-1]), _keys_beside(model, fault["loc"]), n=1)
     hint = f"did you mean '{close[0]}'?" if close else "remove it"
     return f"unknown key '{key}': {hint}"
 
 
-def known_keys(model: type[BaseModel]) -> set[str]:
-    """The keys of all blocks below `model`."""
-    keys: set[str] = set()
-    for name, field in model.model_fields.items():
-        keys.add(field.alias or name)
-        for inner in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                keys |= known_keys(inner)
-    return keys
+def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> set[str]:
+    """The valid keys of the block of `model` that has the key at `loc`."""
+    block = model
+    for part in loc[:-1]:
+        # Other parts are names of entries, or numbers in a list.
+        if field := next((one for name, one in block.model_fields.items() if part in (name, one.alias)), None):
+            block = next(_blocks(field.annotation), block)
+    return {field.alias or name for name, field in block.model_fields.items()}
+
+
+def _blocks(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _blocks(inner)

@@ -65,6 +65,11 @@ def base_profile(name: str, folder: Path = PROFILES) -> str:
     return match[1] if match else ""
 
 
+def fits_any_dataset(name: str, folder: Path = PROFILES) -> bool:
+    """Whether the profile's values, models included, replace those of a profile for real data that it is laid over."""
+    return re.search(r"^any_dataset: true$", profile_text(name, folder), re.MULTILINE) is not None
+
+
 def overlaid(
     name: str,
     params: Path = PARAMS,
@@ -78,15 +83,22 @@ def overlaid(
     The profile of its key `over` is laid over params.yaml first. If params.yaml is of another dataset than the shipped
     one, a profile without a dataset adds keys and replaces no value. It then leaves out settings that fit its own
     dataset alone: language models, numbers of captions, learning rates. `keep_models` leaves out the language
-    models of any profile; a task whose model is missing then uses `default_llm`.
+    models of any profile; a task whose model is missing then uses `default_llm`. A profile with the key `any_dataset`
+    replaces all of its values, but needs another dataset than the shipped one.
 
     Raises:
-        InputError: the profile does not exist, or the result is not a valid params.yaml.
+        InputError: the profile does not exist or does not fit the dataset, or the result is not a valid params.yaml.
     """
     choose(profile_names(folder), name, "profile")
     settings, overlays = load_settings(params), _overlays(folder, name)
-    is_foreign = _is_foreign(settings, overlays)
-    if keep_models or is_foreign:
+    fits_any = fits_any_dataset(name, folder)
+    if fits_any and settings.dataset.name == SHIPPED:
+        raise InputError(
+            f"profile '{name}' is not for the {SHIPPED} dataset: apply one for real data, such as laion, and then "
+            f"`cliptune profile apply {name} --over`"
+        )
+    is_foreign = not fits_any and _is_foreign(settings, overlays)
+    if is_foreign or (keep_models and not fits_any):
         for overlay in overlays:
             _leave_out(overlay, settings.synthesize.llms, _FITTED if is_foreign else {})
     if is_foreign:
@@ -281,7 +293,7 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
         raise InputError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
-    under = overlay.pop("over", None)
+    under, _ = overlay.pop("over", None), overlay.pop("any_dataset", None)
     others = [other for other in profile_names(folder) if other != name]
     return [*(_overlays(folder, choose(others, under, f"{path}: over:")) if under else []), overlay]
 

@@ -17,6 +17,7 @@ UNKNOWN = {
     ("prepare", "sorce"): "unknown key 'prepare.sorce': did you mean 'source'?",
     ("validate", "max_word"): "unknown key 'validate.max_word': did you mean 'max_words'?",
     ("train", "qqqq"): "unknown key 'train.qqqq': remove it",
+    ("embed", "captions"): "unknown key 'embed.captions': remove it",
 }
 OUT_OF_RANGE: tuple[tuple[str, str, Any], ...] = (
     ("prepare", "rare_word_share", "often"),
@@ -68,6 +69,12 @@ def test_the_shipped_settings_are_frozen_and_only_a_base_from_scratch_needs_its_
 def test_wrong_keys_and_values_are_named(path: Path, raw_params: dict[str, Any]) -> None:
     for (block, key), message in UNKNOWN.items():
         assert message in _refusal(path, raw_params | {block: raw_params[block] | {key: 1}})
+    # A key of another block is not a hint.
+    (name, task), *_ = raw_params["synthesize"]["tasks"].items()
+    for key, hint in (("captions", "did you mean 'max_captions'?"), ("workers", "remove it")):
+        block = raw_params["synthesize"] | {"tasks": {name: task | {key: 400}}}
+        refusal = _refusal(path, raw_params | {"synthesize": block})
+        assert f"unknown key 'synthesize.tasks.{name}.{key}': {hint}" in refusal
     for block, key, value in OUT_OF_RANGE:
         refusal = _refusal(path, raw_params | {block: raw_params[block] | {key: value}})
         assert f"params.yaml: key '{block}.{key}'" in refusal, value

@@ -204,6 +204,9 @@ def test_pc_clip_starts_from_its_papers_base(load: Load) -> None:
 
 def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
     settings = load("cub")
+    # Of ten captions of each of CUB's 5,994 training images, or of its 5,794 test images.
+    counts = settings.prepare.counts
+    assert (settings.prepare.source, 10 * (5_794 - counts.val - counts.test) >= counts.train) == ("folder", True)
     check_methods(settings.methods, table_files(settings))
     entry = find_entry(settings.methods, "pc_clip_cub")
     assert entry.method.name == "pc_clip"

@@ -18,6 +18,7 @@ from components.captions.prompting.inputs.readers import Ask, anything, read_cap
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair
+from components.test_sets.image_sets import attributes
 from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (128, 128, 128)
@@ -164,7 +165,25 @@ def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> No
     assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2
     assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
     assert any("1 of 4 rows do not name two test images, first 001.Auk/b.jpg" in note for note in context.notes)
-    assert any("3 differences, each draw of the paper takes 5,000" in note for note in context.notes)
+    assert any("3 differences are too few for 5 draws of 5,000 that differ" in note for note in context.notes)
+
+
+def test_cubs_five_draws_are_of_many_more_differences_than_a_draw_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attributes, "CUB_IMAGES", 2)
+    auk, tit = "001.Auk/a.jpg", "002.Tit/c.jpg"
+    rows = [(auk, tit, text) for text in ("redder", "greener")] * 10_000
+    _cub(tmp_path, rows)
+    context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND})
+    found = find_published("difference_cub").score(context)
+    runs = found.values["difference_cub/released/accuracy"].reshape(5, 5_000)
+    assert len({run.tobytes() for run in runs}) == 5
+    assert 0 < found.scalars["difference_cub/released/standard_error"] == pytest.approx(runs.mean(1).std() / 5**0.5)
+    for few in (5_000, 9_999):
+        _cub(tmp_path, rows[:few])
+        with pytest.raises(InputError, match="draws of 5,000 that differ: the paper has those of all 159,600"):
+            find_published("difference_cub").score(context)
 
 
 def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:

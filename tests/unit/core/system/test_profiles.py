@@ -19,6 +19,7 @@ from components.core.system.profiles import (
     assigned,
     base_profile,
     difference,
+    fits_any_dataset,
     laid_over,
     merge,
     notices,
@@ -125,6 +126,31 @@ def test_models_that_differ_from_the_committed_ones_stay_under_any_profile(param
         assert block["default_llm"] == "mine"
 
 
+@pytest.mark.parametrize("dataset", ["laion", "coco", "vit-b-32"])
+def test_paraclips_writer_answers_on_every_dataset_for_which_it_is_meant(params: Path, dataset: str) -> None:
+    profiles = REPO / "infra/profiles"
+    with pytest.raises(InputError, match="'paper-student' is not for the synthetic dataset: apply one for real data"):
+        overlaid("paper-student", params, profiles)
+    write(overlaid(dataset, params, profiles), params)
+    before = load_settings(params)
+    text = overlaid("paper-student", params, profiles, keep_models=True)
+    assert list(notices("paper-student", text, params, profiles)) == []
+    write(text, params)
+    after = load_checked(params)
+    assert (after.dataset, after.prepare, after.methods) == (before.dataset, before.prepare, before.methods)
+    student = after.students["paraclip_writer"]
+    asked, tasks = after.synthesize, student.tasks
+    assert asked.llms[str(student.teacher)]["model"] == "gpt-3.5-turbo"
+    for name in tasks:
+        task = asked.tasks[name]
+        assert asked.llms[asked.model_of(task)]["model"] == "models/students/paraclip_writer/merged"
+        assert (task.max_captions, task.prompt) == (5_000_000, before.synthesize.tasks[name].prompt)
+    # The other tasks keep their models.
+    others = asked.tasks.keys() - {*tasks}
+    assert {name: asked.tasks[name] for name in others} == {name: before.synthesize.tasks[name] for name in others}
+    assert asked.default_llm == before.synthesize.default_llm
+
+
 def test_comments_above_replaced_values_are_dropped(params: Path, tmp_path: Path) -> None:
     profiles = _profile(
         tmp_path, "methods: {paraclip: {lr: 0.5}}\npromote: {guards: {new: 1}}\ncompare_encoders: [base]\n"
@@ -175,6 +201,8 @@ def test_shipped_profiles_keep_comments_of_blocks_and_change_nothing_twice(param
     comments = {line for line in shipped.splitlines() if line.startswith("#")}
     for name in profile_names(profiles):
         params.write_text(shipped)
+        if fits_any_dataset(name, profiles):
+            _use("laion", params)
         _use(name, params)
         assert comments <= set(params.read_text().splitlines()), name
         assert difference(overlaid(name, params, profiles), params) == "", name
