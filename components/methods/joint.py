@@ -59,7 +59,7 @@ class JointSettings(Optimisation):
     @cached_property
     def members(self) -> dict[str, _Member]:
         """The parts with their methods."""
-        return _members(self.parts, "joint")
+        return _members(self, "joint")
 
     @property
     def builder(self) -> _Member | None:
@@ -75,13 +75,14 @@ class _Member:
     hyper: Any
 
 
-def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
+def _members(joint: JointSettings, entry: str) -> dict[str, _Member]:
     """Raises `InputError` with the key `methods.<entry>.parts...` for an unknown method or key, or without parts."""
     where = f"methods.{entry}.parts"
-    if not parts:
+    if not joint.parts:
         raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
     members, builders = {}, list[str]()
-    for name, part in parts.items():
+    same_loss = {"contrastive_loss": joint.contrastive_loss}
+    for name, part in joint.parts.items():
         with prefixed_errors(f"params.yaml: key '{where}'"):
             method = find_method(name)
         with prefixed_errors(f"params.yaml: key '{where}.{name}'"):
@@ -95,7 +96,7 @@ def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
         for shared in {common.name for common in fields(Optimisation)} & given.keys():
             key = f"{where}.{name}.{shared}"
             raise InputError(f"params.yaml: key '{key}' is common to all parts: move it to 'methods.{entry}'")
-        members[name] = _Member(weight, method, method.settings(given, f"{entry}.parts.{name}"))
+        members[name] = _Member(weight, method, method.settings(given | same_loss, f"{entry}.parts.{name}"))
     return members
 
 
@@ -105,7 +106,7 @@ class Joint(Method):
     def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:
         """Like `Method.settings`, with checks of the parts' keys."""
         hyper = super().settings(given, entry)
-        _members(hyper.parts, entry or self.name)
+        _members(hyper, entry or self.name)
         return hyper
 
 
@@ -174,6 +175,7 @@ METHOD = Joint(
     hyper=JointSettings,
     columns=lambda hyper: _union(part.method.columns(part.hyper) for part in hyper.members.values()),
     losses=_losses,
+    contrasts=lambda hyper: any(part.method.contrasts(part.hyper) for part in hyper.members.values()),
     weighted=lambda hyper: all(part.method.weighted(part.hyper) for part in hyper.members.values()),
     rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
     epoch_unit=_visits,

@@ -174,6 +174,7 @@ METHOD = Method(
     hyper=LeafSettings,
     columns=lambda _hyper: frozenset({"caption"}),
     losses=_losses,
+    contrasts=lambda _hyper: False,
     epoch_unit=lambda _hyper: "pairs",
     augment=Search,
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.methods.contract.losses import Feature, Features, Losses, contrast, info_nce
-from components.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive
+from components.methods.contract.method import BLOCK, Betas, Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,13 +48,9 @@ class OmniNegclipSettings(Optimisation):
     margin: NotNegative = 0.9
 
 
-_BLOCK = r"(text\.)?transformer\.([^\d.]+\.)*"
-"""Start of the name of a block's parameters, before its number."""
-
-
 def _trains(hyper: OmniNegclipSettings) -> tuple[str, ...]:
     front = "|".join(map(str, range(hyper.front_blocks)))
-    return rf"^(?!visual\.|logit_(scale|bias)$|{_BLOCK}\d+\.)", rf"^{_BLOCK}({front})\."
+    return rf"^(?!visual\.|logit_(scale|bias)$|{BLOCK}\d+\.)", rf"^{BLOCK}({front})\."
 
 
 def _losses(features: Features, hyper: OmniNegclipSettings) -> Losses:

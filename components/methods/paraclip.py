@@ -38,10 +38,12 @@ def _columns(hyper: ParaclipSettings) -> frozenset[str]:
 
 
 def _losses(features: Features, hyper: ParaclipSettings) -> Losses:
-    return {
-        term: info_nce(features[one], features[other], features.scale)
-        for term, (one, other) in ((term, _PAIRS[term]) for term in hyper.terms)
-    }
+    losses: Losses = {}
+    for term in hyper.terms:
+        one, other = _PAIRS[term]
+        scale = features.scale if one == "image" else features.text_scale
+        losses[term] = info_nce(features[one], features[other], scale)
+    return losses
 
 
 METHOD = Method(

@@ -95,6 +95,7 @@ METHOD = Method(
     hyper=PcClipSettings,
     columns=lambda _hyper: frozenset({"image", "other_image", "difference"}),
     losses=_losses,
+    contrasts=lambda hyper: hyper.loss == "infonce",
     epoch_unit=lambda _hyper: "pairs",
     trainable=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
 )

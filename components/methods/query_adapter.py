@@ -63,6 +63,7 @@ METHOD = Method(
     hyper=QueryAdapterSettings,
     columns=lambda hyper: frozenset({"caption", *(["image"] if hyper.contrast else [])}),
     losses=_losses,
+    contrasts=lambda hyper: hyper.contrast > 0,
     weighted=lambda _hyper: True,
     epoch_unit=lambda _hyper: "pairs",
     trainable=lambda _hyper: (_MAP,),

@@ -125,7 +125,7 @@ def _losses(features: Features, hyper: ReadClipSettings) -> Losses:
     return {
         "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
         "text_to_image": contrast(caption, image, scale=scale) / 2,
-        "alignment": contrast(paraphrase, caption, scale=scale) * hyper.alignment_weight,
+        "alignment": contrast(paraphrase, caption, scale=features.text_scale) * hyper.alignment_weight,
         "reconstruction": reconstruction * hyper.reconstruction_weight,
     }
 

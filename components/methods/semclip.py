@@ -186,6 +186,7 @@ METHOD = Method(
     hyper=SemclipSettings,
     columns=_columns,
     losses=_losses,
+    contrasts=lambda hyper: hyper.contrastive_weight > 0,
     rows=lambda hyper: frozenset(hyper.rows),
     epoch_unit=_visits,
     extra=lambda encoder, hyper: projection(encoder.sidecar.embed_dim, hyper),

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from components.encoders.adapter.tokens import Tokens
     from components.methods.contract.method import Optimisation
 
+TEXT_TEMPERATURE = 0.07
+"""Of contrasts of two texts on an encoder with a logit bias: CLIP's before training.
+
+Scale and bias of the sigmoid loss are learnt for pairs of image and text, whose cosines are much lower.
+"""
 Losses = dict[str, "Tensor"]
 """Named loss terms of a batch, scalars; training minimises their sum."""
 
@@ -89,6 +94,11 @@ class Features:
         if column not in self._unit:
             self._unit[column] = self.columns[column].with_(unit)
         return self._unit[column]
+
+    @property
+    def text_scale(self) -> Tensor:
+        """The logit scale of contrasts of two texts."""
+        return _at(self.scale.scale, TEXT_TEMPERATURE) if isinstance(self.scale, Sigmoid) else self.scale
 
     def raw(self, column: str) -> Feature:
         """The column's features before normalisation."""
@@ -171,14 +181,14 @@ def clip_loss(column: str = "caption") -> Callable[[Features, Any], Losses]:
 
 
 def scale_at(features: Features, temperature: float | None) -> Tensor | Sigmoid:
-    """`features.scale`, with the logit scale `1 / temperature` unless the temperature is None."""
+    """The logit scale `1 / temperature`, without a bias, which is learnt for one scale; `features.scale` for None."""
+    scale = features.scale
+    return scale if temperature is None else _at(scale.scale if isinstance(scale, Sigmoid) else scale, temperature)
+
+
+def _at(scale: Tensor, temperature: float) -> Tensor:
     import torch
 
-    scale = features.scale
-    if temperature is None:
-        return scale
-    if isinstance(scale, Sigmoid):
-        return replace(scale, scale=torch.full_like(scale.scale, 1 / temperature))
     return torch.full_like(scale, 1 / temperature)
 
 

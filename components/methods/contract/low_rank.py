@@ -41,7 +41,7 @@ def add_low_rank(
         The trained parameters by name: differences, new ones, the logit scale and those of the image tower.
 
     Raises:
-        InputError: `trained` has no matrix of the text side that is not new.
+        InputError: `trained` has no matrix of the text side that is not new, or one of a lower rank.
     """
     whole = {
         name for name in trained if not re.search(TEXT_TOWER, name) or any(re.search(pattern, name) for pattern in new)
@@ -54,6 +54,10 @@ def add_low_rank(
     if not matrices:
         raise InputError(
             "params.yaml: lora_rank needs a pretrained weight matrix, but this method trains none: set it to 0"
+        )
+    if rank > (most := min(min(trained[name].shape) for name in matrices)):
+        raise InputError(
+            f"params.yaml: lora_rank {rank} exceeds the rank of a trained matrix: set it to {most} or less"
         )
     for name, weights in trained.items():
         weights.requires_grad_(name in whole)

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
 """Parameters of the text side of any encoder, its projection included."""
 
-TEXT_BLOCKS = r"^(text\.)?transformer\."
+BLOCK = r"(text\.)?(transformer|language)\.([^\d.]+\.)*"
+"""Start of the name of a text block's parameters, before its number, in any encoder."""
+
+TEXT_BLOCKS = rf"^{BLOCK}\d+\."
 """Parameters of only the text tower's transformer blocks."""
 
 _TOP = r"^(text\.)?(transformer\.resblocks\.(?P<block>\d+)\.|ln_final\.|text_projection)"
@@ -78,8 +81,10 @@ class Optimisation:
         learn_logit_scale: also for the logit bias of the sigmoid loss.
         last_blocks: number of the text tower's last blocks that train, with its final norm and projection if the method
             trains these; all other parameters of the text side are frozen. 0 for all blocks.
-        contrastive_loss: of every contrast of this method: `softmax` is CLIP's, `sigmoid` SigLIP's for an encoder with
-            a logit bias, `auto` the sigmoid loss if the encoder has a logit bias.
+        contrastive_loss: of every contrast with images: `softmax` is CLIP's, `sigmoid` SigLIP's for an encoder with
+            a logit bias, `auto` the sigmoid loss if the encoder has a logit bias. Contrasts at a fixed `temperature`,
+            and of two texts, are always softmax; those of two texts have temperature 0.07 if the encoder has a logit
+            bias and the others the sigmoid loss.
         retention: weight of the mean squared distance of unit features to the base encoder's, over all texts of a
             batch, and all images if the image tower trains; 0 does not compute the base's. Knowledge distillation from
             the base limits forgetting (arXiv 2606.27708). Neither the form of its loss nor its weight could be found:
@@ -170,6 +175,7 @@ class Method:
             captions of one image would be each other's false negatives; `pairs` where the paper's own code visits every
             row.
         neighbours: where the similar row of the columns `neighbour.<column>` comes from.
+        contrasts: whether a loss compares rows with each other, so that a batch needs two.
         weighted: whether its losses use the weights of pairs (column `weight` of `PAIRS`), as sums of `contrast` do.
         column_mixture: for a made-up column, the columns that it is drawn from at each step, with their shares.
         trainable: patterns of the names of trained parameters of the text side; all others are frozen. The image tower
@@ -192,6 +198,7 @@ class Method:
     rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
     epoch_unit: Callable[[Any], Visits] = lambda _hyper: "images"
     neighbours: Callable[[Any], Neighbours] = lambda _hyper: Neighbours()
+    contrasts: Callable[[Any], bool] = lambda _hyper: True
     weighted: Callable[[Any], bool] = lambda _hyper: False
     column_mixture: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
     trainable: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
@@ -230,6 +237,11 @@ class Method:
             raise InputError(where.format("key", "image_tower", "no loss reads images: set it to frozen"))
         if hyper.image_tower == "frozen" and hyper.least_crop < 1:
             raise InputError(where.format("key", "least_crop", "a frozen image tower reads embeddings: set it to 1"))
+        if hyper.contrastive_loss == "sigmoid" and getattr(hyper, "temperature", None) is not None:
+            problem = "sigmoid has the encoder's own scale and bias: set it to auto, or temperature to null"
+            raise InputError(where.format("key", "contrastive_loss", problem))
+        if hyper.batch_size == 1 and self.contrasts(hyper):
+            raise InputError(where.format("key", "batch_size", "one row has no negatives: set it to 2 or more"))
         return hyper
 
     def objective(self, features: Features, hyper: Optimisation) -> Losses:

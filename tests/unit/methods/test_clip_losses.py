@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, M2M100Config, MT5Config, XLMRobertaConfig
 
 from components.core.system.errors import InputError
+from components.encoders.adapter.architecture import build
 from components.encoders.adapter.encoder import Encoder
 from components.methods.caption_ft import METHOD as CAPTION_FT
 from components.methods.conclip import METHOD as CONCLIP
+from components.methods.contract.losses import Sigmoid
 from components.methods.contract.method import Neighbours
 from components.methods.laclip_ft import METHOD as LACLIP
 from components.methods.negation_clip import METHOD as NEGATION_CLIP
@@ -20,7 +25,17 @@ from components.methods.negclip import METHOD as NEGCLIP
 from components.methods.pc_clip import METHOD as PC_CLIP
 from components.methods.registry import find_method
 from tests.conftest import TINY
-from tests.unit.methods.examples import SCALE, as_features, losses_of, picking, random_columns, unit
+from tests.unit.methods.examples import (
+    SCALE,
+    as_features,
+    columns_of,
+    configured,
+    extra_of,
+    losses_of,
+    picking,
+    random_columns,
+    unit,
+)
 
 
 def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
@@ -82,6 +97,86 @@ def test_the_scope_decides_whether_the_token_embeddings_train(method: str, scope
     assert any(name.startswith("transformer.") for name in trained)
     assert ("token_embedding.weight" in trained) == (scope == "tower")
     assert "logit_scale" not in trained
+
+
+_SMALL = {"vocab_size": 32, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
+_HF_TOWERS: list[tuple[Any, str]] = [
+    (BertConfig(**_SMALL, intermediate_size=16), r"encoder\.layer\.\d"),
+    (XLMRobertaConfig(**_SMALL, intermediate_size=16), r"encoder\.layer\.\d"),
+    (MT5Config(vocab_size=32, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2), r"block\.\d"),
+    (
+        M2M100Config(vocab_size=32, d_model=16, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=16),
+        r"layers\.\d",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tower", "blocks"), _HF_TOWERS, ids=[type(tower).__name__ for tower, _ in _HF_TOWERS])
+def test_blocks_of_a_hugging_face_tower_are_without_its_embeddings(tower: Any, blocks: str, tmp_path: Path) -> None:
+    tower.save_pretrained(tmp_path)
+    text = {"hf_model_name": str(tmp_path), "hf_proj_type": "linear", "hf_pooler_type": "mean_pooler"}
+    model = build(TINY | {"text_cfg": text})
+    own = {name for name, _ in model.text.named_parameters(prefix="text") if re.search(blocks, name)}
+    assert own
+    for method in ("caption_ft", "pc_clip", "joint"):
+        parts = {"parts": {"pc_clip": {}}} if method == "joint" else {}
+        hyper = find_method(method).settings({"learn_logit_scale": False} | parts)
+        assert set(find_method(method).freeze(model, hyper)) == own, method
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "of_texts"),
+    [
+        ("caption_ft", {}, {"infonce": 1.0}),
+        ("caption_ft", {"temperature": None}, {}),
+        ("pc_clip", {}, {"infonce": 1.0}),
+        ("paraclip", {}, {"l2": 0.07, "l3": 0.07}),
+        ("read_clip", {}, {"alignment": 0.07}),
+        ("joint", {}, {"pc_clip/infonce": 1.0, "paraclip/l2": 0.07, "paraclip/l3": 0.07}),
+    ],
+)
+def test_a_logit_bias_is_only_in_contrasts_with_images_at_the_learnt_scale(
+    method: str, given: dict[str, Any], of_texts: dict[str, float]
+) -> None:
+    """With a bias of -10 and a scale of 1, negatives have no gradient; with one of 100, unrelated texts have all."""
+    found, hyper = configured({"method": method} | given)
+    features = as_features(random_columns(columns_of(found, hyper)), extra_of(found, hyper))
+
+    def losses(scale: Any) -> dict[str, float]:
+        return {name: loss.item() for name, loss in found.losses(replace(features, scale=scale), hyper).items()}
+
+    sigmoid = losses(Sigmoid(torch.tensor(SCALE), torch.tensor(-10.0)))
+    plain = losses(torch.tensor(SCALE))
+    for name in plain:
+        if name in of_texts:
+            assert sigmoid[name] == pytest.approx(losses(torch.tensor(1 / of_texts[name]))[name], rel=1e-5), name
+        elif name not in {"reconstruction", "semclip/paraphrase", "semclip/negation"}:
+            assert sigmoid[name] != pytest.approx(plain[name]), name
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("caption_ft", {"contrastive_loss": "sigmoid"}, r"'methods\.mine\.contrastive_loss': sigmoid has"),
+        ("pc_clip", {"contrastive_loss": "sigmoid"}, "set it to auto, or temperature to null"),
+        ("joint", {"contrastive_loss": "sigmoid"}, r"'methods\.mine\.parts\.pc_clip\.contrastive_loss'"),
+        ("joint", {"contrastive_loss": "sigmoid", "parts": {"pc_clip": {"temperature": None}}}, None),
+        ("caption_ft", {"contrastive_loss": "sigmoid", "temperature": None}, None),
+        *((name, {"batch_size": 1}, "one row has no negatives: set it to 2") for name in ("paraclip", "joint")),
+        ("pc_clip", {"batch_size": 1}, "one row has no negatives"),
+        ("pc_clip", {"batch_size": 1, "loss": "mse"}, None),
+        ("leaf", {"batch_size": 1}, None),
+        ("semclip", {"batch_size": 1, "contrastive_weight": 0.0}, None),
+        ("query_adapter", {"batch_size": 1}, None),
+        ("query_adapter", {"batch_size": 1, "contrast": 1.0}, "one row has no negatives"),
+    ],
+)  # fmt: skip
+def test_losses_that_could_teach_nothing_are_refused(method: str, given: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        find_method(method).settings(given, "mine")
+        return
+    with pytest.raises(InputError, match=message):
+        find_method(method).settings(given, "mine")
 
 
 PC_CLIP_COLUMNS = random_columns(("image", "other_image", "difference"))

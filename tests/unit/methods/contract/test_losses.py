@@ -125,12 +125,14 @@ def test_nested_dimensions_add_the_contrast_of_each_prefix_at_length_one(scale: 
     torch.testing.assert_close(loss(5, (2, 4)), loss(5) + loss(2) + loss(4))
 
 
-def test_a_temperature_keeps_the_bias() -> None:
-    features = replace(_features(0, 4), scale=SIGMOID)
-    scale = scale_at(features, 0.1)
-    assert isinstance(scale, Sigmoid)
-    assert (scale.scale.item(), scale.bias.item()) == (pytest.approx(10.0), -8.0)
-    assert scale_at(features, None) is SIGMOID
+@pytest.mark.parametrize("scale", [torch.tensor(3.0), SIGMOID], ids=["softmax", "sigmoid"])
+def test_a_temperature_has_no_bias_and_texts_no_scale_of_images(scale: Any) -> None:
+    features = replace(_features(0, 4), scale=scale)
+    found = scale_at(features, 0.1)
+    assert isinstance(found, torch.Tensor)
+    assert found.item() == pytest.approx(10.0)
+    assert scale_at(features, None) is scale
+    assert features.text_scale.item() == pytest.approx(1 / 0.07 if isinstance(scale, Sigmoid) else 3.0)
 
 
 def test_the_loss_follows_the_logit_bias_unless_it_is_set() -> None:

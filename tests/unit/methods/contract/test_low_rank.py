@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from components.core.system.errors import InputError
 from components.encoders.adapter import low_rank, text_tower
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import encode_tokens
@@ -36,6 +37,13 @@ def test_training_begins_with_the_features_of_the_encoder() -> None:
     # Four matrices in each block, and the projection, of two factors each.
     blocks = TINY["text_cfg"]["layers"]
     assert len(trained) == 1 + 2 * (4 * blocks + 1)
+
+
+def test_a_rank_above_that_of_a_matrix_is_refused() -> None:
+    encoder, whole = _trained()
+    with pytest.raises(InputError, match="lora_rank 17 exceeds the rank of a trained matrix: set it to 16 or less"):
+        add_low_rank(encoder.model, whole, rank=17, alpha=4)
+    assert add_low_rank(encoder.model, whole, rank=16, alpha=4)
 
 
 def test_merging_keeps_the_features_and_the_names() -> None:
