@@ -29,7 +29,7 @@ from components.core.tables.files import content_hash
 from components.core.tables.records import CHECKED
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError
 
-_VERSION = "3"
+_VERSION = "4"
 """Increased when the same pictures would give other results."""
 _STORED = tuple(column.name for column in fields(Sample) if column.name != "raw")
 

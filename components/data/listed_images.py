@@ -18,8 +18,10 @@ from pathlib import Path
 
 from more_itertools import chunked, map_reduce
 
+from components.core.pictures.folder import PICTURE_BOUND, check_picture_file, read_picture
 from components.core.settings import Counts, Prepare, Settings
 from components.core.system.errors import InputError
+from components.core.system.user_files import Bound, RefusedError
 from components.core.tables.files import content_hash
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.data.checked_pictures import checked
@@ -37,6 +39,7 @@ from components.data.source import (
     caption_queries,
     drawing_order,
     filled,
+    heic_together,
 )
 
 _CHUNK = 512
@@ -72,16 +75,23 @@ class Listing:
     file: Path
     folder: Path
     lines: list[CaptionLine]
+    most: Bound = PICTURE_BOUND
 
-    def find_image(self, name: str) -> Path | None:
-        """The file of an image, or None if it is not a file in the folder."""
-        path = self.folder / name
+    def check_image(self, name: str) -> None:
+        """Raise `RefusedError` if an image may not be opened, such as a link to a file outside the folder."""
+        check_picture_file(self.folder / name, self.folder, self.most)
+
+    def has_image(self, name: str) -> bool:
+        """Whether an image may be opened."""
         try:
-            inside = path.resolve().is_relative_to(self.folder.resolve())
-            return path if inside and path.is_file() else None
-        except (OSError, ValueError):
-            # The name is too long, or has a byte that is not allowed in names.
-            return None
+            self.check_image(name)
+        except RefusedError:
+            return False
+        return True
+
+    def read_image(self, name: str) -> bytes:
+        """The encoded bytes of an image; raises as `check_image`."""
+        return read_picture(self.folder / name, self.folder, self.most)
 
     def by_image(self, samples: Mapping[str, Sample]) -> dict[str, list[CaptionLine]]:
         """Image id -> its lines, in the file's order; lines of images without a sample are dropped."""
@@ -103,25 +113,28 @@ def listed_source(
     """A source of the images that `read` lists in `prepare.folder`; for the other arguments see `Source`."""
     last: list[tuple[Settings, Listing]] = []
 
+    def bounded(settings: Prepare) -> Listing:
+        return replace(read(settings), most=settings.picture_bound)
+
     def pairs(settings: Settings) -> Iterator[Pair | Unusable]:
-        last[:] = [(settings, read(settings.prepare))]
+        last[:] = [(settings, bounded(settings.prepare))]
         return _pairs(settings, last[0][1])
 
     def evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
         # The run that made the pairs has read the listing already.
-        listing = last[0][1] if last and last[0][0] is settings else read(settings.prepare)
+        listing = last[0][1] if last and last[0][0] is settings else bounded(settings.prepare)
         return _evaluation(test, listing, settings.prepare, people)
 
     return Source(
         pairs=pairs,
         evaluation=evaluation,
-        describe=lambda settings: _describe(read(settings)),
+        describe=lambda settings: _describe(bounded(settings)),
         find=find,
         file=file,
         how=how,
         people=people,
         lists=True,
-        parts=lambda settings: _chunks(read(settings)),
+        parts=lambda settings: _chunks(bounded(settings)),
     )
 
 
@@ -192,7 +205,7 @@ def checked_files(files: Sequence[Path], settings: Prepare, fix: str) -> list[Sa
 
 def _read_files(files: Sequence[Path]) -> Iterator[Sample]:
     for path in files:
-        yield Sample.of(path.read_bytes(), str(path), str(path), name=path.name)
+        yield Sample.of(read_picture(path, None), str(path), str(path), name=path.name)
 
 
 def _checked_images(listing: Listing, settings: Prepare) -> tuple[dict[str, Sample], list[Unusable]]:
@@ -203,10 +216,10 @@ def _checked_images(listing: Listing, settings: Prepare) -> tuple[dict[str, Samp
     unusable: list[Unusable] = []
     for sample in checked(chunks, settings):
         if isinstance(sample, Unusable):
-            unusable.append(replace(sample, of=total))
+            unusable.append(sample)
         else:
             samples[sample.name] = sample
-    return samples, unusable
+    return samples, [replace(lost, of=total) for lost in heic_together(unusable)]
 
 
 def _chunks(listing: Listing) -> list[PictureChunk]:
@@ -218,7 +231,9 @@ def _chunks(listing: Listing) -> list[PictureChunk]:
     images = replace(listing, lines=[])
     return [
         PictureChunk(
-            _stamp(listing.folder, (name for name, _ in block)), partial(_read_images, images, block), len(block)
+            f"{_stamp(listing.folder, (name for name, _ in block))} {listing.most.bytes}",
+            partial(_read_images, images, block),
+            len(block),
         )
         for block in chunked(places.items(), _CHUNK)
     ]
@@ -226,11 +241,11 @@ def _chunks(listing: Listing) -> list[PictureChunk]:
 
 def _read_images(listing: Listing, places: list[tuple[str, str]]) -> Iterator[Sample | Unusable]:
     for name, place in places:
-        path = listing.find_image(name)
-        if path is None:
-            yield _missing(listing, name, place)
-        else:
-            yield Sample.of(path.read_bytes(), str(path), str(path), name=name)
+        path = listing.folder / name
+        try:
+            yield Sample.of(listing.read_image(name), str(path), str(path), name=name)
+        except RefusedError as error:
+            yield _refused(listing, name, place, error)
 
 
 def _stamp(folder: Path, names: Iterable[str]) -> str:
@@ -246,12 +261,8 @@ def _state(file: Path) -> str:
     return f"{stat.st_size} {stat.st_ctime_ns}"
 
 
-def _missing(listing: Listing, name: str, place: str) -> Unusable:
-    path, folder = listing.folder / name, listing.folder
-    why = f"is not in {folder}: add or remove it"
-    if _state(path) != "missing" and not path.resolve().is_relative_to(folder.resolve()):
-        why = f"is a link to a file outside {folder}: copy the picture, or make {folder} itself the link"
-    return Unusable(f"{listing.file}: {place} names {name}, which {why}")
+def _refused(listing: Listing, name: str, place: str, error: RefusedError) -> Unusable:
+    return Unusable(f"{listing.file}: {place} names {name or 'no image'}, which {error.why}")
 
 
 def _describe(listing: Listing) -> Described:
@@ -259,13 +270,20 @@ def _describe(listing: Listing) -> Described:
     for line in listing.lines:
         captions.setdefault(line.split or "train", Counter())[line.image] += 1
     places = {line.image: line.place for line in reversed(listing.lines)}
-    paths = {name: path for name in places if (path := listing.find_image(name)) is not None}
+    unusable = dict[str, Unusable]()
+    for name, place in places.items():
+        try:
+            listing.check_image(name)
+        except RefusedError as error:
+            unusable[name] = _refused(listing, name, place, error)
     return Described(
         images={split: len(counts) for split, counts in captions.items()},
         captions={split: counts.total() for split, counts in captions.items()},
         most_captions=max((max(counts.values()) for counts in captions.values()), default=0),
-        pictures=[(str(path), path.read_bytes) for path in paths.values()],
-        unusable=[_missing(listing, name, place) for name, place in places.items() if name not in paths],
+        pictures=[
+            (str(listing.folder / name), partial(listing.read_image, name)) for name in places if name not in unusable
+        ],
+        unusable=heic_together(list(unusable.values())),
         paraphrases=sum(bool(line.paraphrase) for line in listing.lines),
         texts=[line.caption for line in listing.lines],
         items=[item for item in {line.image: line.item for line in listing.lines}.values() if item],

@@ -13,6 +13,8 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from components.core.pictures.folder import heic_note
+from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, check_settings, table_files
 from components.core.system.errors import InputError
@@ -61,6 +63,8 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
             images = sum(lost.images for lost in unusable)
+            if heic := sum(lost.images for lost in unusable if HEIC_FIX in lost.reason):
+                print(f"prepare: {heic_note(heic)}")
             print(f"prepare: {images} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
     weighted = any(pair.weight is not None for pair in kept["test"])
     if weighted and (unweighted := check_methods(settings.methods, table_files(settings))):

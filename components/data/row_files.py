@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,9 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.system.errors import InputError
+from components.core.system.user_files import Bound, checked_file
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields by column; there may be further columns."""
+LIST_BOUND = Bound.of(4_000, "prepare.max_list_mb")
+"""The default bound of a file of rows."""
+_LONGEST_LINE = 1 << 24
+"""Most letters of a line, which is read into memory."""
 _QUOTED = re.compile('"(?:[^"]|"")*"')
 
 
@@ -42,17 +48,19 @@ class RowFiles:
         """The first of the files that is in `folder`."""
         return next((name for name in self.files if (folder / name).is_file()), None)
 
-    def only(self, folder: Path, how: str) -> Path:
+    def only(self, folder: Path, how: str, most: Bound = LIST_BOUND) -> Path:
         """The one file that is in `folder`.
 
         Raises:
-            InputError: there is none, with the fix `how`, or there are several.
+            InputError: there is none, with the fix `how`, or there are several; or it is larger than `most`, or a link
+                to a file outside the folder.
         """
         present = [name for name in self.files if (folder / name).is_file()]
         if not present:
             raise InputError(f"{folder / self.files[0]} is missing: {how}")
         if len(present) > 1:
             raise InputError(f"{folder} has {' and '.join(present)}: keep the one that lists the images")
+        checked_file(folder / present[0], folder, most)
         return folder / present[0]
 
     def rows(self, file: Path) -> Iterator[Row]:
@@ -116,9 +124,21 @@ def _opened(file: Path, newline: str) -> Iterator[TextIO]:
         raise InputError(f"{file} is not UTF-8: save it as UTF-8") from None
 
 
+def _lines(file: Path, stream: TextIO) -> Iterator[str]:
+    for number in count(1):
+        line = stream.readline(_LONGEST_LINE + 1)
+        if len(line) > _LONGEST_LINE:
+            raise InputError(f"{file}: line {number} has more than {_LONGEST_LINE:,} letters: shorten or remove it")
+        if not line:
+            return
+        yield line
+
+
 def _table(kind: RowFiles, file: Path, separator: str, quoting: Any, read: Callable[[str], str]) -> Iterator[Row]:
     with _opened(file, "") as stream:
-        reader = csv.reader(stream, delimiter="\t" if separator == "tab" else ",", quoting=quoting, strict=True)
+        reader = csv.reader(
+            _lines(file, stream), delimiter="\t" if separator == "tab" else ",", quoting=quoting, strict=True
+        )
         try:
             columns = list(map(read, next(reader, [])))
             kind.check_columns(file, columns, separator)
@@ -146,7 +166,7 @@ def _unquoted(text: str) -> str:
 
 def _jsonl(kind: RowFiles, file: Path) -> Iterator[Row]:
     with _opened(file, "\n") as stream:
-        for number, text in enumerate(stream, 1):
+        for number, text in enumerate(_lines(file, stream), 1):
             if not text.strip():
                 continue
             try:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.core.pictures.folder import heic_note
+from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Prepare, Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, image_id
@@ -34,6 +36,17 @@ class Unusable:
     reason: str
     images: int = 1
     of: int = 0
+
+
+def heic_together(unusable: Sequence[Unusable]) -> list[Unusable]:
+    """The same with all HEIC files as one, which is first; the others keep their order."""
+    heic = [lost for lost in unusable if HEIC_FIX in lost.reason]
+    if not heic:
+        return list(unusable)
+    count = sum(lost.images for lost in heic)
+    first = heic[0].reason.partition(": " + HEIC_FIX)[0]
+    rest = [lost for lost in unusable if HEIC_FIX not in lost.reason]
+    return [Unusable(f"{heic_note(count)}; the first: {first}", count), *rest]
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def write_captions(votes: Sequence[Vote], path: Path, folder: Path | None = None
         (vote.image, _flat(vote.query), _flat(vote.paraphrase)) for vote in votes if vote.image and vote.paraphrase
     )
     folders = [Listing(path, place, []) for place in (path.parent, folder) if place is not None]
-    rows = [row for row in marked if _is_field(row[0]) and any(place.find_image(row[0]) for place in folders)]
+    rows = [row for row in marked if _is_field(row[0]) and any(place.has_image(row[0]) for place in folders)]
     if not rows:
         raise InputError(
             f"no row for {path}: {len(marked)} queries have a paraphrase and a marked picture, and no such picture is "

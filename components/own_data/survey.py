@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
@@ -184,7 +185,11 @@ def _counts(described: Described, copies: int) -> Counts:
 def problems(contents: Survey) -> Sequence[str]:
     """Problems that matter before the first stage runs."""
     texts = []
-    if unusable := contents.described.unusable:
+    unusable = contents.described.unusable
+    if unusable and HEIC_FIX in unusable[0].reason:
+        texts.append(unusable[0].reason)
+        unusable = unusable[1:]
+    if unusable:
         texts.append(
             f"{sum(image.images for image in unusable)} images that {contents.file} names are missing or damaged: "
             f"`prepare` skips up to prepare.max_unusable_share of the images; the first: {unusable[0].reason}"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.core.pictures.folder import files_in
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array
 
@@ -81,11 +82,12 @@ def name_column(names: Collection[str]) -> str | None:
 
 def embedding_files(folder: Path) -> list[EmbeddingFile]:
     """A folder's embeddings, sorted by number; the files of captions may be missing."""
-    paths = [*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")]
+    paths = files_in(folder, "*.npy", "img_emb/*.npy")
     arrays = sorted((path for path in paths if not _OF_TEXTS.search(path.stem.lower())), key=_order)
     pairs = [EmbeddingFile(array, captions_of(array)) for array in arrays]
     captions = {pair.captions for pair in pairs}
-    others = [path for path in sorted(folder.glob("*.parquet")) if path not in captions and _has_vectors(path)]
+    files_in(folder, "metadata/*.parquet")
+    others = [path for path in files_in(folder, "*.parquet") if path not in captions and _has_vectors(path)]
     return [*pairs, *(EmbeddingFile(path, path) for path in others)]
 
 

@@ -78,14 +78,26 @@ def pictures_in(folder: Path, most: Bound = PICTURE_BOUND) -> FolderPictures:
     names, refused, heic = list[str](), list[str](), 0
     for name in sorted(picture_names(folder)):
         try:
-            checked_file(folder / name, folder, most)
-            if not reads_heic() and _is_heic(folder / name, folder, most):
-                heic += 1
-            else:
-                names.append(name)
+            check_picture_file(folder / name, folder, most)
+            names.append(name)
+        except HeicError:
+            heic += 1
         except RefusedError as error:
             refused.append(str(error))
     return FolderPictures(folder, names, refused, heic)
+
+
+def files_in(folder: Path, *patterns: str) -> list[Path]:
+    """The user's files in a folder whose paths match one of the patterns, such as `*.tar` and `*/*.tar`, sorted.
+
+    Raises:
+        RefusedError: one is a link to a file outside the folder, or not a plain file.
+    """
+    found = sorted(path for pattern in patterns for path in folder.glob(pattern) if not path.is_dir())
+    found = [path for path in found if not is_ignored(path.relative_to(folder).as_posix())]
+    for path in found:
+        checked_file(path, folder, None)
+    return found
 
 
 def heic_note(count: int) -> str:
@@ -103,11 +115,33 @@ def picture_names(folder: Path) -> Iterator[str]:
                 yield (below / name).as_posix()
 
 
-def _is_heic(path: Path, folder: Path, most: Bound) -> bool:
+class HeicError(RefusedError):
+    """A HEIC file, which cannot be read without `pillow-heif`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, f"is a HEIC file: {HEIC_FIX}")
+
+
+def check_picture_file(path: Path, folder: Path | None, most: Bound = PICTURE_BOUND) -> None:
+    """Check a user's picture without decoding it; for arguments see `components.core.system.user_files.checked_file`.
+
+    Raises:
+        RefusedError: it may not be opened, or it is a HEIC file that cannot be read.
+    """
+    if reads_heic():
+        checked_file(path, folder, most)
+        return
     with open_file(path, folder, most) as stream:
-        return is_heic(stream.read(64))
+        _refuse_heic(path, stream.read(64))
 
 
 def read_picture(path: Path, folder: Path | None, most: Bound = PICTURE_BOUND) -> bytes:
-    """The encoded bytes of a user's picture; raises as `components.core.system.user_files.open_file`."""
-    return read_file(path, folder, most)
+    """The encoded bytes of a user's picture; for arguments and errors see `check_picture_file`."""
+    encoded = read_file(path, folder, most)
+    _refuse_heic(path, encoded)
+    return encoded
+
+
+def _refuse_heic(path: Path, first: bytes) -> None:
+    if is_heic(first) and not reads_heic():
+        raise HeicError(path)

@@ -19,7 +19,6 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
 """Pillow's names of the allowed formats. Pillow detects formats by a file's bytes, and has unsafe readers for
 many more: one runs Ghostscript on the picture, others decode a picture before its size is known. HEIF is one more with
 the package `pillow-heif`."""
-HEIC = "HEIC, for which pillow-heif is not installed"
 HEIC_FIX = "pip install pillow-heif, or convert them to JPEG"
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1"})
 _TURNS = {
@@ -61,7 +60,7 @@ def open_picture(encoded: bytes | Path) -> Iterator[Image.Image]:
         raise
     except UnidentifiedImageError:
         # Pillow's message has the address of the buffer.
-        raise ValueError(HEIC if _starts_as_heic(encoded) else "no known format") from None
+        raise ValueError(f"a HEIC file: {HEIC_FIX}" if _starts_as_heic(encoded) else "no known format") from None
     except Image.DecompressionBombError as error:
         raise TooLargeError(str(error)) from None
     except Exception as error:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from components.core.pictures.shards.listing import ShardFiles, is_remote
 from components.core.system.errors import InputError
+from components.core.system.user_files import RefusedError, open_file
 from components.core.tables.files import image_id
 
 PICTURE = ("image_id", "image", "file", "position", "size")
@@ -85,12 +86,15 @@ class Pictures:
             return self._files.read_part(file, position or 0, size)
         try:
             if position is None:
-                return Path(file).read_bytes()
+                with open_file(Path(file), None, None) as stream:
+                    return stream.read(size + 1)
             opened = self._opened(file)
             if file.endswith(".parquet"):
                 return bytes(opened.picture(position))
             opened.seek(position)
             return bytes(opened.read(size))
+        except RefusedError as error:
+            raise InputError(f"{file} {error.why.partition(':')[0]}: {_FIX}") from None
         except (OSError, pa.ArrowException) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"{file} cannot be read ({reason}): {_FIX}") from None
@@ -98,7 +102,7 @@ class Pictures:
     def _opened(self, file: str) -> Any:
         if file not in self._open:
             is_table = file.endswith(".parquet")
-            self._open[file] = _ParquetPictures(file) if is_table else Path(file).open("rb")  # noqa: SIM115
+            self._open[file] = _ParquetPictures(file) if is_table else self._files.open(file)
             if len(self._open) > 8:
                 self._open.popitem(last=False)[1].close()
         return self._open[file]

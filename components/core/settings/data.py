@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from components.core.settings.block import Block, Scale, Seed
+from components.core.system.user_files import Bound
 
 
 class WorldSettings(Block):
@@ -70,6 +71,10 @@ class Prepare(Block):
     max_caption_words: PositiveInt = 100
     max_unusable_share: float = Field(0.01, ge=0, lt=1)
     """Share of the images of `counts` that may be missing or unreadable; they are left out and listed."""
+    max_picture_mb: PositiveInt = 64
+    """Largest file of a picture in megabytes; larger ones are left out and counted."""
+    max_list_mb: PositiveInt = 4_000
+    """Largest file that lists pictures and texts, in megabytes; its rows are held in memory."""
     processes: PositiveInt | None = None
     """Processes that read and decode pictures; by default one per core."""
     state: Path = Path("state/prepare")
@@ -84,6 +89,16 @@ class Prepare(Block):
     prepare` after a change in it."""
     on_test_leak: Literal["drop", "refuse"] = "drop"
     """The treatment of training and validation pairs that are in a test set of `benchmarks`."""
+
+    @property
+    def picture_bound(self) -> Bound:
+        """The bound of a picture's file."""
+        return Bound.of(self.max_picture_mb, "prepare.max_picture_mb")
+
+    @property
+    def list_bound(self) -> Bound:
+        """The bound of a file that lists pictures."""
+        return Bound.of(self.max_list_mb, "prepare.max_list_mb")
 
 
 class Contrastive(Block):

@@ -32,11 +32,12 @@ class RefusedError(InputError):
         self.why = why
 
 
-def checked_file(path: Path, folder: Path | None, most: Bound) -> Path:
+def checked_file(path: Path, folder: Path | None, most: Bound | None) -> Path:
     """The real path of a file that `open_file` would open.
 
     Args:
         folder: the user's folder, which the file must be in; None for a file that the user named.
+        most: None for a file that is read in parts.
 
     Raises:
         RefusedError: the file is missing, outside `folder`, behind a link to a file outside it, larger than `most`, or
@@ -49,19 +50,22 @@ def checked_file(path: Path, folder: Path | None, most: Bound) -> Path:
         # The name may be too long, have a byte that is not allowed in names, or be a link to itself.
         reason = getattr(error, "strerror", None)
         missing = reason is None or isinstance(error, FileNotFoundError | NotADirectoryError)
-        raise RefusedError(path, "is missing: add or remove it" if missing else _unreadable(str(reason))) from None
+        gone = f"is {'missing' if folder is None else f'not in {folder}'}: add or remove it"
+        raise RefusedError(path, gone if missing else _unreadable(str(reason))) from None
     if folder is not None and not real.is_relative_to(folder.resolve()):
-        raise RefusedError(path, f"is outside {folder} or a link to a file outside it: copy the file into the folder")
+        is_link = os.path.normpath(path).startswith(f"{os.path.normpath(folder)}{os.sep}")
+        where = f"a link to a file outside {folder}" if is_link else f"outside {folder}"
+        raise RefusedError(path, f"is {where}: copy the file into the folder")
     if not stat.S_ISREG(status.st_mode):
         raise RefusedError(path, "is not a plain file: replace or remove it")
-    if status.st_size > most.bytes:
+    if most is not None and status.st_size > most.bytes:
         size = f"{status.st_size / 1e6:,.0f} MB, more than {most.bytes / 1e6:,.0f} MB"
         raise RefusedError(path, f"is too large ({size}): replace it or raise {most.setting}")
     return real
 
 
 @contextmanager
-def open_file(path: Path, folder: Path | None, most: Bound) -> Iterator[BinaryIO]:
+def open_file(path: Path, folder: Path | None, most: Bound | None) -> Iterator[BinaryIO]:
     """A user's file, opened for reading; for arguments and errors see `checked_file`.
 
     Raises:

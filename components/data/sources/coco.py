@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
+from components.core.system.user_files import checked_file
 from components.core.tables.record_files import read_record
 from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.source import split_of_word
@@ -78,6 +79,7 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
         InputError: the file is damaged or has another layout, an unknown split, or an empty caption.
     """
     lines = []
+    checked_file(file, settings.folder, settings.list_bound)
     for number, image in enumerate(read_record(_KarpathyFile, file, _AGAIN).images):
         place = f"images[{number}]"
         split = split_of_word(f"{file}: {place}", image.split)
@@ -89,6 +91,8 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
 
 
 def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[CaptionLine]:
+    if file.exists():
+        checked_file(file, settings.folder, settings.list_bound)
     content = read_record(_CaptionsFile, file, _HOW, _AGAIN)
     names = {image.id: image.file_name for image in content.images}
     lines = []

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from components.core.settings import Prepare, Settings
 from components.core.system.errors import InputError
+from components.core.system.user_files import read_file
 from components.core.tables.records import CAPTION_RATINGS
 from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
+from components.data.row_files import LIST_BOUND
 from components.data.source import EvaluationTables, Pair, filled
 from components.data.sources.coco import read_karpathy
 
@@ -107,11 +109,11 @@ def caption_ratings(
 
 
 def _rows(file: Path) -> list[str]:
+    if not file.exists():
+        raise InputError(f"{file} is missing: {_HOW}")
     try:
         # Not `splitlines`: it would split captions at characters such as U+2028.
-        return file.read_text("utf-8-sig").removesuffix("\n").split("\n")
-    except FileNotFoundError:
-        raise InputError(f"{file} is missing: {_HOW}") from None
+        return read_file(file, file.parent, LIST_BOUND).decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 (byte {error.start}): download it again") from None
 

@@ -39,7 +39,7 @@ def read_listing(settings: Prepare) -> Listing:
     folder = image_folder(settings)
     template = TextTemplate(settings.text) if settings.text is not None else None
     files = _files(template, settings.item)
-    file = files.only(folder, _HOW)
+    file = files.only(folder, _HOW, settings.list_bound)
     lines = [_line(file, place, row, settings, template) for place, row in files.rows(file)]
     return Listing(file, folder, lines)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.core.pictures.folder import files_in
 from components.core.pictures.stored_pictures import IMAGE_COLUMNS, image_column
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
@@ -110,7 +111,7 @@ def _columns(file: Path, schema: pa.Schema) -> list[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("*.parquet"), *(folder / "data").glob("*.parquet")])
+    return files_in(folder, "*.parquet", "data/*.parquet")
 
 
 def find(folder: Path) -> str | None:

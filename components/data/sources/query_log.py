@@ -38,7 +38,7 @@ def read_listing(settings: Prepare) -> Listing:
             weight is not a number above zero.
     """
     folder = image_folder(settings)
-    file = _FILES.only(folder, _HOW)
+    file = _FILES.only(folder, _HOW, settings.list_bound)
     first: dict[tuple[str, str, str], CaptionLine] = {}
     weights: defaultdict[tuple[str, str, str], array[float]] = defaultdict(lambda: array("d"))
     for place, row in _FILES.rows(file):

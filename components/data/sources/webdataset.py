@@ -12,6 +12,7 @@ from pathlib import Path
 
 from more_itertools import longest_common_prefix
 
+from components.core.pictures.folder import files_in
 from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
 from components.core.pictures.shards.reader import Fault, RawSample, ShardReader, sound
 from components.core.settings import Prepare
@@ -65,7 +66,7 @@ def _stamps(urls: Sequence[str]) -> dict[str, str]:
 
 def shards_in(folder: Path) -> list[str]:
     """The shards in a folder and its direct subfolders."""
-    return sorted(str(path) for pattern in ("*.tar", "*/*.tar") for path in folder.glob(pattern))
+    return [str(path) for path in files_in(folder, "*.tar", "*/*.tar")]
 
 
 def read_shard(url: str, size: int | None, split: str = "", *, strict: bool = True) -> Iterator[Sample | Unusable]:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from braceexpand import braceexpand
 from more_itertools import duplicates_everseen
 
+from components.core.pictures.folder import files_in
 from components.core.system.errors import InputError
+from components.core.system.user_files import checked_file
 
 if TYPE_CHECKING:
     from components.core.pictures.storage import S3
@@ -39,6 +41,7 @@ class ShardFiles:
         """A stream of a file's bytes; raises `InputError` if it is missing or cannot be read."""
         if is_remote(url):
             return self._s3.open(url)
+        checked_file(Path(url), None, None)
         try:
             return Path(url).open("rb", buffering=_BUFFER)
         except OSError as error:
@@ -66,7 +69,7 @@ class ShardFiles:
         folder = folder.rstrip("/") + "/"
         if is_remote(folder):
             return [url for url in self._s3.list(folder) if "/" not in url.removeprefix(folder)]
-        return sorted(str(path) for path in Path(folder).glob("*") if path.is_file())
+        return [str(path) for path in sorted(files_in(Path(folder), "*"))]
 
 
 def is_remote(url: str) -> bool:

@@ -76,20 +76,20 @@ def test_links_out_pipes_and_large_files_are_left_out_and_counted(shop: Path, tm
     assert found.names == ["a/b/d.jpeg", "a/c.png", "b.JPG", "z2.jpg"]
     (note,) = found.notes
     assert note.startswith("5 of its files, the first: ")
-    assert "z1.jpg is outside" in note
+    assert "z1.jpg is a link to a file outside" in note
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("gone.jpg", "is missing"),
+        ("gone.jpg", "is not in"),
         ("../other.jpg", "is outside"),
-        ("link.jpg", "is outside"),
-        ("self.jpg", "is missing"),
+        ("link.jpg", "is a link to a file outside"),
+        ("self.jpg", "is not in"),
         ("pipe.jpg", "is not a plain file"),
         ("folder.jpg", "is not a plain file"),
         ("large.jpg", r"is too large \(60,000 MB, more than 64 MB\): replace it or raise prepare.max_picture_mb"),
-        ("a\0.jpg", "is missing"),
+        ("a\0.jpg", "is not in"),
         ("a" * 300 + ".jpg", "cannot be read"),
     ],
 )
