@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from shutil import which
 
 from components.core.system import templates
-from components.core.system.discovery import choose
+from components.core.system.discovery import FOLDER_NAME, choose
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import Graph, outdated, read_graph
 from components.launching.node import command_of
@@ -100,6 +101,9 @@ HERE = "torchrun"
 def check(job: Job, on: str) -> Graph:
     """The project's stages; raises InputError for an unknown scheduler or stage, or too many machines for a stage."""
     choose([*SYSTEMS, HERE], on, "--on")
+    group, _, entry = job.stage.partition("@")
+    if not all(FOLDER_NAME.fullmatch(name) for name in (group, entry or group, job.accelerator)):
+        raise InputError(f"stage {job.stage!r} on {job.accelerator!r}: names have only A-Z, a-z, 0-9, _, - and .")
     command_of(job.stage, 0, job.nodes)
     graph = read_graph()
     if job.stage not in graph.needs:
@@ -121,7 +125,8 @@ def check_now(job: Job, graph: Graph) -> None:
 
 def rendered(job: Job, on: str) -> str:
     """The file of a job."""
-    values = vars(job) | {"name": job.name, "python": sys.executable}
+    command = shlex.join([sys.executable, "-m", "components.launching.node", job.stage])
+    values = vars(job) | {"name": job.name, "command": command}
     return templates.rendered(TEMPLATES / f"{SYSTEMS[on].template}.j2", **values)
 
 

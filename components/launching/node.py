@@ -43,8 +43,8 @@ def command_of(stage: str, node: int, nodes: int) -> list[str]:
     declared = read_yaml(Path("dvc.yaml").read_text("utf-8"))["stages"].get(group)
     if declared is None:
         raise InputError(f"dvc.yaml has no stage '{group}'")
-    text = declared.get("do", declared)["cmd"].replace("${key}", entry).replace("${item}", entry)
-    return [sys.executable, *shlex.split(text)[1:]]
+    words = shlex.split(declared.get("do", declared)["cmd"])[1:]
+    return [sys.executable, *(entry if word == "$DVC_STAGE" else word for word in words)]
 
 
 def main(stage: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.settings import Counts
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, printable
 from components.training.recipe import recipe
 
 METHODS = ("paraclip", "semclip")
@@ -167,13 +167,11 @@ def profile_text(title: str, content: Mapping[str, Any]) -> str:
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    parts = [f"# {title}\n# Written by `cliptune init`.\n"]
+    parts = [f"# {printable(title)}\n# Written by `cliptune init`.\n"]
     for key in sorted(content, key=_ORDER.index):
         # A mapping of texts alone would be written in braces.
-        if isinstance(content[key], str):
-            parts.append(f"{key}: {content[key]}\n")
-            continue
+        flow = False if isinstance(content[key], str) else None
         block = {key: content[key]}
-        body = yaml.dump(block, Dumper=Plain, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
+        body = yaml.dump(block, Dumper=Plain, sort_keys=False, default_flow_style=flow, width=118, allow_unicode=True)
         parts.append(f"# {_COMMENTS[key]}\n{body}" if key in _COMMENTS else body)
     return "".join(parts)

@@ -36,15 +36,13 @@ def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
     evaluate.run(settings, encoder, folders)
 
 
-def main(
-    seed: Annotated[int, typer.Option(help="One of study.seeds.")],
-    encoder: Annotated[str, typer.Option(help="An entry of methods, such as paraclip.")],
-) -> None:
+def main(encoder: Annotated[str, typer.Option(help="A seed and an entry of methods, such as 1-paraclip.")]) -> None:
     """Train a method on the base of another seed, and score it.
 
-    Example: python -m components.study.repeat --seed 1 --encoder paraclip
+    Example: python -m components.study.repeat --encoder 1-paraclip
     """
-    run_in_project(lambda: run(load_checked(entries=[encoder]), seed, encoder, folders_of(seed)))
+    seed, _, entry = encoder.partition("-")
+    run_in_project(lambda: run(load_checked(entries=[entry]), int(seed), entry, folders_of(int(seed))))
 
 
 if __name__ == "__main__":

@@ -31,14 +31,14 @@ def run(settings: Settings, seed: int, name: str, folders: Folders) -> None:
 
 
 def main(
-    seed: Annotated[int, typer.Option(help="One of study.seeds.")],
-    name: Annotated[str, typer.Option("--mix", help="An entry of mixes, such as all_needs.")],
+    name: Annotated[str, typer.Option("--mix", help="A seed and an entry of mixes, such as 1-all_needs.")],
 ) -> None:
     """Mix the encoders of another seed, and score the mix.
 
-    Example: python -m components.study.repeat_mix --seed 1 --mix all_needs
+    Example: python -m components.study.repeat_mix --mix 1-all_needs
     """
-    run_in_project(lambda: run(load_checked(entries=()), seed, name, folders_of(seed)))
+    seed, _, mixed = name.partition("-")
+    run_in_project(lambda: run(load_checked(entries=()), int(seed), mixed, folders_of(int(seed))))
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def _project(folder: Path) -> Path:
     train = {"checkpoint_dir": "state/train", "validation_images": 0, "checkpoint_every": 4}
     raw = every_method() | {"methods": {"tried": ENTRY | {"warmup_steps": 1}}, "compare_encoders": ["base"]}
     write_params(folder, raw | {"train": train | {"precision": "fp32", "processes": 2}})
-    command = "python -m components.training.train --method ${key}"
+    command = 'python -m components.training.train --method "$DVC_STAGE"'
     stage = {"cmd": command, "deps": ["data", "models/base"], "outs": [WEIGHTS.replace("tried", "${key}")]}
     pipeline = {"stages": {"train": {"foreach": {"tried": {}}, "do": stage}}}
     (folder / "dvc.yaml").write_text(yaml.safe_dump(pipeline))

@@ -52,7 +52,12 @@ def real_pipeline(*stages: str) -> dict[str, Any]:
     for stage in stages:
         name, _, key = stage.partition("@")
         written = yaml.safe_dump(raw[name].get("do", raw[name]))
-        for template, value in {"${item}": key, "${key}": key, "${item.folder}": "data/validated/paraclip"}.items():
+        for template, value in {
+            '"$DVC_STAGE"': key,
+            "${item}": key,
+            "${key}": key,
+            "${item.folder}": "data/validated/paraclip",
+        }.items():
             written = written.replace(template, value)
         body = yaml.safe_load(written)
         deps = [path for path in body["deps"] if not path.startswith(("components", "${depends."))]

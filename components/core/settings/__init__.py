@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
 from pydantic import Field, ValidationError
 
-from components.core.settings.block import Block, Device, Scale
+from components.core.settings.block import Block, Device, Name, Scale
 from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate, WrittenTestSet
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
 from components.core.settings.training import Card, Compare, Evaluate, Margin, Mix, Promote, Shards, Study, Train
@@ -35,15 +35,15 @@ class Settings(Block):
     prepare: Prepare
     base: Base
     embed: Embed
-    students: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Student] = Field(default_factory=dict)
+    students: dict[Name, Student] = Field(default_factory=dict)
     """Name of a student -> its settings; its adapter is `models/students/<name>`."""
     synthesize: Synthesize
     test_set: WrittenTestSet = WrittenTestSet()
     validation: Validate = Field(alias="validate")
     train: Train
-    methods: dict[str, dict[str, Any]]
-    mixes: dict[str, Mix] = Field(default_factory=dict)
-    compare_encoders: tuple[str, ...]
+    methods: dict[Name, dict[str, Any]]
+    mixes: dict[Name, Mix] = Field(default_factory=dict)
+    compare_encoders: tuple[Name, ...]
     evaluate: Evaluate
     compare: Compare
     promote: Promote

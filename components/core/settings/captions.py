@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Scale, Seed
+from components.core.settings.block import Block, Name, Scale, Seed
 
 
 class Task(Block):
     """One prompt task: its input, and the number of answers to each row."""
 
-    table: str
+    table: Name
     """The table of its answers, a key of `validate.tables`."""
     input: Path
     """A Parquet file or a folder of `data` with the captions, or with the answers of another task."""
@@ -58,7 +58,7 @@ class Synthesize(Block):
     """SQLAlchemy URL of the generation store, outside every stage's outputs."""
     cached_answers: Path | None = None
     """A Parquet export of generations to import into the store first."""
-    tasks: dict[str, Task]
+    tasks: dict[Name, Task]
     max_failed_share: float = Field(0.05, ge=0, le=1)
     """Share of a task's questions that may fail; if more fail, the stage ends with an error, and its next run repeats
     them."""
@@ -207,7 +207,7 @@ class Validate(Limits):
     all-MiniLM-L6-v2 from its package, which reads English."""
     shard_rows: PositiveInt = 50_000
     """Rows in memory at once; no result depends on it."""
-    tables: dict[str, TableLimits] = Field(default_factory=dict)
+    tables: dict[Name, TableLimits] = Field(default_factory=dict)
 
     def limits(self, table: str) -> Limits:
         """The limits of one table."""

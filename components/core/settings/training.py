@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from components.core.settings.block import Block, Seed
+from components.core.settings.block import Block, Name, Seed
 
 
 class Shards(Block):
@@ -63,8 +63,8 @@ class Mix(Block):
         weights: coefficients of the differences of both to the base, which are added to the base's weights.
     """
 
-    a: str
-    b: str
+    a: Name
+    b: Name
     weights: tuple[float, float]
 
 
@@ -143,6 +143,6 @@ class Study(Block):
     """
 
     seeds: tuple[Seed, ...] = ()
-    encoders: tuple[str, ...] = ()
-    mixes: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
+    encoders: tuple[Name, ...] = ()
+    mixes: tuple[Name, ...] = ()
+    claims: tuple[Name, ...] = ()

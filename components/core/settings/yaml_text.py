@@ -10,13 +10,17 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 
-def read_yaml(text: str) -> Any:
-    """The content of a YAML document; None if it is empty.
+def read_yaml(text: str, *, aliases: bool = False) -> Any:
+    """The content of a YAML document; None if it is empty. With `aliases` it may name blocks that stand above.
 
     Raises:
-        yaml.YAMLError: it is not YAML, contains more than plain data, or a block has a key twice.
+        yaml.YAMLError: it is not YAML, contains more than plain data, or a block has a key twice; or it has aliases,
+            which may stand for gigabytes, where none or fewer are allowed.
     """
-    return yaml.load(text, _Loader)
+    try:
+        return yaml.load(text, _Aliased if aliases else _Loader)
+    except RecursionError:
+        raise yaml.YAMLError("blocks are nested too deeply: write fewer levels") from None
 
 
 def explain_yaml(error: Exception) -> str:
@@ -31,6 +35,28 @@ def explain_yaml(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
+    most_aliased = 0
+    """Maximum number of values that the document's aliases stand for."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._sizes: dict[int, int] = {}
+        self._aliased = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As PyYAML, but counts the values that aliases stand for."""
+        is_alias, mark = self.check_event(yaml.AliasEvent), self.get_mark()
+        node: Any = super().compose_node(parent, index)
+        if is_alias:
+            self._aliased += self._sizes.get(id(node), 1)
+            if self._aliased > self.most_aliased:
+                raise yaml.composer.ComposerError(None, None, "an alias: write the value in its place", mark)
+            return node
+        inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        size = 1 if isinstance(node, yaml.ScalarNode) else 1 + sum(self._sizes[id(part)] for part in inner)
+        self._sizes[id(node)] = size
+        return node
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """As PyYAML, but refuses equal keys, of which PyYAML takes the last."""
         lines: dict[Any, int] = {}
@@ -44,13 +70,17 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class _Aliased(_Loader):
+    most_aliased = 10_000
+
+
 def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:
     """The most useful fault of a validation error of `model`, with its key."""
     # A mistyped key is both unknown and missing; the user typed the unknown one.
     fault = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
-        return f"key '{key}': {fault['msg']}"
+        return f"key '{key.removesuffix('.[key]')}': {fault['msg'].removeprefix('Value error, ')}"
     close = difflib.get_close_matches(str(fault["loc"][-1]), _keys_beside(model, fault["loc"]), n=1)
     hint = f"did you mean '{close[0]}'?" if close else "remove it"
     return f"unknown key '{key}': {hint}"

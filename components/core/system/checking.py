@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.settings import PARAMS, Settings, load_settings
-from components.core.system.discovery import FOLDER_NAME, choose, names_in
+from components.core.system.discovery import choose, names_in
 from components.core.system.errors import InputError
 from components.core.tables.folders import PAIRS
 from components.core.tables.records import SYNTHESISED
@@ -62,11 +62,6 @@ def check_names(settings: Settings) -> None:
     """
     if not settings.compare_encoders:
         raise InputError(f"params.yaml: compare_encoders is empty: list '{BASE}' and the entries of methods to score")
-    for entry in settings.methods:
-        if not FOLDER_NAME.fullmatch(entry):
-            raise InputError(
-                f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
-            )
     _check_mixes(settings)
     _check_once(settings.compare_encoders, "compare_encoders")
     for encoder in settings.compare_encoders:
@@ -103,10 +98,8 @@ def _check_mixes(settings: Settings) -> None:
     """Check that every mix is made of entries before it, so that none contains itself."""
     known = list(settings.methods)
     for name, mix in settings.mixes.items():
-        if not FOLDER_NAME.fullmatch(name) or name in (BASE, *known):
-            raise InputError(
-                f"params.yaml: mixes.{name} would replace another encoder, or is not a folder name: rename it"
-            )
+        if name in (BASE, *known):
+            raise InputError(f"params.yaml: mixes.{name} would replace another encoder: rename it")
         for member in (mix.a, mix.b):
             choose(known, member, f"params.yaml: mixes.{name}:")
         known.append(name)

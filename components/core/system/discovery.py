@@ -12,7 +12,7 @@ from typing import Any
 
 from components.core.system.errors import InputError
 
-FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 """Valid names in params.yaml that become folders and DVC stages."""
 
 _FEW, _SOME = 40, 8

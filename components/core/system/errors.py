@@ -12,6 +12,8 @@ from typing import ParamSpec
 from components.core.tables.files import full_disk
 
 P = ParamSpec("P")
+_JOINERS = "\u200c\u200d"
+"""Of Persian and Indian words, and of emoji."""
 
 
 class InputError(Exception):
@@ -27,6 +29,15 @@ def prefixed_errors(subject: str) -> Iterator[None]:
         raise InputError(f"{subject}: {error}") from None
 
 
+def printable(text: str) -> str:
+    """`text` for a terminal, on one line: control characters, and those that reorder a line, as escapes.
+
+    >>> printable("a dog\x1b[2J\n\u202e")
+    'a dog\\x1b[2J\\n\\u202e'
+    """
+    return "".join(sign if sign.isprintable() or sign in _JOINERS else ascii(sign)[1:-1] for sign in text)
+
+
 def run_command(command: Callable[[], None]) -> None:
     """Run a stage's entry point.
 
@@ -35,7 +46,7 @@ def run_command(command: Callable[[], None]) -> None:
     try:
         command()
     except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
         raise SystemExit(1) from None
     except OSError as error:
         if full_disk(error) is not None:

@@ -16,12 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml import YAMLError as RuamelError
 from ruamel.yaml.comments import CommentedMap
-from yaml import YAMLError, safe_load
+from yaml import YAMLError
 
 from components.core.settings import PARAMS, Settings, load_settings
-from components.core.settings.yaml_text import explain_yaml
+from components.core.settings.yaml_text import explain_yaml, read_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
@@ -103,7 +102,7 @@ def overlaid(
             _leave_out(overlay, settings.synthesize.llms, _FITTED if is_foreign else {})
     if is_foreign:
         added: dict[str, Any] = {}
-        for overlay in [*overlays, safe_load(params.read_text("utf-8"))]:
+        for overlay in [*overlays, read_yaml(params.read_text("utf-8"))]:
             merge(added, overlay)
         overlays = [added]
     return laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
@@ -117,7 +116,7 @@ def assigned(values: Iterable[str]) -> dict[str, Any]:
         if not equals or not all(names := key.strip().split(".")):
             raise InputError(f"'{text}' is not KEY=VALUE, such as study.seeds=[1]")
         try:
-            found = safe_load(value)
+            found = read_yaml(value)
         except YAMLError as error:
             raise InputError(f"'{text}': {explain_yaml(error)}") from None
         for name in reversed(names):
@@ -153,7 +152,7 @@ def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES
     for overlay in _overlays(folder, name):
         merge(wanted, overlay)
     dataset = settings.dataset.name
-    kept = list(_differing(safe_load(text), wanted))
+    kept = list(_differing(read_yaml(text), wanted))
     if models := [key for key in kept if key.startswith(("synthesize.llms", "synthesize.default_llm"))]:
         block = settings.synthesize
         yield f"language models stay: llms {', '.join(block.llms)}; default_llm {block.default_llm}"
@@ -193,7 +192,7 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path 
         merge(merged, overlay)
     stream = io.StringIO()
     yaml.dump(merged, stream)
-    text = _without_old_comments(stream.getvalue(), safe_load(params.read_text("utf-8")))
+    text = _without_old_comments(stream.getvalue(), read_yaml(params.read_text("utf-8")))
     _check(text, subject)
     return text
 
@@ -227,10 +226,10 @@ def _replaced(block: Any, before: Mapping[str, Any]) -> Iterator[int]:
 def changed_keys(text: str, params: Path = PARAMS) -> Counter[str]:
     """Top-level key -> the number of values below it that a new text of params.yaml changes, adds or removes."""
     try:
-        old = safe_load(params.read_text("utf-8"))
+        old = read_yaml(params.read_text("utf-8"))
     except YAMLError:
         old = {}
-    new = safe_load(text)
+    new = read_yaml(text)
     keys = dict.fromkeys([*_differing(old, new), *_differing(new, old)])
     return Counter(key.partition(".")[0] for key in keys)
 
@@ -271,7 +270,7 @@ def replace(text: str, *, applied: bool, over: bool = False, state: Path = Path(
 def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Settings:
     """The settings of params.yaml with profile `name`, if any, laid over it, and `more` over that; as `overlaid`."""
     text = laid_over([more or {}], "the profile") if name is None else overlaid(name, more=more)
-    return Settings.model_validate(safe_load(text))
+    return Settings.model_validate(read_yaml(text))
 
 
 def _yaml() -> YAML:
@@ -287,10 +286,12 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that it extends."""
     path = folder / f"{name}.yaml"
     try:
-        # With its style, so that new keys look the same in params.yaml.
-        overlay = _yaml().load(path.read_text("utf-8")) or {}
-    except (RuamelError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid YAML: {error}") from None
+        text = path.read_text("utf-8")
+        read_yaml(text, aliases=True)
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
+    # With its style, so that new keys look the same in params.yaml.
+    overlay = _yaml().load(text) or {}
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
     under, _ = overlay.pop("over", None), overlay.pop("any_dataset", None)
@@ -299,10 +300,7 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
 
 
 def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
-    """Lay `overlay` over `target` in place: blocks are merged key by key, everything else is replaced.
-
-    Values are copied: the block of an anchor becomes one block for each of its names.
-    """
+    """Lay copies of the values of `overlay` over `target` in place: blocks are merged, everything else is replaced."""
     for key, value in overlay.items():
         if key in target and target[key] == value:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from contextlib import chdir
 from contextvars import ContextVar
@@ -62,11 +63,16 @@ def in_project(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def start(main: Callable[..., Any]) -> None:
-    """Make a function the command of its module, with plain help and one line for a wrong option."""
+    """Make a function the command of its module, with plain help and one line for a wrong option.
+
+    An option's value that is the name of DVC's present stage, such as `train@paraclip`, becomes the entry `paraclip`:
+    the shell of a stage then never reads a name of params.yaml.
+    """
     _keep_freed_memory()
     app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app()
+    stage = os.environ.get("DVC_STAGE")
+    app([value.partition("@")[2] if value == stage else value for value in sys.argv[1:]])
 
 
 def _keep_freed_memory() -> None:

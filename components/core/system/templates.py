@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 
 def rendered(template: Path, **values: Any) -> str:
     """The text of a template with `values`; lines with blocks alone leave no empty line.
+
+    The filter `quote` makes one word of a shell of a text.
 
     Raises:
         jinja2.UndefinedError: the template has a name that `values` lacks.
@@ -21,4 +24,5 @@ def rendered(template: Path, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["quote"] = shlex.quote
     return environment.get_template(template.name).render(values)

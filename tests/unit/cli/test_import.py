@@ -158,7 +158,7 @@ def test_options_fill_the_profile() -> None:
     splits = Counter(pair.split for pair in find_source("folder").usable(settings, []))
     assert splits["train"] == settings.prepare.counts.train
     assert "no model is set to write captions: put its URL" in _run("set", "--name", "other", "--text", "title").output
-    with pytest.raises(InputError, match=r"synthesize\.llms\.llm: key 'urls': Value error, is not set: write the URL"):
+    with pytest.raises(InputError, match=r"synthesize\.llms\.llm: key 'urls': is not set: write the URL"):
         make_engine(settings_with("other").synthesize, "llm")
 
 

