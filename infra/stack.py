@@ -17,6 +17,7 @@ from rich.console import Console
 
 from components.core.system.errors import InputError, run_command
 from components.tracking import STORE, tracking_uri
+from components.tracking.relocation import relocate
 from infra.services import Services, assert_ports_free, is_healthy
 
 HOST = "127.0.0.1"
@@ -115,6 +116,7 @@ def _limit_gpus(api: str) -> None:
 
 def _mlflow(address: str) -> list[str]:
     STORE.mkdir(exist_ok=True)
+    relocate((STORE / "mlflow.db").resolve())
     port = address.rpartition(":")[2]
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", port, "--workers", "1"]
     return [*command, "--default-artifact-root", str((STORE / "artifacts").resolve())]

@@ -19,6 +19,7 @@ import yaml
 from components.core.system.errors import InputError
 from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
 from components.registry.model import CHAMPION, find_alias
+from components.registry.restoring import check_files
 from components.tracking import explained, make_client, nothing_tracked, tracking_uri
 
 _CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
@@ -110,12 +111,14 @@ def check_tracking(_installation: Installation) -> CheckResult:
 
 
 def check_registry(installation: Installation) -> CheckResult:
-    """The registry answers and has a champion."""
+    """The registry answers and has a champion with its files."""
     model = installation.settings.promote.model
     with explained():
-        champion = None if nothing_tracked() else find_alias(make_client(), model, CHAMPION)
-    if champion is None:
-        return not_used(f"'{model}' has no champion yet; `cliptune promote` chooses one")
+        client = None if nothing_tracked() else make_client()
+        champion = client and find_alias(client, model, CHAMPION)
+        if client is None or champion is None:
+            return not_used(f"'{model}' has no champion yet; `cliptune promote` chooses one")
+        check_files(client, champion, hurry=True)
     return ok(f"{model}: {CHAMPION} is version {champion.version}")
 
 

@@ -25,6 +25,7 @@ from components.registry import decision as records
 from components.registry import model as versions
 from components.registry.decision import Decision
 from components.registry.folders import DEFAULT, PromotionFolders
+from components.registry.restoring import check_files
 from components.tracking import explained, make_client, shown_address, store_folder, tracking_uri
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
             changes nothing.
 
     Raises:
-        InputError: there is no previous champion, another process changes the aliases, or MLflow does not respond.
+        InputError: there is no previous champion, or it lost its files, another process changes the aliases, or MLflow
+            does not respond.
     """
     model, began = settings.promote.model, began or records.now()
     client = make_client()
@@ -94,6 +96,7 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
             raise InputError(f"{model} has no previous champion to go back to: a second promotion creates one")
         if champion.tags.get(versions.PROMOTED, "") > began:
             raise BusyError(f"another command has just made version {champion.version} of {model} champion")
+        check_files(client, previous)
         decision = Decision(
             outcome="rolled back",
             model=model,

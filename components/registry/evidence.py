@@ -137,6 +137,10 @@ def _run_faults(client: MlflowClient, folder: Path) -> list[str]:
         return [f"training run {run_id} is {info.lifecycle_stage} and {info.status}: train again"]
     try:
         with in_store(client), TemporaryDirectory() as temporary:
+            if not client.list_artifacts(run_id):
+                return [
+                    f"training run {run_id} has lost its artifacts: restore MLflow's artifact store, or train again"
+                ]
             logged = Path(client.download_artifacts(run_id, f"{folder.name}/{SIDECAR}", temporary)).parent
             if read_sidecar(logged) == read_sidecar(folder):
                 return []

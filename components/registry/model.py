@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.core.system.errors import InputError
-from components.tracking import reason_of
+from components.tracking import reason_of, shown_address
 from components.tracking.errors import is_transient
 
 if TYPE_CHECKING:
@@ -86,21 +86,26 @@ def register(client: MlflowClient, model: str, parts: VersionFiles, *, run_id: s
     """
     from mlflow.exceptions import MlflowException
 
-    place = f"registered/{tags[SHA_TAG][:12]}"
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "model"
-        save_model(folder, parts)
-        client.log_artifacts(run_id, str(folder), place)
+    source = upload(client, parts, run_id, tags[SHA_TAG])
     try:
         client.create_registered_model(model, description=_DESCRIPTION)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    source = f"{client.get_run(run_id).info.artifact_uri.rstrip('/')}/{place}"
     created = client.create_model_version(
         model, source, run_id, tags=dict(tags), description=shortened(parts.card, _LONGEST_DESCRIPTION)
     )
     return str(created.version)
+
+
+def upload(client: MlflowClient, parts: VersionFiles, run_id: str, sha256: str) -> str:
+    """Write the files of a version with these weights into the artifacts of a run; returns their place."""
+    place = f"registered/{sha256[:12]}"
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        save_model(folder, parts)
+        client.log_artifacts(run_id, str(folder), place)
+    return f"{client.get_run(run_id).info.artifact_uri.rstrip('/')}/{place}"
 
 
 def shortened(card: str, longest: int) -> str:
@@ -166,7 +171,9 @@ def artifact(client: MlflowClient, version: Any, name: str, folder: Path) -> Pat
     except (MlflowException, OSError) as error:
         if is_transient(error):
             raise
+        fix = "`cliptune promote` restores them from models/ if its weights are there, `cliptune rollback` leaves it"
+        if CHAMPION not in version.aliases:
+            fix = f"restore {shown_address(source)}, or name another version"
         raise InputError(
-            f"version {version.version} of {version.name} has lost its files ({reason_of(error)}): "
-            f"delete its alias '{CHAMPION}' in MLflow and promote again"
+            f"version {version.version} of {version.name} has lost its files ({reason_of(error)}): {fix}"
         ) from None

@@ -23,6 +23,7 @@ from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
 from components.registry.refusal import cause, numbers_of
+from components.registry.restoring import check_champion, files_of, has_files
 from components.tracking import (
     RUN_FILE,
     explained,
@@ -60,6 +61,7 @@ def promote(
     if not dry_run:
         offline_spool.send(client)
         finished = finish_killed(client, settings, folders)
+    check_champion(client, reports, dry_run, settings, folders)
     case = _first_to_pass(client, reports, settings, folders)
     decision = case.decision.model_copy(update={"passed_over": (*case.decision.passed_over, *unscored)})
     if decision.outcome == "refused":
@@ -211,7 +213,7 @@ def _incumbent(
     with TemporaryDirectory() as temporary:
         place = Path(temporary)
         stored = versions.artifact(client, champion, "metrics.json", place)
-        report = read_record(Report, stored, "delete the champion's alias in MLflow and promote again")
+        report = read_record(Report, stored, "run this again")
         if (report.data_hash, report.protocol) != (candidate.data_hash, candidate.protocol):
             from components.evaluation.evaluate import run as evaluate
 
@@ -221,11 +223,6 @@ def _incumbent(
             report = evaluate(
                 settings, encoder.name, replace(EVALUATION, models=encoder.parent, reports=place / "reports")
             )
-    if report.encoder_sha256 != champion.tags.get(versions.SHA_TAG):
-        raise InputError(
-            f"version {champion.version} of {champion.name} has results of other weights: delete its alias "
-            f"'{versions.CHAMPION}' in MLflow and promote again"
-        )
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
@@ -274,7 +271,7 @@ def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: 
     }
     tags |= {f"rule.{rule.name}".replace(" ", "_"): rule.reason for rule in decision.rules}
     registered = versions.find_weights(client, decision.model, decision.encoder_sha256)
-    if registered is not None:
+    if registered is not None and has_files(client, registered):
         version = str(registered.version)
         for name, value in tags.items():
             client.set_model_version_tag(decision.model, version, name, value)
@@ -283,12 +280,7 @@ def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: 
         from components.registry.card import CardSubject, model_card
 
         subject = CardSubject(decision, case.sidecar, case.candidate, case.incumbent, origin)
-        parts = versions.VersionFiles(
-            encoder=folders.models / decision.encoder,
-            metrics=folders.metrics / f"{decision.encoder}.json",
-            card=model_card(subject, settings, folders),
-            dvc_lock=folders.dvc_lock,
-        )
+        parts = files_of(decision.encoder, model_card(subject, settings, folders), folders)
         version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
     client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")
     client.set_tag(decision.run_id, "dvc_lock_sha256", origin["dvc_lock_sha256"])

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import tempfile
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from components.core.system.errors import InputError
 from components.core.system.retry import retrying
 from components.tracking.errors import environment, is_transient, reason_of, shown_address, wait_s
+from components.tracking.relocation import STORE, relocate
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-STORE = Path("mlruns")
 _URI = "MLFLOW_TRACKING_URI"
 _EXPERIMENTS = "/.dvc/tmp/exps/"
 """Below a project: the temporary copies in which `dvc exp run --temp` and DVC's queue run experiments."""
@@ -27,6 +26,8 @@ _SQLITE = "sqlite:///"
 _DATABASES = ("postgresql", "mysql", "mssql")
 _RESTART_S = 20.0
 """How many seconds the server may be unavailable when a stage begins: enough for a restart."""
+_LOCK_S = 60.0
+"""Making the tables takes seconds."""
 _ONE_TRY = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 
 
@@ -57,11 +58,14 @@ def make_client() -> MlflowClient:
     uri = tracking_uri()
     if uri.startswith(_DATABASES):
         _check_database(uri)
-    # MLflow keeps one store per address for the life of a process, even if the process changes its folder.
-    if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
-        uri = f"{_SQLITE}{Path(uri.removeprefix(_SQLITE)).resolve()}"
-    with _alone(uri):
+    if not uri.startswith(_SQLITE):
         client = MlflowClient(uri)
+    else:
+        # MLflow keeps one store per address for the life of a process, even if the process changes its folder.
+        file = Path(uri.removeprefix(_SQLITE)).resolve()
+        with _alone(file):
+            relocate(file)
+            client = MlflowClient(f"{_SQLITE}{file}")
     if uri.startswith("http"):
         _check_server(client, uri)
     return client
@@ -75,12 +79,22 @@ def in_store(client: MlflowClient) -> AbstractContextManager[None]:
     return environment({_URI: client.tracking_uri})
 
 
-def _alone(uri: str) -> AbstractContextManager[object]:
+@contextmanager
+def _alone(database: Path) -> Iterator[None]:
     """Processes that create the tables of one new file at the same time would break its migrations."""
-    if not uri.startswith(_SQLITE):
-        return nullcontext()
-    name = hashlib.sha256(uri.encode()).hexdigest()[:16]
-    return FileLock(Path(tempfile.gettempdir()) / f"cliptune-mlflow-{name}.lock")
+    lock = FileLock(database.with_name(f"{database.name}.lock"))
+    try:
+        lock.acquire(timeout=_LOCK_S)
+    except Timeout:
+        raise InputError(f"{lock.lock_file} is held by another process for {_LOCK_S:.0f} s: end that process") from None
+    except OSError as error:
+        # A store of another user, or on a read-only disk, has its tables already.
+        if not database.is_file():
+            raise InputError(f"{lock.lock_file} cannot be written ({error}): make its folder writable") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _check_server(client: MlflowClient, uri: str) -> None:

@@ -14,7 +14,9 @@ from components.core.compute.provenance import LOCK
 from components.core.settings import Settings
 from components.core.tables.files import file_hash, write_json
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.sidecar import WEIGHTS
 from components.evaluation.results import Report, Result
+from components.registry.model import SHA_TAG
 from components.tracking import tracked_run
 
 PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"
@@ -55,6 +57,16 @@ class Project:
         write_json(Path("reports/metrics") / f"{name}.json", report.model_dump(mode="json"))
         lock_results()
         return encoder
+
+
+def write_version_files(folder: Path) -> dict[str, str]:
+    """The files of a version that are read before it is trusted; returns its tags."""
+    weights = folder / "artifacts" / "encoder" / WEIGHTS
+    weights.parent.mkdir(parents=True, exist_ok=True)
+    weights.write_bytes(b"weights")
+    report = results("one", file_hash(weights), 0.5)
+    write_json(folder / "artifacts" / "metrics.json", report.model_dump(mode="json"))
+    return {SHA_TAG: report.encoder_sha256}
 
 
 def lock_results() -> None:

@@ -25,6 +25,7 @@ from components.doctor.endpoints import endpoint_checks
 from components.doctor.examine import CHECKS, examine, read_installation
 from components.doctor.machine import driver_cuda, torch_cuda
 from components.tracking import make_client
+from tests.support.registry_project import write_version_files
 
 REPO = Path(__file__).parents[3]
 SECRET = "planted-secret"
@@ -164,13 +165,16 @@ def test_passwords_of_databases_are_not_shown(
         assert SECRET not in result.detail + result.fix
 
 
-def test_champion_is_named(settings: Settings) -> None:
+def test_champion_is_named_if_it_has_its_files(settings: Settings, tmp_path: Path) -> None:
     assert _check("registry", settings).status == "not used"
     client = make_client()
     client.create_registered_model("text-encoder")
-    client.create_model_version("text-encoder", "source")
+    client.create_model_version("text-encoder", str(tmp_path), tags=write_version_files(tmp_path))
     client.set_registered_model_alias("text-encoder", "champion", "1")
     assert _check("registry", settings) == ok("text-encoder: champion is version 1")
+    (tmp_path / "artifacts" / "metrics.json").unlink()
+    result = _check("registry", settings)
+    assert (result.status, "`cliptune promote` restores them" in result.fix) == ("fail", True)
 
 
 _CHAT: dict[str, Any] = {"choices": [{}], "model": "phi", "usage": {"prompt_tokens": 90}}

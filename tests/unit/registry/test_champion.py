@@ -17,6 +17,7 @@ from components.registry.decision import Decision
 from components.registry.folders import DEFAULT
 from components.registry.model import CHALLENGER, CHAMPION, PREVIOUS, ROLLED_BACK, find_alias
 from components.tracking import make_client
+from tests.support.registry_project import write_version_files
 
 MODEL = "text-encoder"
 
@@ -32,7 +33,7 @@ def saved(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.
     client = make_client()
     client.create_registered_model(MODEL)
     for _ in range(3):
-        client.create_model_version(MODEL, str(tmp_path))
+        client.create_model_version(MODEL, str(tmp_path), tags=write_version_files(tmp_path))
     _reset()
     found: list[str] = []
     real = records.save
