@@ -9,6 +9,7 @@ from typing import Any
 
 from components.core.settings import Counts
 from components.core.system.errors import InputError, printable
+from components.core.text.languages import ENGLISH
 from components.training.recipe import recipe
 
 METHODS = ("paraclip", "semclip")
@@ -127,9 +128,11 @@ def _language(data: OwnData) -> str | list[str]:
 
 def _tasks(data: OwnData, semclip: bool) -> dict[str, Any]:
     common = {"caption_length": list(data.caption_words), **_ANSWER}
+    # MiniLM, which compares meanings, reads English.
+    judge = {} if set(data.languages) <= {ENGLISH} else {"judge_llm": _LLM}
     tasks: dict[str, Any] = {
-        "paraphrase_1": {"samples": 1, "always_ask_first": 0, **common},
-        "paraphrase_2": {"samples": 1, **_ANSWER},
+        "paraphrase_1": {"samples": 1, "always_ask_first": 0, **common, **judge},
+        "paraphrase_2": {"samples": 1, **_ANSWER, **judge},
     }
     for name, (table, read) in _SEMCLIP_TASKS.items() if semclip else ():
         judges = name.startswith("judge")

@@ -124,7 +124,8 @@ def _check(
     (answer,) = table.answers
     rows = _rows(answer, [found.source for found in answered], facts)
     texts = [found.text or "" for found in answered]
-    view = View(texts, rows[answer.source].tolist(), rows, find_task(answer.task), probes)
+    languages = list(map(probes.language_of, rows["caption"]))
+    view = View(texts, rows[answer.source].tolist(), rows, find_task(answer.task), probes, languages)
     context = model_config(settings.base.model)["text_cfg"].get("context_length", 77)
     rules = {rule.column: rule for rule in row_rules(table, settings.validation.limits(table.name), context)}
     good = [True] * len(texts)

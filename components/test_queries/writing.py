@@ -105,11 +105,9 @@ class QueryWriter:
             dtype=object,
         ).astype({"row": np.int64})
         limits = self._settings.validation.limits(key_of(kind.rules.table)).model_copy(update=dict(kind.limits))
-        frame = add_columns(frame, kind.rules, limits, self._probes, np.array(_repeated(candidates), np.int64))
+        probes = self._probes.used_for([one.caption for one in candidates])
+        frame = add_columns(frame, kind.rules, limits, probes, np.array(_repeated(candidates), np.int64))
         rules = row_rules(kind.rules, limits, self._context_length)
-        if not self._settings.validation.reads_english:
-            # Words of negation are known in English only; the judge decides.
-            rules = [rule for rule in rules if rule.column != "terms"]
         for row, reasons in self._suites.check_rows(kind.name, frame, rules).failures.items():
             candidates[row].reason = ";".join(reasons)
 

@@ -80,6 +80,11 @@ class JoinedAnswers:
                 yield frame.iloc[:cut]
             held = frame.iloc[cut:]
 
+    def captions(self, most: int) -> list[str]:
+        """The first texts that the first task is about."""
+        query = f"select {_name(self._table.sources[0])} from joined order by row limit {most}"
+        return [text for (text,) in _run(self._connection, query)]
+
     def repeated(self) -> npt.NDArray[np.int64]:
         """Sorted numbers of the rows whose answers all repeat those of an earlier sample of the same pair.
 

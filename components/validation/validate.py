@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from components.captions.prompting.tasks import find_task
 from components.core.settings import Limits, Settings
 from components.core.system.checking import load_checked
 from components.core.system.discovery import choose
@@ -25,6 +26,7 @@ from components.core.tables import folders
 from components.core.tables.files import write_json
 from components.core.tables.records import SKIPPED, quarantine_of
 from components.core.tables.table import Table
+from components.core.text.languages import ENGLISH, detected, language_name
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
@@ -39,6 +41,8 @@ from components.validation.suites import Suites
 
 REJECTED = "rejected.parquet"
 _ROW_GROUP = 50_000
+_SAMPLE = 1000
+"""Number of captions from which the languages are detected."""
 _Write = Callable[[pd.DataFrame], None]
 
 
@@ -85,8 +89,6 @@ def run(
     files = files or ValidationFiles()
     table = find_table(choose(list(settings.validation.tables), name, "params.yaml: validate.tables:"))
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
-    if settings.validation.notice:
-        print(f"{name}: {settings.validation.notice}")
     report = _validate(table, settings, files, probes)
     summary, docs = files.quarantine / name / folders.SUMMARY, files.docs / name
     write_json(summary, report.summary() | {"prompts": prompts_of(table, settings)})
@@ -122,6 +124,9 @@ def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, pr
     table = table if limits.apply_judge else table.unjudged()
     answers, quarantine = files.captions / table.name, files.quarantine / table.name
     with join_answers(table, answers, files.pairs, quarantine) as joined:
+        captions = [] if settings.validation.languages else joined.captions(_SAMPLE)
+        probes = probes.used_for(captions)
+        _require_reader(settings, table, limits, settings.validation.languages or tuple(detected(captions)))
         if settings.validation.check_scene_facts and table.about == "captions":
             joined.require_facts(files.pairs)
         rules = row_rules(table, limits, read_sidecar(files.encoder).context_length)
@@ -134,6 +139,31 @@ def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, pr
         table.name, checker.tally, result, _skipped(table, answers), sample, rules, share_rules(limits),
         checker.histograms,
     )  # fmt: skip
+
+
+def _require_reader(settings: Settings, table: Synthesised, limits: Limits, languages: Sequence[str]) -> None:
+    """Print that nothing compares the meaning of answers in other languages than English, where that is so.
+
+    Raises:
+        InputError: it is so, and `validate.accept_unchecked` is not set.
+    """
+    block, tasks = settings.validation, settings.synthesize.tasks
+    others = ", ".join(language_name(code) for code in languages if code != ENGLISH)
+    compared = [answer.task for answer in table.answers if any(check.column == "similarity" for check in answer.checks)]
+    asked = {name for name in tasks if tasks[name].judge_llm} | {name for name in compared if find_task(name).judges}
+    unjudged = [name for name in compared if name not in asked]
+    if not others or not unjudged or block.similarity_model or limits.filters is not True:
+        return
+    fault = f"{table.name}: nothing compares the meaning of answers in {others}: MiniLM reads English"
+    if not block.accept_unchecked:
+        judges = " and ".join(
+            f"synthesize.tasks.{name}.judge_llm" for name in unjudged if find_task(name).keeps_meaning
+        )
+        raise InputError(
+            f"{fault}: set {f'{judges} to a model that judges, or ' if judges else ''}validate.similarity_model to a "
+            "multilingual model, or validate.accept_unchecked: true"
+        )
+    print(fault)
 
 
 def _skipped(table: Synthesised, folder: Path) -> dict[str, dict[str, int]]:

@@ -17,7 +17,7 @@ from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Task
 from components.core.system.errors import InputError
 from components.core.tables.work_shard import Shard
-from components.core.text.languages import ENGLISH, language_name
+from components.core.text.languages import ENGLISH, language_name, language_of
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,17 @@ class Questions:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.render(inputs, options.prompt))
         if options.prompt == "own" and task.writes_text:
-            chat = _in_language(chat, self.settings.validation.languages)
+            chat = _in_language(chat, language_of(source.inputs[task.inputs[0]], self.settings.validation.languages))
         sampling = Sampling(options.temperature, options.top_p, options.max_tokens)
         return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse_cut, source, sample)
 
 
-def _in_language(chat: tuple[tuple[str, str], ...], languages: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The chat with the language of its answer; unchanged for English, and for captions of any language."""
-    if not languages or ENGLISH in languages[:1]:
+def _in_language(chat: tuple[tuple[str, str], ...], language: str | None) -> tuple[tuple[str, str], ...]:
+    """The chat with the language of its answer; unchanged for English, and for a language that is not known."""
+    if language in (None, ENGLISH):
         return chat
-    name = language_name(languages[0]) if len(languages) == 1 else "the language of the caption"
     *before, (role, question) = chat
-    return (*before, (role, f"{question} Answer in {name}."))
+    return (*before, (role, f"{question} Answer in {language_name(language)}."))
 
 
 def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:

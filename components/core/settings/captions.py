@@ -163,8 +163,9 @@ class Limits(Block):
     min_score: float | None = Field(None, ge=0, le=1)
     """Minimum score of a difference by its judge; null keeps all."""
     language: Language | tuple[Language, ...] | None = "en"
-    """Language of the captions, or several, as ISO 639-1 codes. Prompts name it, and texts that are certainly in
-    another one are rejected; null accepts any and names none."""
+    """Language of the captions, or several, the most frequent first, as ISO 639-1 codes; null accepts any. Of several
+    or any, the language of each caption is detected. Prompts name it where it is not English, rules that read English
+    apply to English captions only, and texts that are certainly in another language are rejected, except with null."""
     keep_numbers: bool = True
     """Require the source's numbers, in digits or words, in paraphrases and rewrites."""
     keep_names: bool = True
@@ -203,8 +204,11 @@ class Validate(Limits):
     check_scene_facts: bool
     """Check sizes, objects, relation and colour against the drawn scene (demo only)."""
     similarity_model: str | None = None
-    """A sentence-transformers model (a folder, or a name in Hugging Face's cache) for similarities; by default
-    all-MiniLM-L6-v2 from its package, which reads English."""
+    """A sentence-transformers model (a folder, or a name in Hugging Face's cache) for similarities of all captions; by
+    default all-MiniLM-L6-v2 from its package, which reads English and measures English captions only."""
+    accept_unchecked: bool = False
+    """Accept tables in other languages than English although neither a `similarity_model` nor a judge compares their
+    meaning with the captions'."""
     shard_rows: PositiveInt = 50_000
     """Rows in memory at once; no result depends on it."""
     tables: dict[Name, TableLimits] = Field(default_factory=dict)
@@ -213,30 +217,12 @@ class Validate(Limits):
         """The limits of one table."""
         given = self.tables.get(table)
         special = given.model_dump(exclude_unset=True, exclude={"folder"}) if given else {}
-        if not self.reads_english:
-            # Names are known by their capital letters, which German gives every noun.
-            special |= {"keep_names": False, "keep_details": False, "reject_added_details": False}
-            if self.similarity_model is None:
-                special["measure_similarity"] = False
         return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | special)
 
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages of the captions; empty if any is accepted."""
         return (self.language,) if isinstance(self.language, str) else self.language or ()
-
-    @property
-    def reads_english(self) -> bool:
-        """Whether rules for English fit the captions."""
-        return not self.languages or "en" in self.languages
-
-    @property
-    def notice(self) -> str:
-        """Rules that do not fit the captions' language, in one line; empty if all do."""
-        if self.reads_english:
-            return ""
-        similarity = "" if self.similarity_model else "min_similarity (MiniLM reads English: set similarity_model) and "
-        return f"captions are in {', '.join(self.languages)}: validate does not apply {similarity}keep_names"
 
     def file(self, table: str) -> Path:
         """The file of a table's accepted rows."""

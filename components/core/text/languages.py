@@ -11,6 +11,8 @@ from typing import Any
 ENGLISH = "en"
 MIN_CONFIDENCE = 0.9
 """Confidence from which a detected language counts."""
+_LIKELY, _CLEARER = 0.5, 2
+"""Confidence from which a caption is taken to be in a language, and how many times as likely as the usual one."""
 _NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
     "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian", "it": "Italian",
@@ -44,6 +46,23 @@ def identified(text: str) -> str | None:
         return None
     language, confidence = _identifier().classify(text)
     return _ENGLISH_TOO.get(str(language), str(language)) if confidence >= MIN_CONFIDENCE else None
+
+
+def language_of(text: str, languages: Sequence[str] = ()) -> str | None:
+    """The language of a caption: one of `languages`, the most frequent first, or, without any, of those with a name.
+
+    A short text is in the first of `languages` unless another is clearly more likely, and without any in none.
+
+    >>> language_of("Zwei Kinder im Gras", ["en", "de"]), language_of("dog", ["de"]), language_of("dog")
+    ('de', 'de', None)
+    """
+    if len(languages) == 1:
+        return languages[0]
+    scores: dict[str, float] = dict(_identifier().rank(text))
+    best = max(languages or _NAMES, key=lambda code: scores.get(code, 0.0))
+    if languages:
+        return best if scores.get(best, 0.0) > _CLEARER * scores.get(languages[0], 0.0) else languages[0]
+    return best if scores[best] >= _LIKELY else None
 
 
 def detected(texts: Sequence[str]) -> dict[str, float]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from components.captions.prompting.tasks import find_task
 from components.core.settings import Limits
 from components.core.tables.records import key_of
 from components.core.tables.table import Table
+from components.core.text.languages import ENGLISH
 from components.validation.rules.measuring.probes import Probes
 
 
@@ -27,6 +29,14 @@ class View:
     rows: pd.DataFrame
     task: PromptTask
     probes: Probes
+    languages: list[str]
+    """Those of the captions."""
+
+    def where(self, chosen: Sequence[bool]) -> View:
+        """The chosen rows."""
+        columns = (self.texts, self.sources, self.languages)
+        texts, sources, languages = (list(compress(column, chosen)) for column in columns)
+        return View(texts, sources, self.rows[np.array(chosen)], self.task, self.probes, languages)
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,17 @@ def each(measure: Callable[[str, str], float | str | None]) -> Callable[[View], 
     return lambda view: [measure(text, source) for text, source in zip(view.texts, view.sources, strict=True)]
 
 
+def in_english(measure: Callable[[View], list[Any]]) -> Callable[[View], list[Any]]:
+    """A measure of the rows with English captions, null of others."""
+
+    def measured(view: View) -> list[Any]:
+        english = [language == ENGLISH for language in view.languages]
+        found = iter(measure(view.where(english)) if any(english) else ())
+        return [next(found) if one else None for one in english]
+
+    return measured
+
+
 def measured(name: str, answer: TableAnswer) -> str:
     """The column of the check `name` of an answer."""
     return f"{name}{answer.suffix}"
@@ -137,10 +158,11 @@ def add_columns(
     that are `repeated`.
     """
     derived: dict[str, pd.Series[Any]] = {}
+    languages = joined[table.sources[0]].map(probes.language_of, na_action="ignore")
     for answer in table.answers:
         present = joined[joined[answer.source].notna() & joined[answer.column].notna()]
         texts, sources = present[answer.column].tolist(), present[answer.source].tolist()
-        view = View(texts, sources, present, find_task(answer.task), probes)
+        view = View(texts, sources, present, find_task(answer.task), probes, languages[present.index].tolist())
         for check in (check for check in answer.checks if check.applies(limits)):
             kind = np.float64 if check.is_number else object
             values = pd.Series(check.measure(view), index=present.index, dtype=kind)

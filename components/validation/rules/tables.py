@@ -29,7 +29,7 @@ from components.validation.rules.checks.general import (
     says_name,
     strangers,
 )
-from components.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each
+from components.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each, in_english
 from components.validation.rules.world.checks import FactChecks
 
 _TRUE = (*COMMON, *KEPT, FAITHFUL)
@@ -89,7 +89,7 @@ def _not_false(facts: FactChecks, text: str, scene: str) -> str | None:
 _AFFIRMED = TextCheck("affirmed", "affirmed", _affirmed)
 """Denies a thing that the picture shows: by a word of negation, by contradicting known facts, or by the judge's
 verdict. The judge sees every candidate, but not the text written in place of a rejected one."""
-_ONE_TERM = TextCheck("terms", "terms", each(_wrong_terms))
+_ONE_TERM = TextCheck("terms", "terms", in_english(each(_wrong_terms)))
 """Has exactly one of the three words more than the caption."""
 _OVERLAP = TextCheck("overlap", "overlap", each(overlap), low="min_overlap")
 """Uses the caption's words."""
@@ -141,7 +141,7 @@ _UNMENTIONED = TextCheck(
 """Is not named by the caption."""
 _ABSENT = TextCheck("not_absent", "not_absent", by_facts(_not_absent, "facts"))
 """Is certainly not in the picture."""
-_DENIED = TextCheck("denial", "denial", _denial_faults)
+_DENIED = TextCheck("denial", "denial", in_english(_denial_faults))
 """Denies only that object."""
 _FAITHFUL_BESIDES = TextCheck("fault", "fault", by_facts(_fault_besides, "absent_object", "facts"))
 """Describes the whole picture and, except for the absent object, nothing else."""
@@ -190,7 +190,9 @@ def _same(view: View) -> list[Any]:
 _COMPARED = (
     *COMMON,
     TextCheck("characters", "short", each(lambda text, _: float(len(text))), low="min_characters", paper=True),
-    TextCheck("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter"), paper=True),
+    TextCheck(
+        "not_ascii", "not_ascii", in_english(each(lambda text, _: None if text.isascii() else "letter")), paper=True
+    ),
     TextCheck("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None), paper=True),
     TextCheck("one_sided", "one_sided", _one_sided),
     NO_STRANGER,

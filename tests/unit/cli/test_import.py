@@ -274,5 +274,9 @@ def test_the_language_of_the_captions_is_found(captions: list[str], language: ob
     output = _run("set", "--name", "mine").output
     assert line in output
     assert ("languages:" in output) == bool(line)
-    found = settings_with("mine").validation.language
+    settings = settings_with("mine")
+    found = settings.validation.language
     assert (list(found) if isinstance(found, tuple) else found) == language
+    # The similarity model reads English, so another model judges the rest.
+    judges = [settings.synthesize.tasks[name].judge_llm for name in ("paraphrase_1", "paraphrase_2")]
+    assert judges == [None if language == "en" else "llm"] * 2

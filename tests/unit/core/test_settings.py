@@ -96,20 +96,3 @@ def test_wrong_texts_are_explained(path: Path, tmp_path: Path) -> None:
 def test_a_key_replaces_the_key_of_a_merged_anchor() -> None:
     text = "a: &a {method: paraclip, lr: 0.1}\nb: {<<: *a, lr: 0.2}\n"
     assert read_yaml(text, aliases=True)["b"] == {"method": "paraclip", "lr": 0.2}
-
-
-def test_rules_for_english_do_not_apply_to_other_languages(settings: Settings) -> None:
-    def limits(**changes: Any) -> tuple[bool, bool, str]:
-        validation = settings.validation.model_copy(update=changes)
-        found = validation.limits("paraphrases")
-        return found.measure_similarity, found.keep_names, validation.notice
-
-    assert limits() == (True, True, "")
-    assert limits(language=None) == (True, True, "")
-    assert limits(language=("de", "en")) == (True, True, "")
-    similarity = (
-        "captions are in de: validate does not apply min_similarity (MiniLM reads English: set similarity_model)"
-    )
-    assert limits(language="de") == (False, False, f"{similarity} and keep_names")
-    model = "captions are in ja: validate does not apply keep_names"
-    assert limits(language="ja", similarity_model="folder") == (True, False, model)

@@ -90,6 +90,8 @@ def fake_probes(settings: Settings, files: ValidationFiles) -> Probes:
         lambda texts, _others: np.array([0.1 if "unrelated" in text else 0.8 for text in texts]),
         real.find_leak,
         real.facts,
+        real.languages,
+        reads_all=real.reads_all,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.settings import Settings
+from components.core.settings import Limits, Settings
 from components.core.system.errors import InputError
 from components.validation import validate
 from components.validation.joining import join_answers
@@ -19,11 +19,22 @@ from tests.unit.validation.conftest import (
     GOOD_1,
     Answer,
     Written,
+    fake_probes,
     missed,
+    strict_settings,
     validated,
+    write_answers,
     write_paraphrases,
+    write_texts,
 )
 
+ENGLISH = [("a dog in front of the Eiffel Tower at night", "At night a dog sits before the Eiffel Tower")]
+GERMAN = [
+    ("ein Hund liegt auf dem grünen Gras", "Auf dem grünen Rasen liegt ein Tier"),
+    ("ein Mann mit Hut vor einem Haus", "Vor dem Gebäude steht ein Herr mit Kopfbedeckung"),
+    ("eine Frau trinkt Kaffee am Fenster", "Am Fenster sitzt eine Dame mit einer Tasse"),
+    ("Zwei Kinder im Park", "Im Park spielen zwei Kinder"),
+]
 FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_1_length": {"text_1": "dog cat"},
     "paraphrase_2_length": {"text_2": "word " * 31},
@@ -59,6 +70,52 @@ def _planted() -> list[Answer]:
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return validated(write_paraphrases(tmp_path_factory.mktemp("planted"), _planted()))
+
+
+@pytest.mark.parametrize("language", [("en", "de"), ("de", "en"), None])
+def test_rows_of_two_languages_are_judged_by_their_own(language: Any, tmp_path: Path) -> None:
+    good = [*GERMAN, *ENGLISH * 2]
+    bad = [
+        ("a walk through London at dawn", "Walking through a city in the early morning", "lost_name:name"),
+        ("a red car on the road in the rain", "An unrelated thing is on the wet road", "similarity"),
+    ]
+    if language is not None:
+        bad.append(("a red car parked on the street", "Ein rotes Auto parkt auf der Straße", "language:de"))
+    rows = [*good, *(row[:2] for row in bad)]
+    files = write_texts(tmp_path, "query_paraphrases", [text for _, text in rows])
+    answers = [{"id": f"pair{number}", "source": source, "text": text} for number, (source, text) in enumerate(rows)]
+    write_answers(files, "query_paraphrases", "query_paraphrase", answers)
+    tables = {"query_paraphrases": Limits()}
+    written = validated(files, "query_paraphrases", language=language, accept_unchecked=True, tables=tables)
+    assert [row["query"] for row in written.accepted] == [source for source, _ in good]
+    assert [row["reason"].removeprefix("paraphrase_") for row in written.quarantine] == [row[2] for row in bad]
+
+
+def test_a_table_whose_meaning_nothing_compares_is_refused_until_it_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outcome(**limits: Any) -> str:
+        try:
+            validated(files, **{"check_scene_facts": False, "language": "de"} | limits)
+        except InputError as error:
+            return str(error)
+        return capsys.readouterr().out
+
+    files = write_paraphrases(tmp_path, [Answer()])
+    fault = "paraphrases: nothing compares the meaning of answers in German: MiniLM reads English"
+    ways = "set synthesize.tasks.paraphrase_1.judge_llm and synthesize.tasks.paraphrase_2.judge_llm to a model"
+    for language in ("de", ("en", "de")):
+        assert outcome(language=language).startswith(f"{fault}: {ways}")
+    assert fault in outcome(accept_unchecked=True)
+    for limits in ({"similarity_model": "folder"}, {"language": "en"}, {"language": None}, {"filters": False}):
+        assert fault not in outcome(**limits)
+    settings = strict_settings(check_scene_facts=False, language="de")
+    judged = {
+        name: task.model_copy(update={"judge_llm": "student"}) for name, task in settings.synthesize.tasks.items()
+    }
+    update = {"synthesize": settings.synthesize.model_copy(update={"tasks": judged})}
+    validate.run(settings.model_copy(update=update), "paraphrases", files, fake_probes(settings, files))
+    assert fault not in capsys.readouterr().out
 
 
 def test_faults_are_quarantined_with_their_reasons_and_no_row_is_lost(planted: Written) -> None:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any
 
 from components.core.text import new_words, normalised
-from components.core.text.languages import word_count
+from components.core.text.languages import identified, word_count
 from components.validation.rules.checks.details import find_added_detail, find_lost_detail
 from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
-from components.validation.rules.table import TextCheck, View, each
+from components.validation.rules.table import TextCheck, View, each, in_english
 from components.validation.rules.world.checks import FactChecks
 
 
@@ -42,8 +42,8 @@ def _questions(view: View) -> list[str]:
 
 
 def _echoes(view: View) -> list[Any]:
-    phrases = prompt_phrases(view.task)
-    return [find_echo(text, source, phrases) for text, source in zip(view.texts, _questions(view), strict=True)]
+    phrases, rows = prompt_phrases(view.task), zip(view.texts, _questions(view), view.languages, strict=True)
+    return [find_echo(text, source, phrases, language) for text, source, language in rows]
 
 
 def _injections(view: View) -> list[Any]:
@@ -55,7 +55,19 @@ def _stranger(facts: FactChecks, text: str, scene: str, other: str | None) -> st
 
 
 def _foreign(view: View) -> list[Any]:
-    return [find_foreign(text, view.probes.languages) for text in view.texts]
+    """The language of each text if it is not its caption's, or none of `validate.language` where that one is unsure."""
+    allowed = view.probes.languages
+    if len(allowed) < 2:
+        return [find_foreign(text, allowed) for text in view.texts]
+    rows = zip(view.texts, map(identified, view.sources), strict=True)
+    return [find_foreign(text, (sure,) if sure in allowed else allowed) for text, sure in rows]
+
+
+def _similarities(view: View) -> list[Any]:
+    def measure(view: View) -> list[Any]:
+        return list(view.probes.similarities(view.texts, view.sources))
+
+    return measure(view) if view.probes.reads_all else in_english(measure)(view)
 
 
 COMMON = (
@@ -71,7 +83,7 @@ COMMON = (
     TextCheck(
         "similarity",
         "similarity",
-        lambda view: list(view.probes.similarities(view.texts, view.sources)),
+        _similarities,
         "min_similarity",
         "max_similarity",
         switch="measure_similarity",
@@ -96,9 +108,9 @@ NEW_WORDS = TextCheck(
 
 KEPT = (
     TextCheck("lost_number", "lost_number", each(find_lost_number), switch="keep_numbers"),
-    TextCheck("lost_name", "lost_name", each(find_lost_name), switch="keep_names"),
-    TextCheck("lost_detail", "lost_detail", each(find_lost_detail), switch="keep_details"),
-    TextCheck("added_detail", "added_detail", each(find_added_detail), switch="reject_added_details"),
+    TextCheck("lost_name", "lost_name", in_english(each(find_lost_name)), switch="keep_names"),
+    TextCheck("lost_detail", "lost_detail", in_english(each(find_lost_detail)), switch="keep_details"),
+    TextCheck("added_detail", "added_detail", in_english(each(find_added_detail)), switch="reject_added_details"),
 )
 """Has the numbers, names and details of its source, and no others; not for texts that deny or swap something."""
 

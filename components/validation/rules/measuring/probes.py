@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.core.tables import records
 from components.core.tables.folders import TEST_SET, WRITTEN
 from components.core.text import normalised
-from components.core.text.languages import ENGLISH
+from components.core.text.languages import ENGLISH, detected, language_of
 from components.data.leaks.report import FOLDER, TestSetKeys
 from components.encoders.adapter.tokens import token_lengths
 from components.validation.rules.checks.similarity import SentenceVectors
@@ -62,7 +62,9 @@ class Probes:
         similarities: cosine of each text with the one at the same place in the second list.
         find_leak: the kind of evaluation text in a text, or None.
         facts: checks against the pictures' facts, or None without facts.
-        languages: those that texts may be in.
+        languages: those that texts may be in; any if empty.
+        usual: language of captions without a clear one.
+        reads_all: whether `similarities` read every language, and not English only.
     """
 
     token_lengths: Callable[[Sequence[str]], npt.NDArray[np.int64]]
@@ -70,6 +72,16 @@ class Probes:
     find_leak: Callable[[str], str | None]
     facts: checks.FactChecks | None
     languages: tuple[str, ...] = (ENGLISH,)
+    usual: str = ENGLISH
+    reads_all: bool = False
+
+    def used_for(self, captions: Sequence[str]) -> Probes:
+        """These, with the language that most of the captions are in as the usual one."""
+        return self if self.languages else replace(self, usual=next(iter(detected(captions)), ENGLISH))
+
+    def language_of(self, caption: str) -> str:
+        """The language of a caption."""
+        return language_of(caption, self.languages) or self.usual
 
 
 def _written_queries(folder: Path) -> frozenset[str]:
@@ -103,5 +115,6 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
         return checks.find_leak(text) if synthetic else None
 
     facts = checks.FactChecks() if settings.validation.check_scene_facts else None
-    vectors = SentenceVectors(model=settings.validation.similarity_model)
-    return Probes(token_lengths, vectors.similarities, find_leak, facts, settings.validation.languages)
+    model, languages = settings.validation.similarity_model, settings.validation.languages
+    vectors = SentenceVectors(model=model)
+    return Probes(token_lengths, vectors.similarities, find_leak, facts, languages, reads_all=model is not None)

@@ -36,7 +36,7 @@ def _faults(table: str, column: str, text: str, answer: int = -1, **row: Any) ->
     (check,) = (check for check in declared.checks if check.column == column)
     columns = {"caption": CAPTION, "other_caption": CAPTION, "facts": SCENE.to_json(), "other_facts": None} | row
     rows = pd.DataFrame([columns], dtype=object)
-    view = View([text], [columns["caption"]], rows, find_task(declared.task), row.get("probes", _probes()))
+    view = View([text], [columns["caption"]], rows, find_task(declared.task), row.get("probes", _probes()), ["en"])
     (fault,) = check.measure(view)
     return fault
 
