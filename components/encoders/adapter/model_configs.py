@@ -24,7 +24,7 @@ def model_config(name: str) -> dict[str, Any]:
     Raises:
         InputError: there is none, or its file is damaged or cannot be fetched.
     """
-    return _as_dual_encoder(_described(name)[0])
+    return _as_dual_encoder(described(name)[0])
 
 
 def preprocess_config(name: str) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def preprocess_config(name: str) -> dict[str, Any]:
     Raises:
         InputError: as `model_config`.
     """
-    return preparation_values(_described(name)[1])
+    return preparation_values(described(name)[1])
 
 
 def preparation_values(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,8 +63,8 @@ def own_image_tower(name: str, config: dict[str, Any]) -> str:
     return "" if ours == theirs else json.dumps(ours, sort_keys=True)
 
 
-def _described(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The `model_cfg` and `preprocess_cfg` of a name."""
+def described(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `model_cfg` and `preprocess_cfg` of a name, as they are written; raises as `model_config`."""
     if name.startswith(HUB):
         return _read(_fetched(name.removeprefix(HUB)))
     if name.startswith(LOCAL):

@@ -21,6 +21,7 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from components.base import published
 from components.base.base import run
 from components.base.published import facts_of, published_weights, warn_of_activation
 from components.core.settings import Settings
@@ -169,11 +170,12 @@ def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
     # They are read from HF_HOME and HF_HUB_OFFLINE when the library is imported.
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    weights = exported / "open_clip_model.safetensors"
     settings = {
         "hf-hub": {"source": "open_clip", "model": "hf-hub:org/small"},
         "local-dir": {"source": "open_clip", "model": f"local-dir:{exported}"},
         "folder": {"source": "file", "file": str(exported)},
-        "file": {"source": "file", "model": "ViT-B-32", "file": str(exported / "open_clip_model.safetensors")},
+        "file": {"source": "file", "model": f"local-dir:{exported}", "file": str(weights)},
     }[source]
     run(_settings(raw_params, **settings), tmp_path / "base")
     loaded = Encoder.load(tmp_path / "base")
@@ -185,11 +187,102 @@ def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
     assert loaded.image_tower_hash() != tiny_encoder.image_tower_hash()
     if source != "folder":
         name = {"hf-hub": "hf-hub:org/small", "local-dir": f"local-dir:{exported}"}.get(source)
-        found = find_encoder(name or f"ViT-B-32:{exported / 'open_clip_model.safetensors'}")
+        found = find_encoder(name or f"{exported / 'open_clip_config.json'}:{weights}")
         assert found.image_tower_sha256 == loaded.image_tower_hash()
     if source == "hf-hub":
         with pytest.raises(InputError, match=r"'hf-hub:org/other' cannot be fetched .*: check name and network"):
             find_encoder("hf-hub:org/other")
+
+
+def _other_weights(exported: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The exported weights, and such with another text tower."""
+    own = load_file(exported / "open_clip_model.safetensors")
+    (exported / "open_clip_model.safetensors").unlink()
+    return own, own | {"token_embedding.weight": own["token_embedding.weight"].flip(0)}
+
+
+@pytest.mark.parametrize(
+    ("taken", "left"),
+    [
+        ("model.safetensors", "best.safetensors"),
+        ("best.safetensors", "optimizer.bin"),
+        ("open_clip_pytorch_model.bin", "model.safetensors"),
+        ("pytorch_model.bin", "a.safetensors"),
+        ("model.pth", "epoch_1.pth"),
+    ],
+)
+@pytest.mark.parametrize("source", ["open_clip", "file"])
+def test_the_weights_of_a_folder_are_those_that_open_clip_takes(
+    source: str, taken: str, left: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    for name, weights in zip((taken, left), _other_weights(exported), strict=True):
+        save = save_file if name.endswith(".safetensors") else torch.save
+        save(weights, exported / name)
+    place = {"model": f"local-dir:{exported}"} if source == "open_clip" else {"file": str(exported)}
+    run(_settings(raw_params, source=source, **place), tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.method == f"file:{taken}"
+    assert loaded.sidecar.parity is not None
+    reference = open_clip.create_model(f"local-dir:{exported}").eval()
+    with torch.inference_mode():
+        expected = reference.encode_text(open_clip.get_tokenizer(f"local-dir:{exported}")(["a dog"]), normalize=True)
+    np.testing.assert_allclose(loaded.embed_texts(["a dog"]), expected.numpy(), atol=1e-5)
+
+
+def test_parity_is_with_the_weights_that_open_clip_loads(
+    exported: Path, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, weights in zip(("model.safetensors", "best.safetensors"), _other_weights(exported), strict=True):
+        save_file(weights, exported / name)
+    monkeypatch.setattr(published, "_weights_in", lambda folder: folder / "best.safetensors")
+    with pytest.raises(InputError, match=r"features of .* differ from open_clip's by .* for texts"):
+        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+
+
+class _Code:
+    def __reduce__(self) -> Any:
+        return open, ("ran", "w")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pth"])
+def test_weights_that_could_run_code_are_not_read(
+    name: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(_other_weights(exported)[0] | {"code": _Code()}, exported / name)
+    with pytest.raises(InputError, match=r"holds more than weights, .*convert it to \.safetensors"):
+        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (TINY | {"quick_gelu": True}, "has quick_gelu False, model .* has True: name the model 'local-dir:"),
+        (TINY | {"embed_dim": 8}, "has embed_dim 16, model .* has 8"),
+        (TINY | {"text_cfg": TINY["text_cfg"] | {"heads": 4}}, "has text_cfg.heads 2, model .* has 4"),
+        (
+            TINY | {"vision_cfg": {"timm_model_name": "test_vit", "image_size": 16}},
+            "has vision_cfg.timm_model_name None, model .* has test_vit",
+        ),
+        (TINY | {"quick_gelu": False}, None),
+    ],
+)
+def test_a_configuration_beside_weights_must_be_that_of_the_named_model(
+    named: dict[str, Any], message: str | None, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    (tmp_path / "named.json").write_text(json.dumps(named))
+    _configure(exported)
+    file = exported / "open_clip_model.safetensors"
+    settings = _settings(raw_params, source="file", model=str(tmp_path / "named.json"), file=str(file))
+    if message is None:
+        run(settings, tmp_path / "base")
+        loaded = Encoder.load(tmp_path / "base").sidecar
+        assert loaded.preparation.differences() == {}
+        assert loaded.parity is not None
+        return
+    with pytest.raises(InputError, match=message):
+        run(settings, tmp_path / "base")
 
 
 def _cut(folder: Path) -> None:

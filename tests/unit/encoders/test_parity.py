@@ -106,7 +106,7 @@ def test_a_wrong_preparation_or_tokenizer_stops_the_base(tmp_path: Path, family:
     name = f"local-dir:{tmp_path / 'model'}"
     write_folder(tmp_path / "model", json.dumps(FAMILIES[family]))
     encoder = folder_encoder(name)
-    reference = Reference.of(encoder, name)
+    reference = Reference.of(name, name)
     assert measured_parity(encoder, reference).images < 1e-5
     if other := wrong.get("tokenizer"):
         text = FAMILIES[family]["model_cfg"]["text_cfg"] | other
