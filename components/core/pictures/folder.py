@@ -24,7 +24,7 @@ _COPIES = frozenset({"__macosx", "thumbs.db", "desktop.ini", "@eadir", "@recycle
 
 
 def is_ignored(name: str) -> bool:
-    """Whether a path below a user's folder, or in an archive, is not the user's file but one of the system's.
+    """Whether a path below a user's folder is not the user's file but one of the system's.
 
     Such files are hidden (`._photo.jpg`, `.thumbnails/`), or thumbnails and copies of a file system, such as `@eaDir/`
     of a NAS and `__MACOSX/` of an archive.
@@ -32,8 +32,12 @@ def is_ignored(name: str) -> bool:
     >>> is_ignored("shop/._cup.jpg"), is_ignored("@eaDir/cup.jpg/SYNOPHOTO_THUMB_M.jpg"), is_ignored("./shop/cup.jpg")
     (True, True, False)
     """
-    parts = PurePosixPath(name).parts
-    return any((part.startswith(".") and part != "..") or part.lower() in _COPIES for part in parts)
+    return is_copy(name) or any(part.startswith(".") and part != ".." for part in PurePosixPath(name).parts)
+
+
+def is_copy(name: str) -> bool:
+    """Whether a path is of a system's copy or thumbnail of a file; other hidden files in an archive are the user's."""
+    return any(part.startswith("._") or part.lower() in _COPIES for part in PurePosixPath(name).parts)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
-from components.core.pictures.rgb import check_mode, check_narrow, open_picture, rgb, upright
+from components.core.pictures.rgb import check_mode, check_narrow, check_size, open_picture, rgb, upright
 from components.core.system.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Preparation(BaseModel):
         for row, raw in enumerate(images):
             try:
                 with open_picture(raw) as image:
-                    check_narrow(image)
+                    check_size(image)
                     pixels[row] = self.fitted(upright(image))
             except ValueError as error:
                 name = names[row] if names is not None else f"row {row}"

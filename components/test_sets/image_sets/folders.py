@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,14 +89,12 @@ def _read_shards(files: TestSetFiles, path: Path, facts: ImageSetFacts, _split: 
     labels: list[int] = []
     bad: list[str] = []
     for shard in _shards(path):
-        places = None
         for sample in ShardReader(ShardFiles(), (*_IN_SHARDS, _CLASS), {}).read(str(shard)):
             ending, label, why = _checked(sample, facts.classes)
             if why:
                 bad.append(f"{sample.name} ({why})")
                 continue
-            places = places or tar_pictures(shard)
-            pictures.append(places(sample.key, ending))
+            pictures.append(_picture(shard, sample, ending))
             labels.append(label)
     if bad:
         files.deviates(f"{path.name}/: {len(bad)} samples cannot be used, first {bad[0]}")
@@ -130,33 +126,13 @@ def _checked(sample: RawSample, classes: int) -> tuple[str, int, str]:
     return endings[0], int(text), ""
 
 
-def tar_pictures(path: Path) -> Callable[[str, str], LazyPicture]:
-    """A function from a sample's key and its image's suffix to the picture, which is read from the archive at `path`.
-
-    Only plain files of a size that the strict reader accepts can be opened; the function raises a `KeyError` for
-    others. The strict reader must have read the archive before.
-    """
-    from webdataset.tariterators import base_plus_ext
-
-    from components.core.pictures.shards.reader import MAX_MEMBER
-
-    places: dict[tuple[str, str], tuple[int, int]] = {}
-    # Nothing after a damaged place is requested: the strict reader has stopped there, too.
-    with suppress(tarfile.TarError), tarfile.open(path, mode="r:") as archive:
-        for member in archive:
-            if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.size <= MAX_MEMBER:
-                key, ending = base_plus_ext(member.name)
-                places[key, (ending or "").lower()] = (member.offset_data, member.size)
-            archive.members = []  # type: ignore[attr-defined]
-    status = path.stat()
-
-    def picture(key: str, ending: str) -> LazyPicture:
-        offset, size = places[key, ending]
-        stamp = f"{path} {status.st_size} {status.st_mtime_ns} {offset} {size}"
-        encoded = partial(_part, path, offset, size)
-        return LazyPicture(f"{path.name}/{key}", stamp, lambda: open_picture(encoded()), encoded)
-
-    return picture
+def _picture(shard: Path, sample: RawSample, ending: str) -> LazyPicture:
+    """A sample's picture, which is read from its place in the shard."""
+    encoded, status = sample.members[ending], shard.stat()
+    place = sample.positions[ending], len(encoded)
+    stamp = f"{shard} {status.st_size} {status.st_mtime_ns} {' '.join(map(str, place))}"
+    read = partial(_part, shard, *place)
+    return LazyPicture(f"{shard.name}/{sample.key}", stamp, lambda: open_picture(read()), read)
 
 
 def _part(path: Path, offset: int, size: int) -> bytes:

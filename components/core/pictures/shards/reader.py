@@ -9,19 +9,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from components.core.pictures.folder import is_copy
 from components.core.pictures.shards.listing import ShardFiles
+from components.core.system.errors import InputError
 
 MAX_MEMBER = 64 << 20
 """Bytes of the largest file that is read from a shard."""
 
-_MAX_HEADER = 1 << 20
-_HEADERS = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
+_MAX_HEADERS = 1 << 16
+"""Bytes of all headers of one file: names, further fields, maps of sparse files."""
+_MOST_FIELDS = 1_000
+"""Most fields that headers set for all later files."""
+_MOST_EMPTY_READS = 100
+_LONG_NUMBER = re.compile(rb"\d{256}")
+"""Python 3.11.7 takes quadratic time for the digits of a header."""
 
 
 class Fault(Exception):
@@ -55,7 +56,7 @@ def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFi
         BrokenShardError: the stream is not a plain tar (compressed ones are not read), is damaged, or ends too early.
     """
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_StrictHeader) as archive:
+        with tarfile.open(fileobj=_Ending(stream), mode="r|", tarinfo=_StrictHeader) as archive:
             for member in archive:
                 # The archive would otherwise collect all members in memory.
                 archive.members = []  # type: ignore[attr-defined]
@@ -63,11 +64,47 @@ def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFi
                     content = _content(archive, member) if wanted(member.name) else b""
                     yield TarFile(member.name, content, member.offset_data)
             rest: Any = archive.fileobj
-            while block := rest.read(_MAX_HEADER):
+            while block := rest.read(_MAX_HEADERS):
                 if block.strip(b"\0"):
                     raise BrokenShardError("more data after the end mark")
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise BrokenShardError(str(error)) from None
+    except (BrokenShardError, InputError, MemoryError):
+        raise
+    except Exception as error:
+        # Damaged and hostile headers raise errors of every kind.
+        raise BrokenShardError(str(error) or type(error).__name__) from None
+
+
+@dataclass
+class _Ending:
+    """A stream that is not read beyond its end: Python's reader would skip a file of any stated size."""
+
+    stream: BinaryIO
+    empty: int = 0
+
+    def read(self, size: int) -> bytes:
+        block = self.stream.read(size)
+        self.empty += not block
+        if self.empty > _MOST_EMPTY_READS:
+            raise BrokenShardError("it ends within a file")
+        return block
+
+
+@dataclass
+class _Headers:
+    """The stream of an archive while the headers of one file are read, which may be `_MAX_HEADERS` long."""
+
+    stream: Any
+    left: int = _MAX_HEADERS
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        content = bytes(self.stream.read(size)) if self.left >= 0 else b""
+        if self.left < 0 or _LONG_NUMBER.search(content):
+            raise BrokenShardError("the headers of a file are out of bounds")
+        return content
+
+    def tell(self) -> int:
+        return int(self.stream.tell())
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | Fault:
@@ -83,19 +120,20 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | Fault
 class _StrictHeader(tarfile.TarInfo):
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Any:
+        reading: Any = archive
+        stream = reading.fileobj
+        if not isinstance(stream, _Headers):
+            reading.fileobj = _Headers(stream)
         try:
+            if len(reading.pax_headers) > _MOST_FIELDS:
+                raise BrokenShardError("the headers of all files are out of bounds")
             return super().fromtarfile(archive)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
             raise
         except tarfile.HeaderError as error:
             raise BrokenShardError(str(error)) from None
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
-        header = super().frombuf(buf, encoding, errors)
-        if header.type in _HEADERS and header.size > _MAX_HEADER:
-            raise BrokenShardError("a header's size is out of bounds")
-        return header
+        finally:
+            reading.fileobj = stream
 
 
 _UNSAFE = re.compile(r"^/|(^|/)\.\.(/|$)|[\x00-\x1f\x7f\ud800-\udfff]")
@@ -199,7 +237,8 @@ class ShardReader:
             repeated = True
             return True
 
-        named = ({"fname": file.name, "data": file, "__url__": shard} for file in files)
+        own = (file for file in files if not is_copy(file.name))
+        named = ({"fname": file.name, "data": file, "__url__": shard} for file in own)
         for sample in group_by_keys(named, keys=_key_and_ending, handler=note):
             key = sample["__key__"]
             files_of = {ending: file for ending, file in sample.items() if ending in self.wanted}

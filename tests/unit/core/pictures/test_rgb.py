@@ -1,14 +1,27 @@
-"""Pictures are turned upright by their EXIF orientation in every format, and lose their metadata."""
+"""Pictures are turned upright by their EXIF orientation in every format, lose their metadata, and are bounded."""
 
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
-from components.core.pictures.rgb import open_picture, rgb, upright, upright_jpeg, upright_rgb
+from components.core.pictures.rgb import (
+    TooLargeError,
+    check_size,
+    open_picture,
+    rgb,
+    upright,
+    upright_jpeg,
+    upright_rgb,
+)
+from components.core.system.errors import InputError
+from components.data.checked_pictures import check_picture
+from components.data.source import UnusableError
 from components.encoders.adapter.images import Preparation
 from components.explorer.explored import small_jpeg
 from components.report.page.retrieved import data_uri
@@ -78,3 +91,39 @@ def test_a_users_picture_is_upright_for_the_tower_and_on_pages_but_a_published_o
         with open_picture(jpeg) as image:
             assert image.size == (16, 24)
     assert data_uri(sideways(6, "JPEG", quality=95)).startswith("data:image/jpeg")
+
+
+def _tiff(tile: int) -> bytes:
+    """A TIFF of 64x64 pixels in one compressed tile of this side."""
+    payload = zlib.compress(b"\0" * 4096)
+    values = {256: 64, 257: 64, 258: 8, 259: 8, 262: 1, 277: 1, 322: tile, 323: tile, 324: 134, 325: len(payload)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in values.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(values)) + entries + struct.pack("<I", 0) + payload
+
+
+def _jpeg(scans: int) -> bytes:
+    """A progressive JPEG whose last scan is repeated."""
+    stream = io.BytesIO()
+    Image.new("L", (64, 64), 128).save(stream, "JPEG", progressive=True)
+    raw = stream.getvalue()
+    last = raw.rfind(b"\xff\xda")
+    return raw[:-2] + raw[last:-2] * scans + raw[-2:]
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"), [(_tiff(40_000), "40000x40000 pixels are more"), (_jpeg(400), r"40\d scans are more than 200")]
+)
+def test_tiles_count_as_pixels_and_scans_are_counted(raw: bytes, why: str) -> None:
+    with pytest.raises(UnusableError, match=why):
+        check_picture(raw, "it")
+    with pytest.raises(TooLargeError, match=why):
+        upright_rgb(raw)
+    with pytest.raises(InputError, match=why):
+        Preparation(size=16).decode([raw])
+
+
+def test_ordinary_tiles_and_scans_are_read() -> None:
+    for raw in (_jpeg(10), sideways(6, "JPEG", progressive=True)):
+        check_picture(raw, "it")
+    with open_picture(_tiff(64)) as image:
+        check_size(image)

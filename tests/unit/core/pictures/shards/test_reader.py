@@ -96,6 +96,57 @@ def test_large_files_are_never_in_memory_other_entries_are_faults_and_folders_ar
     assert _files(_tar()) == CONTENT | {"a.txt": "too large"}
 
 
+def _pax(content: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = kind, len(content)
+    return header.tobuf(tarfile.USTAR_FORMAT) + content + b"\0" * (-len(content) % BLOCK)
+
+
+def _header(kind: bytes = tarfile.REGTYPE, size: int = 0, **fields: bytes) -> bytes:
+    """A header of GNU tar; `fields` are bytes by place, such as `at482`."""
+    member = tarfile.TarInfo("z.txt")
+    member.type, member.size = kind, size
+    raw = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    for place, content in fields.items():
+        raw[int(place[2:]) : int(place[2:]) + len(content)] = content
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    return bytes(raw)
+
+
+HOSTILE = {
+    "size far beyond the end": _pax(b"40 size=%d\n" % 10**31) + _header(),
+    "size of 8 exabytes": _header(size=(1 << 63) - 1),
+    "sparse file that is cut": _header(tarfile.GNUTYPE_SPARSE, 512, at482=b"\1", at483=b"%011o\0" % 4096),
+    "330 headers for all files": _pax(b"", tarfile.XGLTYPE) * 330 + _header(),
+    "300 long names": (_header(tarfile.GNUTYPE_LONGNAME, 4) + b"abc\0".ljust(BLOCK, b"\0")) * 300 + _header(),
+    "header of digits": _pax(b"1" * 900_000) + _header(),
+    "short header of digits": _pax(b"1" * 60_000) + _header(),
+    "sparse map of ten million": _header(tarfile.GNUTYPE_SPARSE, 512, at482=b"\1", at483=b"%011o\0" % 4096)
+    + (b"%011o\0" % 512 * 42).ljust(504, b"\0") + b"\1".ljust(8, b"\0") * 200 + b"\1" * BLOCK * 300,
+    "fields for all files": b"".join(_pax(b"14 k%07d=v\n" % n, tarfile.XGLTYPE) + _header() for n in range(2_000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.timeout(60)
+def test_headers_are_bounded_before_they_are_skipped(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "0.tar"
+    path.write_bytes(_tar()[:END] + HOSTILE[case] + b"\0" * BLOCK * 2)
+    *samples, last = _read(path, usual=10)
+    assert [sample.key for sample in samples[:2]] == ["a", "b"]
+    assert str(last.fault) == "broken shard", last.key
+    assert last.lost == max(1, 10 - len(samples))
+
+
+def test_a_sparse_file_is_a_fault_and_files_of_the_system_are_no_samples(tmp_path: Path) -> None:
+    sparse = _header(tarfile.GNUTYPE_SPARSE, 0, at483=b"%011o\0" % 512)
+    assert _files(_tar()[:END] + sparse + b"\0" * BLOCK * 2) == CONTENT | {"z.txt": "not a file"}
+    members: Members = [("./._a.png", b"x"), ("./a.png", b"1"), ("./a.txt", b"2"), ("__MACOSX/a.png", b"3")]
+    (sample,) = _read(write_tar(tmp_path / "0.tar", members))
+    assert sample.members == {"png": b"1", "txt": b"2"}
+
+
 Members = list[tuple[str | tarfile.TarInfo, bytes]]
 
 
