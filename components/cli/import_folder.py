@@ -159,8 +159,8 @@ def _copy_index(url: str, folder: Path, text: str | None, dry_run: bool) -> bool
     if dry_run:
         first = look(url, text)
         typer.echo(f"{first.rows:,} vectors of {first.dim} numbers; fields of the first: {', '.join(first.fields)}")
-        for caption in first.captions:
-            typer.echo(f"caption: {caption}")
+        for line in (*(f"caption: {caption}" for caption in first.captions), *first.notes):
+            typer.echo(line)
         return True
     typer.echo(f"copied {copy(url, folder, text):,} vectors into {folder}")
     return False

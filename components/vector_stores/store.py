@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,8 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from components.core.system.errors import InputError
+from components.tracking import shown_address
 
 Matrix = npt.NDArray[np.float32]
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:\d*)?")
+_UNREADABLE = (
+    "--index: the URL's host or port cannot be read: write it as {}, and / : ? # @ and % in a password as %2F %3A %3F "
+    "%23 %40 and %25"
+)
 
 
 @dataclass(frozen=True)
@@ -21,23 +28,29 @@ class StoreUrl:
     """A URL such as `qdrant://host:6333/images?vector=clip`.
 
     Attributes:
-        options: the part behind `?`.
-        shown: without a password, for messages and files.
+        parts, options: the URL; its part behind `?`.
+        shown: with the database's own options and without a password, for messages and files.
     """
 
+    store: VectorStore
     parts: SplitResult
     options: Mapping[str, str]
     shown: str
 
     @classmethod
-    def parse(cls, url: str, known: Sequence[str]) -> StoreUrl:
-        """Parse a URL that may have the options `known`; raises InputError for others."""
-        parts = urlsplit(url)
+    def parse(cls, url: str, store: VectorStore) -> StoreUrl:
+        """Parse a URL; raises InputError if it has no host and port, or options that the database does not have."""
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise InputError(_UNREADABLE.format(store.example)) from None
+        if not all(_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")):
+            raise InputError(_UNREADABLE.format(store.example))
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if unknown := sorted(set(options) - set(known)):
-            raise InputError(f"--index: option '{unknown[0]}' is unknown: choose of {', '.join(known) or 'none'}")
-        user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-        return cls(parts, options, url.replace(f"{user}:{password}@", f"{user}@", 1) if password else url)
+        if unknown := sorted(set(options) - {*store.options, *store.library_options()}):
+            raise InputError(f"--index: option '{unknown[0]}' is unknown: choose of {', '.join(store.options)}")
+        own = "&".join(f"{name}={value}" for name, value in options.items() if name in store.options)
+        return cls(store, parts, options, shown_address(url.partition("?")[0]) + (f"?{own}" if own else ""))
 
 
 @dataclass(frozen=True)
@@ -45,21 +58,45 @@ class Page:
     """Consecutive rows.
 
     Attributes:
-        vectors: `[rows, dim]`.
-        last: what `OpenStore.page` takes to read on behind these rows.
+        keys, payloads: of the rows that have a vector.
+        vectors: `[rows with a vector, dim]`.
+        rows: the number of rows, with those that have no vector; 0 behind the last one.
+        last: the argument of `OpenStore.page` for the rows behind these.
     """
 
     keys: Sequence[str]
     payloads: Sequence[Mapping[str, Any]]
     vectors: Matrix
+    rows: int
     last: Any
+
+    @classmethod
+    def of(
+        cls,
+        keys: Sequence[str],
+        payloads: Sequence[Mapping[str, Any]],
+        vectors: Sequence[Sequence[float] | Matrix | None],
+        last: Any,
+    ) -> Page:
+        """A page of rows, some of which may have no vector; raises as `require_one_length`."""
+        given = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
+        require_one_length({len(vector) for _, vector in given})
+        matrix = np.array([vector for _, vector in given], np.float32) if given else np.empty((0, 0), np.float32)
+        return cls([keys[row] for row, _ in given], [payloads[row] for row, _ in given], matrix, len(keys), last)
+
+
+def require_one_length(lengths: Collection[int]) -> None:
+    """Raise InputError if vectors have different lengths."""
+    if len(lengths) > 1:
+        numbers = " and ".join(map(str, sorted(lengths)))
+        raise InputError(f"vectors have {numbers} numbers: choose one kind with vector=, or its rows with where=")
 
 
 class OpenStore(Protocol):
     """An open database; nothing is ever written to it."""
 
     def state(self) -> str:
-        """Changes when rows are added or removed, as far as the database says."""
+        """Changes when rows are written, as far as the database says."""
         ...
 
     def count(self) -> int:
@@ -79,8 +116,9 @@ class VectorStore:
         package: its Python package, for `pip install`.
         example: a URL.
         options: of the URL.
-        opened: opens it read-only. Raises InputError if the table is missing or has no vectors.
+        opened: opens it read-only. Raises InputError if the table is missing or has no vectors, or an option is wrong.
         faults: classes of errors with which its library fails.
+        library_options: further options of the URL, which its library reads.
     """
 
     package: str
@@ -88,22 +126,4 @@ class VectorStore:
     options: Sequence[str]
     opened: Callable[[StoreUrl], AbstractContextManager[OpenStore]]
     faults: Callable[[], tuple[type[Exception], ...]]
-
-
-def matrix(vectors: Sequence[Sequence[float] | None]) -> Matrix:
-    """`[rows, dim]` of lists of one length; a missing vector becomes NaN.
-
-    Raises:
-        InputError: vectors have different lengths, or all are missing.
-    """
-    if not vectors:
-        return np.empty((0, 0), np.float32)
-    lengths = {len(vector) for vector in vectors if vector is not None}
-    if len(lengths) > 1:
-        raise InputError(
-            f"vectors have {' and '.join(map(str, sorted(lengths)))} numbers: choose one kind with ?vector="
-        )
-    if not lengths:
-        raise InputError(f"{len(vectors):,} rows in succession have no vector: choose another one with ?vector=")
-    missing = [np.nan] * lengths.pop()
-    return np.array([missing if vector is None else vector for vector in vectors], np.float32)
+    library_options: Callable[[], Collection[str]] = tuple

@@ -181,9 +181,9 @@ def test_what_postgresql_refuses_is_one_line(
     reader = url.replace(f"postgres:{pgvector_server.password}", "reader:hidden")
     shutil.copy(REPO / "params.yaml", tmp_path)
     for place, words in (
-        (f"{reader}?table=none", "no table 'none': name one with ?table=NAME"),
-        (f"{reader}?table=keyless", "table 'keyless' has 0 columns as primary key: name one with ?key=COLUMN"),
-        (f"{reader}?table=two", "table 'two' has 2 columns of vectors: name one with ?vector=COLUMN"),
+        (f"{reader}?table=none", "no table 'none': name one with table=NAME"),
+        (f"{reader}?table=keyless", "table 'keyless' has 0 columns as primary key: name one with key=COLUMN"),
+        (f"{reader}?table=two", "table 'two' has 2 columns of vectors: name one with vector=COLUMN"),
         (f"{reader}?table=two&vector=c", "table 'two' has no column 'c': its columns are id, title, a, b"),
         (f"{reader}?table=secret", "permission denied for table secret"),
         (f"{reader}?table=two&vector=a", "it has no rows"),

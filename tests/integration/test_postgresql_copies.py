@@ -1,0 +1,127 @@
+"""Rows of PostgreSQL become a folder of embeddings: conditions, keys, options of libpq, and generations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.core.system.errors import InputError
+from components.vector_stores import copying
+from components.vector_stores.copying import copy, look
+from tests.integration.postgres import PostgresServer
+
+
+@pytest.fixture
+def url(pgvector_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """LangChain's table with two collections, of vectors of two lengths, and a table whose column is being filled."""
+    monkeypatch.setattr(copying, "_ROWS", 25)
+    url = pgvector_server.new_database()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(
+            "CREATE TABLE store (id text PRIMARY KEY, collection_id uuid, document text, cmetadata jsonb, "
+            "price numeric, embedding vector)"
+        )
+        connection.execute(
+            "INSERT INTO store SELECT 'i' || lpad(n::text, 3, '0'), md5((n % 2)::text)::uuid, 'item ' || n, "
+            "jsonb_build_object('sku', n / 10), 9.5, "
+            "(CASE n % 2 WHEN 0 THEN ARRAY[n, 1, 2] ELSE ARRAY[n, 1] END)::real[]::vector FROM generate_series(0, 99) n"
+        )
+        connection.execute("CREATE TABLE items (n int, sku text, title text, embedding vector(2))")
+        connection.execute(
+            "INSERT INTO items SELECT n, CASE WHEN n < 97 THEN 's' || n / 3 END, 'item ' || n, "
+            "CASE WHEN n >= 60 THEN ARRAY[n, 1]::real[]::vector END FROM generate_series(0, 99) n"
+        )
+    return url
+
+
+def _copied(folder: Path) -> pa.Table:
+    return pa.concat_tables(pq.read_table(file) for file in sorted(folder.iterdir()))
+
+
+def test_one_of_several_collections_is_read(url: str, tmp_path: Path) -> None:
+    stored = f"{url}?table=store"
+    with pytest.raises(InputError, match="have 2 and 3 numbers: choose one kind with vector=, or its rows with where="):
+        look(stored, "document")
+    first = look(f"{stored}&where=vector_dims(embedding)=3", "document")
+    assert (first.rows, first.dim, first.captions[1]) == (50, 3, "item 2")
+    condition = quote("collection_id = md5('1')::uuid -- the model of today")
+    assert copy(f"{stored}&where={condition}", tmp_path / "shop", "document", tmp_path / "state") == 50
+    (row,) = _copied(tmp_path / "shop").slice(4, 1).to_pylist()
+    assert (row["id"], row["key"], row["document"], row["embedding"]) == ("i009", "i009", "item 9", [9.0, 1.0])
+    assert (row["cmetadata"], row["price"], len(row["collection_id"])) == ({"sku": 0}, "9.5", 36)
+    for where, message in (
+        ("price", "where=price: argument of .* must be type boolean"),
+        ("x = 1", "where=x = 1: column"),
+    ):
+        with pytest.raises(InputError, match=message):
+            look(f"{stored}&where={quote(where)}", "document")
+
+
+def test_a_shared_table_is_pointed_out(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE store SET embedding = '[1,2]'")
+    (note,) = look(f"{url}?table=store", "document").notes
+    assert note.startswith("column collection_id has 2 values, such as '")
+    where = note.partition(" with where=")[2]
+    assert look(f"{url}?table=store&where={where}", "document").rows == 50
+
+
+def test_rows_without_a_vector_and_keys_that_are_not_unique(url: str, tmp_path: Path) -> None:
+    items = f"{url}?table=items&key="
+    for key, message in (
+        ("sku", "column sku is NULL in 3 rows: name another by key=COLUMN"),
+        ("sku&where=n<90", r"column sku is not unique \(90 rows have 30 values\): name another by key=COLUMN"),
+    ):
+        with pytest.raises(InputError, match=message):
+            copy(items + key, tmp_path / "shop", None, tmp_path / "state")
+    assert look(f"{items}n").captions == ["item 60", "item 61", "item 62"]
+    assert copy(f"{items}n", tmp_path / "shop", None, tmp_path / "state") == 40
+    assert _copied(tmp_path / "shop")["n"].to_pylist() == list(range(60, 100))
+
+
+def test_options_of_libpq_are_accepted(url: str, pgvector_server: PostgresServer) -> None:
+    database = url.rpartition("/")[2]
+    options = f"host=127.0.0.1&port={pgvector_server.port}&password={pgvector_server.password}"
+    found = look(f"postgres:///{database}?{options}&user=postgres&sslmode=prefer&connect_timeout=9&table=items&key=n")
+    assert found.rows == 100
+    assert look(url.replace("postgresql", "postgresql+psycopg") + "?table=items&key=n").rows == 100
+
+
+@pytest.mark.parametrize("change", ["vectors", "one row of a page that is not compared", "a view"])
+def test_a_stopped_copy_never_mixes_two_generations(
+    url: str, change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "_COMPARED", 1)
+    table = "items"
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE items SET embedding = ARRAY[n, 1]::real[]::vector")
+        if change == "a view":
+            connection.execute("CREATE VIEW seen AS SELECT * FROM items")
+            table = "seen"
+    place, arguments = f"{url}?table={table}&key=n", (tmp_path / "shop", None, tmp_path / "state")
+    written = copying._write
+
+    def stops(staged: Path, number: int, *rest: object) -> object:
+        if number == 3:
+            raise psycopg.OperationalError("server closed the connection")
+        return written(staged, number, *rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "_write", stops)
+        with pytest.raises(InputError, match="server closed the connection; run this again: the copy resumes"):
+            copy(place, *arguments)
+    with psycopg.connect(url) as connection:
+        condition = "n = 30" if change.startswith("one") else "true"
+        connection.execute(f"UPDATE items SET embedding = ARRAY[n, 7]::real[]::vector WHERE {condition}")
+    assert copy(place, *arguments) == 100
+    assert "the database changed since the last run: it is read from the start" in capsys.readouterr().out
+    second = np.stack(_copied(tmp_path / "shop")["embedding"].to_numpy())[:, 1]
+    assert second[30] == 7
+    assert (set(second) == {7.0}) is not change.startswith("one")
