@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import httpx
+import httpx2
 
-from components.captions.generating.client import NO_KEY, ServerOptions, body_of
+from components.captions.generating.client import NO_KEY, ServerOptions
 from components.captions.generating.engines import make_engine
+from components.captions.generating.wire import Parameters, body_of
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
+from components.core.system.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.doctor.check import CheckFunction, CheckResult, Installation, fail, not_used, ok
 
 if TYPE_CHECKING:
@@ -114,25 +116,42 @@ def _check(name: str, request: Request, installation: Installation) -> CheckResu
             return fail(f"synthesize.llms.{name}.{part} is not set", fix)
     options = cast("ServerEngine", make_engine(synthesize, name)).options
     endpoint = _Endpoint(name, options, request, installation.environment.get(options.api_key_env, "").strip())
-    path, body = body_of(request, options.model)
     headers = {"Authorization": f"Bearer {endpoint.secret or NO_KEY}"}
-    proxied = not options.url.startswith(("http://127.0.0.1:", "http://localhost:"))
     try:
-        with httpx.Client(timeout=TIMEOUT_S, trust_env=proxied, headers=headers, follow_redirects=True) as client:
+        with BoundedClient(options.url, timeout=TIMEOUT_S, headers=headers) as client:
             endpoint = replace(endpoint, listed=_listed(client.get(f"{options.url}/models")))
-            response = client.post(options.url + path, json={**options.extra, **body, "max_tokens": 1})
-    except httpx.TimeoutException:
+            response = _asked(client, endpoint)
+    except httpx2.TimeoutException:
         fix = "use a faster server, wait until it is idle, or correct"
         return endpoint.fault(f"has not answered within {TIMEOUT_S:g} s", fix, "urls")
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+    except OversizedError as error:
+        return endpoint.fault(f"does not answer as an OpenAI-compatible server ({error})", "correct", "urls")
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
         # An error about a character that no key has quotes the key.
-        quotes = isinstance(error, (UnicodeError, httpx.LocalProtocolError))
+        quotes = isinstance(error, (UnicodeError, httpx2.LocalProtocolError))
         reason = (not quotes and str(error)) or type(error).__name__
         return endpoint.fault(f"does not answer ({reason})", "start the server, or correct", "urls")
+    if (target := redirect_of(response)) is not None:
+        return endpoint.fault(f"redirects to {target}, which cliptune does not follow", "correct", "urls")
     return _of_answer(endpoint, response) if response.status_code == 200 else _of_refusal(endpoint, response)
 
 
-def _of_refusal(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
+def _asked(client: BoundedClient, endpoint: _Endpoint) -> httpx2.Response:
+    """The response to the question, once more for each parameter that the server refuses.
+
+    The answer has one token. Servers that know `max_completion_tokens` count a model's thoughts, which may not be cut.
+    """
+    options = endpoint.options
+    parameters = Parameters(options.extra, options.seeds)
+    while True:
+        path, body = body_of(endpoint.request, options.model, parameters)
+        short = {"max_tokens": 1} if "max_tokens" in body else {}
+        response = client.post(options.url + path, json=body | short)
+        if response.status_code not in (400, 422) or not parameters.learn(body, response.text):
+            return response
+
+
+def _of_refusal(endpoint: _Endpoint, response: httpx2.Response) -> CheckResult:
     """The fault of an endpoint that answers with an error."""
     code, task, variable = response.status_code, endpoint.request.task, endpoint.options.api_key_env
     if code in (401, 403):
@@ -152,7 +171,7 @@ def _of_refusal(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
     return endpoint.fault(detail, "wait, or correct", "urls")
 
 
-def _of_answer(endpoint: _Endpoint, response: httpx.Response) -> CheckResult:
+def _of_answer(endpoint: _Endpoint, response: httpx2.Response) -> CheckResult:
     """The result of an endpoint that answers: its model, and whether its context is long enough."""
     model, task, listed = endpoint.options.model, endpoint.request.task, endpoint.listed
     try:
@@ -179,7 +198,7 @@ def _of_model(endpoint: _Endpoint) -> CheckResult:
     return endpoint.fault(f"serves {shown}, not {endpoint.options.model}", "correct", "model")
 
 
-def _listed(response: httpx.Response) -> dict[str, Mapping[str, Any]]:
+def _listed(response: httpx2.Response) -> dict[str, Mapping[str, Any]]:
     """Name -> entry of the models that a server lists; empty if it lists none."""
     try:
         return {str(entry["id"]): entry for entry in response.json()["data"]} if response.status_code == 200 else {}

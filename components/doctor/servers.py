@@ -13,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import yaml
 
+from components.core.system.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
 from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
 from components.registry.model import CHAMPION, find_alias
@@ -35,15 +36,17 @@ _DVC_KEYS = {
 """DVC's names -> parameters of `S3`."""
 
 
-def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
+def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
     """The response to a GET, or to a POST of `body`; InputError if there is none or it refuses the credentials."""
     try:
         headers = {"Authorization": authorization} if authorization else {}
-        with httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True) as client:
+        with BoundedClient(url, timeout=TIMEOUT_S, headers=headers) as client:
             response = client.get(url) if body is None else client.post(url, json=body)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OversizedError) as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"{url} does not answer ({reason}): {fix}") from None
+    if (target := redirect_of(response)) is not None:
+        raise InputError(f"{url} redirects to {target}, which cliptune does not follow: {fix}")
     if response.status_code in (401, 403):
         raise InputError(f"{url} refuses the credentials ({response.status_code}): {_CREDENTIALS}")
     return response

@@ -1,4 +1,4 @@
-"""A client of one OpenAI-compatible server: settings, requests as JSON, retries, and whether a row or the server fails.
+"""A client of one OpenAI-compatible server: settings, retries, and whether a row or the server fails.
 
 The openai client makes and repeats the attempts. Own code decides whose fault a failure is: a row that fails while
 other rows, or a canary question, are answered is given up; a server that answers nothing for `give_up_s` stops the run.
@@ -7,43 +7,49 @@ other rows, or a canary question, are answered is given up; a server that answer
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
-from itertools import islice
-from threading import Thread
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.prompting.request import (
-    COMPLETION,
-    PICTURE,
-    ModelAnswer,
-    PromptPicture,
-    Reply,
-    Request,
-    Sampling,
+from components.captions.generating.wire import (
+    FilteredError,
+    MalformedError,
+    Parameters,
+    answer_in,
+    body_of,
+    canary,
+    is_unpaid,
+    retry_after,
+    sentence_in,
 )
+from components.captions.prompting.request import ModelAnswer, Reply, Request, Sampling
 from components.core.settings import Block
+from components.core.system.bounded_http import BoundedAsyncClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, AsyncOpenAI
+    from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
 NO_KEY = "none"
 """Sent where the environment has no key; local servers need none."""
 PAUSE_S = 1.0
 """Between two rounds of attempts."""
 
-_LEAVE_WITHIN_S = 10.0
-_TRANSIENT = {408, 409, 425, 429}
-"""Besides 5xx, the statuses after which the same request may succeed."""
+_OVERLOAD = 429
+_TRANSIENT = {408, 409, 425}
+"""Besides 429 and 5xx, the statuses after which the same request may succeed."""
+_DOUBLINGS = 5
+"""A server with too many requests has at most 2^5 pauses before the next one, unless it wants more."""
+_ALIKE = 3
+"""Number of first requests, refused alike, after which a plain question is tried."""
+_DIGITS = re.compile(r"\d+")
 _DENYING = {401, 403, 404}
 """Most often a wrong key, path or model; some gateways deny single prompts with them."""
 
@@ -74,12 +80,31 @@ class ServerOptions(Block):
     seeds: bool = False
     """Send a seed with each request; servers on CPUs refuse it."""
     extra: dict[str, Any] = Field(default_factory=dict)
-    """More keys of each request's JSON body, such as `top_k`; part of every key of the store."""
+    """More keys of each request's JSON body, such as `top_k`; they replace those of the task, and null removes one.
+    Part of every key of the store."""
+    _setting: str = "params.yaml: synthesize.llms"
+
+    def model_post_init(self, context: str | None) -> None:
+        """Keep the name of the setting that messages give, which is the context of the validation."""
+        if context:
+            self._setting = context
+
+    @property
+    def setting(self) -> str:
+        """The key or option that has these settings, for messages."""
+        return self._setting
 
     @property
     def url(self) -> str:
         """The base URL without a slash at its end."""
         return self.urls[0].rstrip("/")
+
+    @field_validator("extra")
+    @classmethod
+    def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        if taken := sorted(extra.keys() & {"messages", "model", "n", "prompt", "stream"}):
+            raise ValueError(f"{', '.join(taken)} cannot be changed: remove it")
+        return extra
 
     @field_validator("urls")
     @classmethod
@@ -109,20 +134,25 @@ class ServerOptions(Block):
 class ServerFault(Exception):
     """Why all attempts of a round failed, in a few words without secrets; another round may succeed.
 
-    `overload`: the server works but has too many requests; `single`: the openai client made only one attempt.
+    Attributes:
+        overload: the server works but has too many requests; it wants `wait_s` seconds before the next one.
+        single: the openai client made only one attempt.
+        advice: ends the run if the server has never answered otherwise; never the key.
+        denied: a status that may apply to every request, so that `advice` also ends a run with answers.
     """
 
-    def __init__(self, reason: str, *, overload: bool = False, single: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        overload: bool = False,
+        wait_s: float = 0.0,
+        single: bool = False,
+        advice: str = "",
+        denied: bool = False,
+    ) -> None:
         super().__init__(reason)
-        self.overload, self.single = overload, single
-
-
-class AccessDenied(ServerFault):
-    """A status that may apply to every request; `advice` names the variable of the key, never the key."""
-
-    def __init__(self, reason: str, advice: str) -> None:
-        super().__init__(reason, single=True)
-        self.advice = advice
+        self.overload, self.wait_s, self.single, self.advice, self.denied = overload, wait_s, single, advice, denied
 
 
 class RowRefused(Exception):
@@ -132,19 +162,30 @@ class RowRefused(Exception):
 class LlmClient:
     """Answers requests through one server."""
 
-    def __init__(self, options: ServerOptions, key: str | None, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        options: ServerOptions,
+        key: str | None,
+        check: Callable[[], None] = lambda: None,
+        parameters: Parameters | None = None,
+    ) -> None:
         """Open the client; `check` is called after failures and raises where no other attempt can succeed."""
-        self._options, self._check = options, check
+        self._options, self._check, self._secret = options, check, key or ""
+        self._parameters = parameters or Parameters(options.extra, options.seeds)
+        self._announced = str(self._parameters)
         # Two rounds, so that a row whose first round met a dying server has a second one before the verdict.
         self._per_round = -(-options.attempts // 2)
         self._client = _open_client(options, key)
         self._last_answer = 0.0
+        self._answered = False
+        self._refusals: Counter[str] = Counter()
 
     async def reply(self, request: Request) -> Reply:
         """Send a request until it is answered, refused or given up; once more, with more tokens, if its end is missing.
 
         Raises:
-            InputError: the server has answered nothing for `give_up_s`, or does not accept the model or the key.
+            InputError: the server has answered nothing for `give_up_s`, is not an OpenAI-compatible server, redirects,
+                does not accept the model or the key, or refuses the first requests alike; the account has no credit.
         """
         sent = request
         result = await self._settled(sent)
@@ -152,7 +193,8 @@ class LlmClient:
             sent = request.longer
             result = await self._settled(sent)
         if isinstance(result, ModelAnswer):
-            return Reply.of(request, result, sent.sampling.max_tokens)
+            reply = Reply.of(request, result, sent.sampling.max_tokens)
+            return replace(reply, sampling=self._parameters.recorded(request))
         tokens = f" (sent again with {sent.sampling.max_tokens} tokens)" if sent is not request else ""
         return Reply(request, None, result + tokens)
 
@@ -162,229 +204,150 @@ class LlmClient:
 
     async def _settled(self, request: Request) -> ModelAnswer | str:
         """The server's answer, or the reason why there is none."""
-        started, failed_at, attempts = monotonic(), None, 0
+        started, failed_at, attempts, rounds = monotonic(), None, 0, 0
         while True:
+            # Nothing is repeated within a round before the server has shown that it works.
+            tries = self._per_round if self._last_answer else 1
             try:
-                return await self._round(request, self._per_round)
+                return await self._round(request, tries)
             except RowRefused as refusal:
+                await self._check_alike(request, str(refusal))
                 return str(refusal)
             except ServerFault as fault:
-                attempts += 1 if fault.single else self._per_round
-                denied = isinstance(fault, AccessDenied)
-                is_used_up = denied or (attempts >= self._options.attempts and not fault.overload)
+                attempts += 1 if fault.single else tries
+                hopeless = bool(fault.advice) and (fault.denied or not self._last_answer)
+                is_used_up = hopeless or (attempts >= self._options.attempts and not fault.overload)
                 is_late = monotonic() - started > self._options.give_up_s
                 if is_late or (failed_at is not None and is_used_up):
-                    if self._last_answer > (failed_at or started) or await self._answers_canary(request):
-                        return str(fault) if denied else f"{fault} after {attempts} attempts"
-                    if isinstance(fault, AccessDenied):
+                    if self._last_answer > (failed_at or started) or await self._is_alive(request):
+                        return str(fault) if fault.denied else f"{fault} after {attempts} attempts"
+                    if hopeless:
                         raise InputError(fault.advice) from None
                 failed_at = failed_at or monotonic()
                 self._check_hope(fault, started)
-            await asyncio.sleep(PAUSE_S)
+                pause = PAUSE_S * (2 ** min(rounds, _DOUBLINGS) if fault.overload else 1)
+                rounds += 1
+                await asyncio.sleep(min(max(pause, fault.wait_s), self._options.give_up_s))
 
     async def _round(self, request: Request, attempts: int) -> ModelAnswer:
-        """The answer of the first attempt that succeeds."""
+        """The answer of the first attempt that succeeds; parameters that the server refuses are left out at once."""
         from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
 
-        path, body = body_of(request, self._options.model)
-        body = {**self._options.extra, **body}
-        if self._options.seeds:
-            body["seed"] = seed_of(request)
+        path, body = body_of(request, self._options.model, self._parameters)
         try:
             async with asyncio.timeout(self._options.give_up_s):
                 content = await self._client.post(
                     path, cast_to=object, body=body, options={"max_retries": attempts - 1}
                 )
-            answer = _answer_in(content)
-        except (APITimeoutError, TimeoutError):
+            answer = answer_in(content)
+        except TimeoutError:
             raise ServerFault("time-out") from None
-        except APIConnectionError:
-            raise ServerFault("connection failed") from None
+        except APIConnectionError as error:
+            reason = "time-out" if isinstance(error, APITimeoutError) else "connection failed"
+            raise ServerFault(reason, advice=self._unreachable(error)) from None
         except APIStatusError as error:
             failure = self._failure(error)
             if isinstance(failure, RowRefused):
                 self._last_answer = monotonic()
+                if self._parameters.learn(body, error.body):
+                    return await self._round(request, attempts)
             raise failure from None
-        except (OpenAIError, ValueError, RecursionError):
-            raise ServerFault("response is not JSON", single=True) from None
-        self._last_answer = monotonic()
+        except (FilteredError, OversizedError) as refusal:
+            self._last_answer = monotonic()
+            raise RowRefused(str(refusal)) from None
+        except (MalformedError, OpenAIError, ValueError, RecursionError) as error:
+            reason = str(error) if isinstance(error, MalformedError) else "response is not JSON"
+            wrong = f"{self._options.url} does not answer as an OpenAI-compatible server ({reason})"
+            raise ServerFault(reason, single=True, advice=f"{wrong}: {self._correct_url}") from None
+        self._last_answer, self._answered = monotonic(), True
+        self._announce()
         return answer
 
-    def _failure(self, error: APIStatusError) -> ServerFault | RowRefused:
+    def _announce(self) -> None:
+        """Print once how the parameters of the requests differ from those of params.yaml."""
+        if (said := str(self._parameters)) != self._announced:
+            self._announced = said
+            print(f"{self._options.model}: requests are sent {said}, because the server refuses these parameters")
+
+    def _failure(self, error: APIStatusError) -> ServerFault | RowRefused | InputError:
         code, options = error.status_code, self._options
-        reason = f"HTTP {code}{_message_in(error.body, self._client.api_key)}"
-        if code in _DENYING:
-            return AccessDenied(
-                reason,
-                f"{options.url} answered HTTP {code} for model '{options.model}': correct `urls` (they end in /v1) or "
-                f"`model` in params.yaml: synthesize.llms, or the key in the environment variable "
-                f"{options.api_key_env}",
+        sentence = sentence_in(error.body, self._secret)
+        reason = f"HTTP {code}{sentence}"
+        if (target := redirect_of(error.response)) is not None:
+            return InputError(
+                f"{options.url} redirects to {target}, and questions are sent only to the address in "
+                f"{options.setting}: write the new one there if you trust it"
             )
+        if is_unpaid(code, error.body):
+            return InputError(
+                f"{options.url}: the account has no credit ({reason}): add some and run the command again"
+            )
+        if code in _DENYING:
+            advice = (
+                f"{options.url} answered HTTP {code} for model '{options.model}'{sentence}: {self._correct_url}, or "
+                f"correct the model's name, or the key in the environment variable {options.api_key_env}"
+            )
+            return ServerFault(reason, single=True, advice=advice, denied=True)
+        if code == _OVERLOAD:
+            return ServerFault(reason, overload=True, wait_s=retry_after(error.response.headers))
         if code in _TRANSIENT or not 400 <= code < 500:
-            return ServerFault(f"HTTP {code}", overload=code == 429)
+            return ServerFault(f"HTTP {code}")
         return RowRefused(reason)
 
-    async def _answers_canary(self, request: Request) -> bool:
+    async def _is_alive(self, request: Request) -> bool:
         """Whether the server works: it answers a question of the same kind as `request`."""
-        role = COMPLETION if request.completion is not None else "user"
-        canary = Request(request.task, ((role, "Say yes."),), request.model, Sampling(0.0, 1.0, 1), 0)
         with suppress(RowRefused):
             try:
-                await self._round(canary, 1)
+                await self._round(canary(request, Sampling(0.0, 1.0, 1)), 1)
             except ServerFault:
                 return False
         return True
+
+    async def _check_alike(self, request: Request, reason: str) -> None:
+        """Raise `InputError` if the server refuses the first requests and a plain question of their kind alike."""
+        if self._answered:
+            return
+        self._refusals[_DIGITS.sub("", reason)] += 1
+        if len(self._refusals) > 1 or self._refusals.total() % _ALIKE:
+            return
+        with suppress(ServerFault):
+            try:
+                await self._round(canary(request, request.sampling), 1)
+            except RowRefused as refusal:
+                if _DIGITS.sub("", str(refusal)) in self._refusals:
+                    raise InputError(
+                        f"{self._options.url} refuses every question to model '{self._options.model}' ({refusal}): "
+                        f"correct the task or the model's settings, such as `extra` in {self._options.setting}"
+                    ) from None
 
     def _check_hope(self, fault: ServerFault, started: float) -> None:
         self._check()
         if monotonic() - max(started, self._last_answer) > self._options.give_up_s:
             raise InputError(
                 f"the LLM server {self._options.url} has answered nothing for {self._options.give_up_s:g} seconds "
-                f"({fault}): start it and run the command again, or correct `urls` in params.yaml: synthesize.llms"
+                f"({fault}): start it and run the command again, or {self._correct_url}"
             )
 
+    def _unreachable(self, error: APIConnectionError) -> str:
+        """The advice where no connection was made; empty where one broke."""
+        from httpx2 import ConnectError, ConnectTimeout
 
-def body_of(request: Request, model: str) -> tuple[str, dict[str, Any]]:
-    """Path and JSON body of a request to `model`."""
-    sampling = request.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "max_tokens": sampling.max_tokens,
-    }
-    if request.completion is not None:
-        return "/completions", body | {"prompt": request.completion}
-    pictures = iter(request.pictures)
-    messages = [{"role": role, "content": _content(text, pictures)} for role, text in request.chat]
-    return "/chat/completions", body | {"messages": messages}
+        if not isinstance(cause := error.__cause__, (ConnectError, ConnectTimeout)):
+            return ""
+        reason = str(cause) or "time-out"
+        return f"{self._options.url} accepts no connection ({reason}): start the server, or {self._correct_url}"
 
-
-def seed_of(request: Request) -> int:
-    """A seed below 2^31 that depends on the question only."""
-    return int(request.key[:8], 16) >> 1
+    @property
+    def _correct_url(self) -> str:
+        return f"correct the URL in {self._options.setting} (it ends in /v1 for most servers)"
 
 
 def _open_client(options: ServerOptions, key: str | None) -> AsyncOpenAI:
     """A client that keeps every connection open for the next request."""
     from httpx2 import Limits
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+    from openai import AsyncOpenAI, Timeout
 
     timeout = Timeout(options.timeout_s, connect=min(options.timeout_s, 10.0))
-    # No proxy leads to a server on this machine.
-    proxied = not options.url.startswith(("http://127.0.0.1:", "http://localhost:"))
     limits = Limits(max_connections=None, max_keepalive_connections=None)
-    http = DefaultAsyncHttpxClient(limits=limits, trust_env=proxied)
+    http = BoundedAsyncClient(options.url, limits=limits, timeout=timeout)
     return AsyncOpenAI(base_url=options.url, api_key=key or NO_KEY, timeout=timeout, http_client=http)
-
-
-def _content(text: str, pictures: Iterator[PromptPicture]) -> str | list[dict[str, Any]]:
-    """Plain text, or parts where pictures stand between texts."""
-    if PICTURE not in text:
-        return text
-    parts: list[dict[str, Any]] = []
-    for place, piece in enumerate(text.split(PICTURE)):
-        if place:
-            picture = next(pictures)
-            url = f"data:{picture.media_type};base64,{base64.b64encode(picture.data).decode('ascii')}"
-            parts.append({"type": "image_url", "image_url": {"url": url}})
-        if piece.strip():
-            parts.append({"type": "text", "text": piece})
-    return parts
-
-
-def _message_in(body: object, key: str) -> str:
-    """The first sentence of an error's message; the rest differs from row to row."""
-    text = body.get("message") if isinstance(body, dict) else None
-    if not isinstance(text, str):
-        return ""
-    if key != NO_KEY:
-        text = text.replace(key, "***")
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
-    return f": {re.split(r'(?<=[.!?]) ', line.strip(), maxsplit=1)[0][:120]}"
-
-
-def _answer_in(content: object) -> ModelAnswer:
-    """The text of the first choice, in a form that a store can keep."""
-    if isinstance(content, str):
-        # Sent with another media type than JSON.
-        content = json.loads(content)
-    try:
-        choice = content["choices"][0]  # type: ignore[index]
-        text = choice["message"]["content"] if "message" in choice else choice["text"]
-        ended_by = choice.get("finish_reason")
-    except (TypeError, KeyError, IndexError, AttributeError):
-        raise ServerFault("response without an answer", single=True) from None
-    if ended_by == "content_filter":
-        raise RowRefused("the server's content filter stopped the answer")
-    if text is not None and not isinstance(text, str):
-        raise ServerFault("response without an answer", single=True)
-    # PostgreSQL keeps no NUL, and no database half of a surrogate pair.
-    kept = (text or "").replace("\0", "").encode("utf-8", "replace").decode("utf-8").strip()
-    return ModelAnswer(kept, ended_by == "length", _tokens(content))
-
-
-def _tokens(content: Any) -> tuple[int, int]:
-    """Tokens of question and answer as the server counts them; zero where it does not."""
-    usage = content.get("usage") if isinstance(content, dict) else None
-    counts = [usage.get(f"{name}_tokens") if isinstance(usage, dict) else None for name in ("prompt", "completion")]
-    asked, answered = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    return asked, answered
-
-
-def replies_to(
-    requests: Iterable[Request], connect: Callable[[], LlmClient], concurrency: int
-) -> Iterator[list[Reply]]:
-    """Yield replies in batches as they arrive; closing the iterator cancels requests in flight.
-
-    When an error ends the work, requests in flight have some seconds to arrive before it is raised.
-    """
-    waiting = iter(requests)
-    client: LlmClient | None = None
-    pending: set[Future[Reply]] = set()
-    error: BaseException | None = None
-    with _event_loop() as loop:
-        try:
-            while error is None:
-                try:
-                    for request in islice(waiting, concurrency - len(pending)):
-                        client = client or connect()
-                        pending.add(asyncio.run_coroutine_threadsafe(client.reply(request), loop))
-                except Exception as fault:
-                    error = fault
-                done, pending = wait(pending, None if error is None else _LEAVE_WITHIN_S, FIRST_COMPLETED)
-                error = error or next(filter(None, (future.exception() for future in done)), None)
-                if error is not None:
-                    late, pending = wait(pending, _LEAVE_WITHIN_S)
-                    done |= late
-                if replies := [future.result() for future in done if future.exception() is None]:
-                    yield replies
-                elif error is None:
-                    return
-            raise error
-        finally:
-            asyncio.run_coroutine_threadsafe(_leave(client), loop).result()
-
-
-async def _leave(client: LlmClient | None) -> None:
-    """Cancel the requests in flight, then close the connections."""
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    if client is not None:
-        await client.close()
-
-
-@contextmanager
-def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="LLM server", daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

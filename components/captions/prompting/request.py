@@ -148,12 +148,16 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer to a request, or the reason why there is none: one line without secrets, shown in reports."""
+    """An answer to a request, or the reason why there is none: one line without secrets, shown in reports.
+
+    `sampling` is the sampling that the server took, as JSON, where it refused a part of the request's.
+    """
 
     request: Request
     answer: str | None
     failure: str | None = None
     tokens: tuple[int, int] = (0, 0)
+    sampling: str | None = None
 
     @staticmethod
     def of(request: Request, answer: ModelAnswer, tokens: int) -> Reply:

@@ -20,11 +20,13 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.doctor import servers
 from components.doctor.check import CheckResult, Installation, fail, ok
 from components.doctor.endpoints import endpoint_checks
 from components.doctor.examine import CHECKS, examine, read_installation
 from components.doctor.machine import driver_cuda, torch_cuda
 from components.tracking import make_client
+from tests.support import scripted_llm
 from tests.support.registry_project import write_version_files
 
 REPO = Path(__file__).parents[3]
@@ -213,6 +215,37 @@ def test_endpoint_of_a_language_model(
         assert SECRET not in result.detail + result.fix
         # Stages that would not run use no server.
         assert list(endpoint_checks(settings, ["prepare"])) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "text"),
+    [
+        (scripted_llm.gpt_5, "ok", "serves fake"),
+        (scripted_llm.azure, "ok", "serves fake"),
+        (scripted_llm.unpaid, "fail", "insufficient_quota"),
+        (scripted_llm.redirect_to("http://127.0.0.1:8/latest"), "fail", "redirects to http://127.0.0.1:8/latest"),
+        (scripted_llm.bomb, "fail", "the answer has more than 8 MB"),
+        (scripted_llm.endless, "fail", "the answer has more than 8 MB"),
+    ],
+)
+def test_an_endpoint_of_today(
+    script: scripted_llm.Script, status: str, text: str, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RIGHT", raising=False)
+    with scripted_llm.scripted(script) as server:
+        block = {"engine": "server", "urls": [server.url], "model": "fake", "api_key_env": "RIGHT", "seeds": True}
+        tasks = {"paraphrase_1": raw_params["synthesize"]["tasks"]["paraphrase_1"]}
+        result = _check("LLM endpoint", _changed(raw_params, llms={"fake": block}, default_llm="fake", tasks=tasks))
+    assert (result.status, text in result.detail) == (status, True), result
+
+
+def test_a_prefect_server_that_redirects_is_named_and_not_followed() -> None:
+    with scripted_llm.scripted(lambda *_: scripted_llm.said("")) as other:
+        with scripted_llm.scripted(scripted_llm.redirect_to(other.url)) as server:
+            installation = Installation({"PREFECT_API_URL": f"{server.url}/api"}, Path(), None)
+            with pytest.raises(InputError, match=rf"redirects to {other.url}, which cliptune does not follow"):
+                servers._prefect(installation.environment, "/work_pools/filter", {})
+        assert other.bodies == []
 
 
 def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Engines, one file each; a file's name is the engine's name.
 
-A file exports `ENGINE`: the class of the engine's settings in params.yaml, and the engine's class, which takes them.
+A file exports `ENGINE`: the class of the engine's settings in params.yaml, which is validated with the settings' key as
+context, and the engine's class, which takes them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
     kind = block.pop("engine", None)
     options_type, engine_type = find(__name__, file_names(__path__), str(kind), "ENGINE", f"{where}.engine")
     try:
-        options = options_type.model_validate(block)
+        options = options_type.model_validate(block, context=where)
     except ValidationError as error:
         raise InputError(f"{where}: {explain_fault(error, options_type)}") from None
     engine: Engine = engine_type(options)

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from components.captions.generating.client import LlmClient, ServerOptions, replies_to
+from components.captions.generating.client import LlmClient, ServerOptions
+from components.captions.generating.in_flight import replies_to
+from components.captions.generating.wire import Parameters
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
@@ -20,6 +22,11 @@ class ServerEngine:
     """Sends requests to a server; connects at the first request."""
 
     options: ServerOptions
+
+    @cached_property
+    def _parameters(self) -> Parameters:
+        """Those of all requests of a run."""
+        return Parameters(self.options.extra, self.options.seeds)
 
     @cached_property
     def model(self) -> str:
@@ -43,7 +50,7 @@ class ServerEngine:
             raise InputError(
                 f"the environment variable {self.options.api_key_env} holds characters that no key has: set it again"
             )
-        return LlmClient(self.options, key or None)
+        return LlmClient(self.options, key or None, parameters=self._parameters)
 
 
 ENGINE = (ServerOptions, ServerEngine)

@@ -13,8 +13,10 @@ from typing import Any, Literal
 from more_itertools import spy
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.generating.client import LlmClient, ServerOptions, replies_to, seed_of
+from components.captions.generating.client import LlmClient, ServerOptions
+from components.captions.generating.in_flight import replies_to
 from components.captions.generating.vllm_process import VllmProcess, serve
+from components.captions.generating.wire import seed_of
 from components.captions.language_models.weights import Weights, find_weights
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Block

@@ -32,7 +32,7 @@ GENERATIONS = Table(
     Column("answer", String, nullable=False),
     Column("created", String(32), nullable=False),
 )
-"""Answers; `created` is UTC in ISO format, to the second."""
+"""Answers; `created` is UTC in ISO format, to the second. `sampling` is what the server took."""
 
 FAILURES = Table(
     "failures",
@@ -163,7 +163,7 @@ def _answer(reply: Reply, created: str) -> Row:
         "task": request.task,
         "prompt_sha256": request.prompt_sha256,
         "model": request.model,
-        "sampling": request.sampling.json,
+        "sampling": reply.sampling or request.sampling.json,
         "attempt": request.attempt,
         "answer": storable(reply.answer or ""),
         "created": created,

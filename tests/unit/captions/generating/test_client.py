@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 
 from components.captions.generating import client as clients
 from components.captions.generating.client import (
-    AccessDenied,
     LlmClient,
     RowRefused,
     ServerFault,
     ServerOptions,
-    body_of,
-    replies_to,
 )
+from components.captions.generating.in_flight import replies_to
+from components.captions.generating.wire import Parameters, body_of
 from components.captions.prompting.request import (
     COMPLETION,
     PICTURE,
@@ -89,14 +88,14 @@ def response(key: str = "none", **described: Any) -> Iterator[Callable[[], Model
 
 def test_a_status_is_a_fault_of_the_server_of_the_key_or_of_the_row() -> None:
     kinds: dict[type[Exception], list[int]] = {
-        ServerFault: [408, 409, 425, 429, 500, 502, 503, 504, 529],
-        AccessDenied: [401, 403, 404],
+        ServerFault: [401, 403, 404, 408, 409, 425, 429, 500, 502, 503, 504, 529],
         RowRefused: [400, 405, 413, 422],
     }
     for kind, code in ((kind, code) for kind, codes in kinds.items() for code in codes):
         with response(status_code=code) as ask, pytest.raises(kind, match=f"HTTP {code}") as fault:
             ask()
         assert (type(fault.value), getattr(fault.value, "overload", False)) == (kind, code == 429)
+        assert getattr(fault.value, "denied", False) == (code in (401, 403, 404))
 
 
 @pytest.mark.parametrize("code", [401, 403, 404])
@@ -118,7 +117,7 @@ def test_a_refusal_quotes_the_first_sentence_and_no_key() -> None:
     cases = {
         "Too long. You sent 71 tokens.": "HTTP 400: Too long.",
         "two\nlines\x1b[31m": "HTTP 400: two lines [31m",
-        "long " * 100: "HTTP 400: " + ("long " * 100)[:120],
+        "long " * 100: "HTTP 400: " + ("long " * 100)[:200],
         None: "HTTP 400",
         "the key secret-1 is wrong": "HTTP 400: the key *** is wrong",
     }
@@ -202,12 +201,12 @@ def test_a_row_that_always_overloads_the_server_is_given_up_in_the_end() -> None
 def test_chats_completions_and_pictures_are_sent_as_openai_documents_them() -> None:
     sampling = {"model": "fake", "temperature": 1.0, "top_p": 0.1, "max_tokens": 40}
     messages = [{"role": "user", "content": "a dog"}]
-    assert body_of(question("a dog"), "fake") == ("/chat/completions", sampling | {"messages": messages})
+    assert body_of(question("a dog"), "fake", Parameters()) == ("/chat/completions", sampling | {"messages": messages})
     completion = replace(question(""), chat=((COMPLETION, "A: cat\nDifference:"),))
-    assert body_of(completion, "fake") == ("/completions", sampling | {"prompt": "A: cat\nDifference:"})
+    assert body_of(completion, "fake", Parameters()) == ("/completions", sampling | {"prompt": "A: cat\nDifference:"})
     pictures = (PromptPicture(b"one", "image/png"), PromptPicture(b"two", "image/jpeg"))
     chat = (("system", "Judge."), ("user", f"Compare {PICTURE} with {PICTURE}, please."))
-    _, body = body_of(replace(question(""), chat=chat, pictures=pictures), "fake")
+    _, body = body_of(replace(question(""), chat=chat, pictures=pictures), "fake", Parameters())
     system, user = body["messages"]
     assert system["content"] == "Judge."
     shown = [part.get("text", part.get("image_url", {}).get("url")) for part in user["content"]]
