@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tests.support import own_stores  # isort: split
+
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,14 @@ TINY: dict[str, Any] = {
     "vision_cfg": {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
     "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
 }
+
+
+@pytest.fixture(autouse=True)
+def _users_stores_stay() -> Iterator[None]:
+    """Fail a test that would write into a store of the user's, also where the product handles the error."""
+    own_stores.refused.clear()
+    yield
+    assert not own_stores.refused, f"this test writes to {own_stores.refused}"
 
 
 @pytest.fixture

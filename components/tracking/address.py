@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from components.core.system.errors import InputError
 from components.core.system.retry import retrying
 from components.tracking.errors import environment, is_transient, reason_of, shown_address, wait_s
-from components.tracking.relocation import STORE, relocate
+from components.tracking.relocation import ARTIFACTS, STORE, relocate
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,6 +40,13 @@ def store_folder() -> Path:
 def tracking_uri() -> str:
     """`MLFLOW_TRACKING_URI`, or the SQLite file below `mlruns/`."""
     return os.environ.get(_URI) or f"{_SQLITE}{store_folder() / 'mlflow.db'}"
+
+
+def artifacts_folder() -> Path:
+    """Where MLflow keeps files of new experiments: next to an SQLite file, and otherwise below `mlruns/`."""
+    uri = tracking_uri()
+    folder = Path(uri.removeprefix(_SQLITE)).parent if uri.startswith(_SQLITE) else store_folder()
+    return folder / ARTIFACTS
 
 
 def nothing_tracked() -> bool:

@@ -24,7 +24,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.system.worker_identity import new_worker
 from components.tracking import offline_spool
-from components.tracking.address import in_store, make_client, store_folder, tracking_uri
+from components.tracking.address import artifacts_folder, in_store, make_client, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import (
     SOON_S,
@@ -307,7 +307,7 @@ def _experiment(client: MlflowClient, name: str) -> str:
     if tracking_uri().startswith("http"):
         return str(client.create_experiment(name))
     # Without a location MLflow would write artifacts to ./mlruns/<id>, mixed with its database.
-    location = (store_folder() / "artifacts" / name).resolve().as_uri()
+    location = (artifacts_folder() / name).resolve().as_uri()
     return str(client.create_experiment(name, artifact_location=location))
 
 

@@ -98,6 +98,8 @@ def _run(
     # server may have been started with other settings.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    # The store of the folder: by default all tests share one.
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
     for name, value in (environment or {}).items():
         os.environ.pop(name, None)
         if value is not None:

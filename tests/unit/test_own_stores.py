@@ -1,0 +1,53 @@
+"""No test writes into a store of the user's: all of them have stores of their own, and the user's are guarded."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME
+
+from components.core.settings import Settings
+from components.tracking import make_client, tracked_run, tracking_uri
+from tests.support import own_stores
+
+REPO = own_stores.REPO
+
+
+def test_all_tests_have_stores_of_their_own() -> None:
+    below = str(own_stores.FOLDER)
+    for place in (tracking_uri(), PREFECT_HOME.value(), huggingface_hub.constants.HF_HUB_CACHE):
+        assert below in str(place)
+    assert not PREFECT_API_URL.value()
+
+
+def test_a_run_in_the_repository_is_not_in_its_store(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    with tracked_run("base", "base", settings, {}, {}) as run:
+        run.log_artifact(REPO / "LICENSE")
+    assert make_client().get_run(run.id).info.artifact_uri.startswith(f"{own_stores.FOLDER.as_uri()}/mlruns/artifacts/")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: sqlite3.connect("mlruns/mlflow.db"),
+        lambda: Path("state/generations.db").write_bytes(b""),
+        lambda: Path("data/new").mkdir(),
+        lambda: Path("models/base").rename("elsewhere"),
+        lambda: (REPO / "dvc.lock").open("a"),
+        lambda: shutil.rmtree("reports"),
+        (Path.home() / ".prefect" / "profiles.toml").unlink,
+    ],
+)
+def test_the_stores_of_the_user_are_guarded(write: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    with pytest.raises(RuntimeError, match="a test writes to"):
+        write()
+    # Otherwise this test fails at its end.
+    assert len(own_stores.refused) == 1
+    own_stores.refused.clear()
