@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, shown_address
 from components.core.system.retry import retrying
 
 WAIT = "CLIPTUNE_TRACKING_WAIT_S"
@@ -19,12 +18,6 @@ _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _PACKAGES = ("mlflow", "requests", "sqlalchemy", "botocore", "boto3")
 """Packages whose errors mean that MLflow, its database or its artifact store failed."""
 _LONGEST = 500
-
-
-def shown_address(text: str) -> str:
-    """An address, or a text with addresses, without users and passwords, for records and messages."""
-    hidden = re.sub(r"(?<=://)[^/\s]*@", "***@", text)
-    return re.sub(r"(?i)([?&][\w-]*(?:password|secret|token|key)[\w-]*=)[^&\s]*", r"\1***", hidden)
 
 
 def reason_of(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +13,45 @@ from typing import ParamSpec
 from components.core.tables.files import full_disk
 
 P = ParamSpec("P")
+_ADDRESS = re.compile(r"(?<=://)(?:(?!://)[^\n])+")
+_SERVER = re.compile(r"""[^\s:/@]+:\d{2,5}(?:[\s),;:'"]|$)|(?:localhost|[^\s:/@]*\.[^\s:/@]*):\d{1,5}/""")
+_LOGIN = re.compile(r"[^\s:/@\[]*:")
+_HOST = re.compile(r"@(?:\[[\da-fA-F:]+\]|[^\s:/@?#\[\]]+)(?::\d|[/?#])")
+_KEYS = re.compile(r"(?i)([?&;][\w-]*(?:passw|pwd|secret|token|key|sig|credential)[\w-]*=|\spass(?:word|wd)=)[^&\s]*")
 _JOINERS = "\u200c\u200d"
 """Of Persian and Indian words, and of emoji."""
 
 
 class InputError(Exception):
-    """An input of the user is wrong; the message is one line with the file, key or row and the fix."""
+    """An input of the user is wrong; the message is one line with the file, key or row and the fix.
+
+    Messages often quote addresses of settings and of libraries: they are kept as `shown_address` gives them.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shown_address(message))
+
+
+def shown_address(text: str) -> str:
+    """An address, or a text with addresses, without users, passwords and keys, for records and messages.
+
+    >>> shown_address("postgresql://me:pa/ss w@rd@host/shop?sslmode=require&passwd=x does not answer")
+    'postgresql://***@host/shop?sslmode=require&passwd=*** does not answer'
+    """
+    return _ADDRESS.sub(_without_login, _KEYS.sub(r"\1***", text))
+
+
+def _without_login(address: re.Match[str]) -> str:
+    """What follows `://` without user and password, which may have any sign, also `@`, `/` and a blank."""
+    rest = address[0]
+    if _SERVER.match(rest):
+        return rest
+    hosts = list(_HOST.finditer(rest)) if _LOGIN.match(rest) else []
+    if hosts:
+        return f"***{rest[hosts[-1].start() :]}"
+    # No port and no path show where the host is: the last `@` of the first word that has one.
+    word = re.match(r"[^@]*\S*(?=@[^\s@])" if _LOGIN.match(rest) else r"\S*(?=@[^\s@])", rest)
+    return f"***{rest[word.end() :]}" if word else rest
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE
 
 from components.core.settings import Settings
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, shown_address
 from components.tracking import RUN_FILE, add_metrics, make_client, offline_spool, run, tracked_run
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
-from components.tracking.errors import WAIT, call_with_retries, explained, fail_fast, is_transient, shown_address
+from components.tracking.errors import WAIT, call_with_retries, explained, fail_fast, is_transient
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
@@ -176,7 +176,7 @@ def test_passwords_are_not_shown() -> None:
         "https://t0ken@host": "https://***@host",
         "postgresql://host/mlflow?password=s3cret&ssl=on": "postgresql://host/mlflow?password=***&ssl=on",
         "https://host/hook?access_token=s3cret": "https://host/hook?access_token=***",
-        "https://host:5000/a@b": "https://host:5000/a@b",
+        "https://host.example:5000/a@b": "https://host.example:5000/a@b",
         "http://host:5000 is away, ask a@b": "http://host:5000 is away, ask a@b",
         "sqlite:///mlruns/mlflow.db": "sqlite:///mlruns/mlflow.db",
     }

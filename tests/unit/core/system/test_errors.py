@@ -7,8 +7,13 @@ import os
 from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from components.core.system.errors import InputError, run_command
+
+SCHEMES = ("http", "https", "postgresql+psycopg", "qdrant", "s3", "mysql")
+PASSWORDS = st.text("abcXYZ789/@ ?#:%&=+'\"(),;!$~\\[]", min_size=3, max_size=20).map("pw{}PW".format)
 
 
 def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,3 +34,33 @@ def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: py
         assert output.count("\n") == 1
     with pytest.raises(FileNotFoundError):
         run_command(partial(fail, FileNotFoundError(errno.ENOENT, "missing", "x")))
+
+
+@settings(max_examples=200)
+@given(scheme=st.sampled_from(SCHEMES), password=PASSWORDS, sep=st.sampled_from("?&"), data=st.data())
+def test_no_message_has_a_password(scheme: str, password: str, sep: str, data: st.DataObject) -> None:
+    """In an address as a user, password or key, with any sign in it, and in what a library says of the address."""
+    name = data.draw(
+        st.sampled_from(["password", "passwd", "pwd", "sig", "api_key", "X-Amz-Signature", "access_token"])
+    )
+    login = data.draw(st.sampled_from([f"me:{password}@", f"{password.replace(' ', '').replace(':', '')}@", ""]))
+    query = "" if login else f"{sep}{name}={password.replace('&', '').replace(' ', '')}"
+    address = f"{scheme}://{login}127.0.0.1:1/shop{query}"
+    told = str(InputError(f"{address} does not answer (Invalid url: {address}): ask the owner of shop@champion"))
+    assert "pw" not in told.replace("pwd=", "").replace("passwd=", "")
+    assert "127.0.0.1:1/shop" in told
+    assert told.endswith("ask the owner of shop@champion")
+
+
+def test_signs_of_a_terminal_are_shown_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise InputError(
+            "a\x1b]0;owned\x07\x1b[2J\u202eb.jpg, \u0645\u06cc\u200c\u062e, \U0001f468\u200d\U0001f469: left out"
+        )
+
+    with pytest.raises(SystemExit):
+        run_command(fail)
+    shown = capsys.readouterr().err
+    assert shown.startswith(
+        "error: a\\x1b]0;owned\\x07\\x1b[2J\\u202eb.jpg, \u0645\u06cc\u200c\u062e, \U0001f468\u200d"
+    )
