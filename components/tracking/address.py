@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, shown_address
 from components.core.system.retry import retrying
-from components.tracking.errors import environment, is_transient, reason_of, shown_address, wait_s
+from components.tracking.errors import environment, is_transient, reason_of, wait_s
 from components.tracking.relocation import ARTIFACTS, STORE, relocate
 
 if TYPE_CHECKING:

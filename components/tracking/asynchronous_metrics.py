@@ -11,9 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from components.core.system.errors import shown_address
 from components.core.system.retry import retrying
 from components.tracking.address import tracking_uri
-from components.tracking.errors import is_transient, shown_address
+from components.tracking.errors import is_transient
 from components.tracking.offline_spool import BATCH
 
 if TYPE_CHECKING:

@@ -21,21 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.compute.provenance import git_commit, locked_hashes, path_hash
 from components.core.settings import Settings
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, shown_address
 from components.core.system.worker_identity import new_worker
 from components.tracking import offline_spool
 from components.tracking.address import artifacts_folder, in_store, make_client, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
-from components.tracking.errors import (
-    SOON_S,
-    call_with_retries,
-    fail_fast,
-    is_full,
-    is_transient,
-    reason_of,
-    shown_address,
-    wait_s,
-)
+from components.tracking.errors import SOON_S, call_with_retries, fail_fast, is_full, is_transient, reason_of, wait_s
 from components.tracking.offline_spool import upload
 
 if TYPE_CHECKING:
