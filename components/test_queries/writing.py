@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,11 +11,10 @@ import pandas as pd
 from components.captions.generating.asking import SynthesisCounts, ask
 from components.captions.generating.engines import Engine, make_engine
 from components.captions.generating.judging import REASON, SAMPLING
-from components.captions.generating.questions import Questions
+from components.captions.generating.questions import Questions, questions_without_block
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
-from components.captions.prompting.tasks import find_task
-from components.core.settings import Settings, Task
+from components.core.settings import Settings
 from components.core.tables.records import key_of
 from components.core.text import normalised
 from components.test_queries.kinds import QueryKind
@@ -85,8 +83,7 @@ class QueryWriter:
         ]
 
     def _questions(self, name: str, engine: Engine, **options: object) -> Questions:
-        task = Task.model_validate({"table": "", "input": Path(), **options})
-        return Questions(find_task(name), task, self._settings, engine.model)
+        return questions_without_block(self._settings, name, engine, **options)
 
     def _answers(self, engine: Engine, requests: Sequence[Request], title: str) -> dict[str, str]:
         self.counts += ask(self._store, engine, requests, title, len(requests))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from more_itertools import batched
 
 from components.captions.generating.asking import Pair, SynthesisCounts, ask
 from components.captions.generating.engines import make_engine
-from components.captions.generating.questions import Questions
+from components.captions.generating.questions import questions_without_block
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
-from components.captions.prompting.tasks import find_task
-from components.core.settings import Settings, Task
+from components.core.settings import Settings
 
 REASON = "judge"
 """Reason of an answer that the judge does not accept."""
@@ -30,8 +28,7 @@ class MeaningJudge:
     def __init__(self, settings: Settings, llm: str) -> None:
         """Take the model `synthesize.llms.<llm>`; raises `InputError` if there is no such model."""
         self.llm, self.engine = llm, make_engine(settings.synthesize, llm)
-        task = Task.model_validate({"table": "", "input": Path(), **SAMPLING})
-        self._questions = Questions(find_task("judge_paraphrase"), task, settings, self.engine.model)
+        self._questions = questions_without_block(settings, "judge_paraphrase", self.engine, **SAMPLING)
 
     def ask(
         self, store: GenerationStore, pairs: Callable[[], Iterable[Pair]], title: str, most: int | None

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.store import GenerationStore
@@ -128,6 +129,12 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
             "means something else than its caption: remove the key"
         )
     return Questions(task, tasks[name], settings, engine.model)
+
+
+def questions_without_block(settings: Settings, name: str, engine: Engine, **options: object) -> Questions:
+    """The questions of a task with these `options`, whatever params.yaml has under `synthesize.tasks`."""
+    task = Task.model_validate({"table": name, "input": Path(), **options})
+    return Questions(find_task(name), task, settings, engine.model)
 
 
 def import_replay(store: GenerationStore, settings: Settings) -> None:
