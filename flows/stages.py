@@ -17,7 +17,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.logging import get_run_logger
 
 from components.core.system.processes import CommandError
-from components.core.system.stage_graph import DVC, is_locked
+from components.core.system.stage_graph import DVC
 from flows.commands import run_supervised
 from flows.gpus import gpu_tokens
 from flows.shards import make_parts
@@ -26,6 +26,8 @@ HOURS = 24.0
 """Default time limit of a stage."""
 PAUSE = 5.0
 """Seconds between two tries; a random half is added, so that waiting flows do not all try at the same time."""
+# `--wait-for-lock` waits only for the lock of the checkout, not for those of a stage's files.
+_BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
 _HOLDER = re.compile(r"\(PID (\d+)\):")
 _DAMAGED = re.compile(r"Unable to read RWLock-file|RWLock-file \S+ format error")
 _FIX = "remove .dvc/tmp/rwlock while no DVC runs in this checkout, and run the flow again"
@@ -110,7 +112,7 @@ def when_free(work: Callable[[], None], name: str) -> None:
                 raise CommandError(
                     f"error: .dvc/tmp/rwlock was left half written by a killed process: {_FIX}"
                 ) from None
-            if not is_locked(str(error)):
+            if not _BUSY.search(str(error)):
                 raise
             holders = {int(number) for number in _HOLDER.findall(str(error))}
         before, ended = ended, {number for number in holders if not _is_dvc(number)}

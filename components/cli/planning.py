@@ -18,7 +18,7 @@ from components.core.system.checking import check_names, check_settings
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
-from components.core.system.stage_graph import Graph, changes, is_locked, read_all, read_graph
+from components.core.system.stage_graph import Graph, read_all
 from components.doctor.check import CheckResult
 from components.doctor.endpoints import endpoint_checks
 from components.doctor.examine import CHECKS, examine, read_installation
@@ -94,9 +94,10 @@ def unwatched(stages: Iterable[Planned]) -> list[str]:
         recorded = locked.get(stage, {})
         watched = [*made, *(_absolute(dep["path"]) for dep in recorded.get("deps", []))]
         named = dict.fromkeys(
-            key
+            " ".join([key, *(f"(but {path.name} in it)" for path in watched if path.is_relative_to(place))])
             for key, place in _places(recorded.get("params", {}).get(str(PARAMS), {}))
-            if not any(path.is_relative_to(place) or place.is_relative_to(path) for path in watched)
+            if not any(place.is_relative_to(path) for path in watched)
+            and not any(path.is_relative_to(place) for path in made)
         )
         if named:
             lines.append(
@@ -126,15 +127,8 @@ def _absolute(path: str) -> Path:
 def _dvc_status(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:
     """The pipeline, the stages that `targets` need, and the changes of stages."""
     try:
-        try:
-            graph, changed = read_all()
-        except CommandError as error:
-            if not is_locked(str(error)):
-                raise
-            graph, changed = read_graph(), None
-        wanted = graph.upstream(stage for target in targets for stage in _stages(graph, target))
-        # Another run may work on other stages.
-        return graph, wanted, changes(graph, wanted) if changed is None else changed
+        graph, changed = read_all()
+        return graph, graph.upstream(stage for target in targets for stage in _stages(graph, target)), changed
     except CommandError as error:
         raise InputError(_explained(str(error))) from error
 
@@ -146,8 +140,6 @@ def _stages(graph: Graph, target: str) -> list[str]:
 
 def _explained(fault: str) -> str:
     """DVC's error with a fix."""
-    if is_locked(fault):
-        return "another run works on the stages of this checkout: try again when it has ended"
     reason = fault.partition("failed: ")[2].removeprefix("ERROR: ")
     if "is not a git repository" in reason:
         return f"{reason}, which DVC requires: run `git init` there"

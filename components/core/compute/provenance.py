@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from components.core.system.errors import InputError
+from components.core.system.retry import retrying
 from components.core.tables.files import content_hash, file_hash
 
 LOCK = Path("dvc.lock")
@@ -69,6 +70,11 @@ def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
     return {entry["path"]: str(entry.get("md5", "")) for entry in entries}
 
 
+def _read_lock(lock: Path) -> Any:
+    # With twenty encoders it has 5,000 lines, for which the loader in Python takes half a second.
+    return yaml.load(lock.read_text("utf-8"), yaml.CSafeLoader)
+
+
 def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
     """Stage -> its entry in dvc.lock, of its last run; empty without the file.
 
@@ -76,8 +82,9 @@ def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
         InputError: the file is damaged.
     """
     try:
-        # With twenty encoders it has 5,000 lines, for which the loader in Python takes half a second.
-        stages = (yaml.load(lock.read_text("utf-8"), yaml.CSafeLoader) or {}).get("stages", {})
+        # DVC may be writing it.
+        raw = retrying(1.0, lambda error: isinstance(error, yaml.YAMLError), longest_s=0.3)(_read_lock, lock)
+        stages = (raw or {}).get("stages", {})
         for stage in stages.values():
             for entry in (*stage.get("deps", []), *stage.get("outs", [])):
                 entry["path"] = str(entry["path"])

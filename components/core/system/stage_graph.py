@@ -10,13 +10,25 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 from components.core.system.processes import CommandError
 
 DVC = (sys.executable, "-m", "dvc")
-# `--wait-for-lock` waits only for the lock of the checkout, not for those of a stage's files.
-_BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
+# Whoever holds DVC's locks, if only to read, makes a `dvc repro` fail that ends a stage meanwhile.
+_WITHOUT_LOCKS = """
+import sys
+from contextlib import nullcontext
+import dvc.lock, dvc.rwlock
+dvc.lock.make_lock = lambda *_, **__: dvc.lock.LockNoop()
+dvc.rwlock.rwlock = lambda *_: nullcontext()
+from dvc.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+READING_DVC = (sys.executable, "-c", _WITHOUT_LOCKS)
+_LOCK_FILE = Path("dvc.lock")
+_TRIES = 3
 _NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
 _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
 
@@ -80,36 +92,27 @@ def read_all() -> tuple[Graph, dict[str, str]]:
     """`read_graph`, and `changes` of all its stages, by two parallel processes of DVC."""
     with ThreadPoolExecutor(1) as other:
         # DVC parses dvc.yaml again for each named stage, so the status of all is requested.
-        status = other.submit(_dvc, "--wait-for-lock", "status", "--json")
+        status = other.submit(_dvc, "status", "--json")
         graph = read_graph()
         return graph, _of_stages(graph, status.result())
 
 
 def outdated(graph: Graph, wanted: list[str]) -> set[str]:
-    """The stages among `wanted` that are or may be out of date, by one call of DVC.
+    """The stages among `wanted` that are out of date, by one call of DVC; raises as `changes`.
 
-    A stage is up to date if neither it nor any stage that it needs has changed. While another run works on one of them,
-    DVC gives no status, and all of them count as out of date.
-
-    Raises:
-        CommandError: DVC fails for another reason.
+    A stage is up to date if neither it nor any stage that it needs has changed. One that another run works on is out of
+    date.
     """
-    try:
-        changed = changes(graph, wanted)
-    except CommandError as error:
-        if is_locked(str(error)):
-            return set(wanted)
-        raise
-    return graph.downstream(changed) & set(wanted)
+    return graph.downstream(changes(graph, wanted)) & set(wanted)
 
 
 def changes(graph: Graph, wanted: list[str]) -> dict[str, str]:
     """Stage -> its own changes, such as `params.yaml: train.lr changed`, for the stages of `wanted` that changed.
 
     Raises:
-        CommandError: DVC fails, for example while another run works on one of them.
+        CommandError: DVC fails.
     """
-    return _of_stages(graph, _dvc("--wait-for-lock", "status", "--json", *wanted))
+    return _of_stages(graph, _dvc("status", "--json", *wanted))
 
 
 def _of_stages(graph: Graph, status: str) -> dict[str, str]:
@@ -136,13 +139,21 @@ def _reasons(entries: list[Any]) -> list[str]:
     return [*settings, *code, *others]
 
 
-def is_locked(message: str) -> bool:
-    """Whether DVC failed because another of its processes works on the same files."""
-    return _BUSY.search(message) is not None
-
-
 def _dvc(*arguments: str) -> str:
-    done = subprocess.run([*DVC, *arguments], capture_output=True, text=True, check=False)
+    """What DVC prints; again if another run wrote dvc.lock meanwhile, of which DVC may have read a part."""
+    for _ in range(_TRIES):
+        before = _lock_stamp()
+        done = subprocess.run([*READING_DVC, *arguments], capture_output=True, text=True, check=False)
+        if _lock_stamp() == before:
+            break
     if done.returncode != 0:
         raise CommandError(f"`dvc {' '.join(arguments)}` failed: {done.stderr.strip()}")
     return done.stdout
+
+
+def _lock_stamp() -> tuple[int, int] | None:
+    try:
+        stat = _LOCK_FILE.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_mtime_ns, stat.st_size

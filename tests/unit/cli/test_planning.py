@@ -7,19 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
+from zc.lockfile import LockFile  # type: ignore[import-untyped]
 
 from components.cli import app, planning
 from components.cli.overview import _print_stages, print_costs
 from components.cli.planning import NEVER_RAN, Planned, plan, unwatched
 from components.core.system import stage_graph
 from components.core.system.errors import InputError
-from components.core.system.stage_graph import Graph, changes, read_graph
+from components.core.system.stage_graph import Graph, changes, outdated, read_graph
 from components.costing.cost import Cost
 from tests.support.dvc_project import make_project
 from tests.support.params import profile_text
@@ -107,15 +109,24 @@ def test_errors_of_dvc_have_a_fix(project: Path) -> None:
         plan(["compare"])
 
 
-@pytest.mark.slow
-def test_only_a_run_of_the_same_stages_prevents_a_plan(project: Path) -> None:
-    """The lock that DVC keeps while it works on a stage's files, as `dvc repro train@b` does."""
-    lock = {"write": {str(project / "out" / "train@b.txt"): {"pid": os.getpid(), "cmd": "dvc repro train@b"}}}
+@pytest.mark.parametrize("targets", [["compare"], ["train@b"]])
+def test_a_plan_neither_waits_for_locks_of_dvc_nor_takes_them(project: Path, targets: list[str]) -> None:
+    """The locks that `dvc repro train@b` holds, which fails if it does not get them back behind its stage."""
+    held = {"write": {str(project / "out" / "train@b.txt"): {"pid": os.getpid(), "cmd": "dvc repro train@b"}}}
     (project / ".dvc" / "tmp").mkdir(exist_ok=True)
-    (project / ".dvc" / "tmp" / "rwlock").write_text(json.dumps(lock))
-    assert [entry.stage for entry in plan(["train@a"])] == ["prepare", "train@a"]
-    with pytest.raises(InputError, match="another run works on the stages of this checkout"):
-        plan(["train@b"])
+    rwlock = project / ".dvc" / "tmp" / "rwlock"
+    rwlock.write_text(json.dumps(held))
+    with closing(LockFile(str(project / ".dvc" / "tmp" / "lock"))):
+        assert plan(targets)[0] == Planned("prepare", "runs", NEVER_RAN)
+        assert outdated(read_graph(), ["prepare", "train@b"]) == {"prepare", "train@b"}
+    assert json.loads(rwlock.read_text()) == held
+
+
+def test_dvc_reads_again_what_another_run_wrote_meanwhile(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = "from pathlib import Path; lock = Path('dvc.lock'); text = lock.read_text() if lock.exists() else ''"
+    writing = f"{lock}; len(text) < 2 and lock.write_text(text + 'x'); print('{{}}' if len(text) == 2 else 'half')"
+    monkeypatch.setattr(stage_graph, "READING_DVC", (sys.executable, "-c", writing))
+    assert changes(Graph({}), []) == {}
 
 
 def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path: Path, monkeypatch: Any) -> None:
@@ -141,7 +152,8 @@ def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path:
     _repro("prepare")
     (notice,) = unwatched([Planned("prepare", "up to date", "")])
     assert sorted(notice.removeprefix("dvc does not watch ").partition(": ")[0].split(" and ")) == [
-        "base.file", "methods.b.parts.read_clip.language_model", "prepare.heldout_testsets_dir", "students.mine.base",
+        "base.file", "methods.b.parts.read_clip.language_model", "methods.b.train_data (but captions.tsv in it)",
+        "prepare.folder (but captions.tsv in it)", "prepare.heldout_testsets_dir", "students.mine.base",
         "students.mine.teacher", "synthesize.llms.own.adapter", "train.shards.urls",
     ]  # fmt: skip
     assert notice.endswith("run `dvc repro --force --single-item prepare`")
