@@ -101,6 +101,25 @@ class JoinedAnswers:
         """)
         return np.asarray(rows.fetchnumpy()["row"], dtype=np.int64)
 
+    def constant(self, share: float) -> npt.NDArray[np.int64]:
+        """Sorted numbers of the rows with an answer that at least three captions share, and `share` of all captions.
+
+        Only answers that are about the whole caption count.
+        """
+        caption = _name(self._table.sources[0])
+        queries = [
+            f"""
+            with asked as (select row, md5(normalised({_name(answer.column)})) as text,
+                md5(normalised({caption})) as source from joined where {_name(answer.column)} is not null),
+            pairs as (select distinct text, source from asked)
+            select row from asked where text in (select text from pairs group by text having count(*) >=
+                greatest(3, {share} * (select count(distinct source) from pairs)))
+            """
+            for answer in self._table.answers
+            if answer.is_whole
+        ]
+        return np.unique([row for query in queries for (row,) in _run(self._connection, query)]).astype(np.int64)
+
     def require_facts(self, pairs: Path) -> None:
         """Refuse rows of a pair without facts.
 

@@ -149,7 +149,7 @@ def _require_reader(settings: Settings, table: Synthesised, limits: Limits, lang
     """
     block, tasks = settings.validation, settings.synthesize.tasks
     others = ", ".join(language_name(code) for code in languages if code != ENGLISH)
-    compared = [answer.task for answer in table.answers if any(check.column == "similarity" for check in answer.checks)]
+    compared = [answer.task for answer in table.answers if answer.is_whole]
     asked = {name for name in tasks if tasks[name].judge_llm} | {name for name in compared if find_task(name).judges}
     unjudged = [name for name in compared if name not in asked]
     if not others or not unjudged or block.similarity_model or limits.filters is not True:
@@ -188,13 +188,14 @@ class _Checker:
         Returns a uniform sample of the rows, with the columns of the rules.
         """
         sampled, repeated, samples = sample_rows(joined.rows), joined.repeated(), []
+        constant = joined.constant(self._limits.max_same_share)
         with (
             _writer(self._table.table, accepted) as keep,
             _writer(quarantine_of(self._table.table), quarantine) as reject,
             bar(self._table.name, joined.rows, "row") as progress,
         ):
             for shard in joined.shards(shard_rows):
-                frame = add_columns(shard, self._table, self._limits, self._probes, repeated)
+                frame = add_columns(shard, self._table, self._limits, self._probes, repeated, constant)
                 failing = self._judge(frame, keep, reject)
                 samples.append(frame.loc[frame["row"].isin(sampled), ["row", *(rule.column for rule in self._rules)]])
                 self._count_texts(frame, ~failing)

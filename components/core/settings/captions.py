@@ -177,6 +177,8 @@ class Limits(Block):
     """Reject paraphrases and rewrites with such a detail, or a number, that the source lacks."""
     reject_injections: bool = True
     """Reject rows whose caption or text tries to instruct a language model."""
+    max_same_share: float = Field(0.005, ge=0, le=1)
+    """Share of the captions that may have the same answer, if they are three or more; from there it is rejected."""
     filters: Literal["paper"] | bool = True
     """Reject answers by their measurements. `paper` uses only the criteria of the table's paper or its released code;
     false uses none (PC-CLIP's table 14). Both still measure all, and reject answers that are too long for the encoder

@@ -90,6 +90,11 @@ class TableAnswer:
         """The column of the text that the task rewrites."""
         return find_task(self.task).inputs[0]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is about the whole caption, and is compared with it in meaning."""
+        return any(check.column == "similarity" for check in self.checks)
+
 
 @dataclass(frozen=True)
 class Synthesised:
@@ -150,12 +155,17 @@ def measured(name: str, answer: TableAnswer) -> str:
 
 
 def add_columns(
-    joined: pd.DataFrame, table: Synthesised, limits: Limits, probes: Probes, repeated: npt.NDArray[np.int64]
+    joined: pd.DataFrame,
+    table: Synthesised,
+    limits: Limits,
+    probes: Probes,
+    repeated: npt.NDArray[np.int64],
+    constant: Sequence[int] | npt.NDArray[np.int64] = (),
 ) -> pd.DataFrame:
     """`joined` with a column for every active check of every answer, null without an answer.
 
     The column of a check has numbers, or names of faults and null without a fault. Column `duplicate` marks the rows
-    that are `repeated`.
+    that are `repeated`, and those whose answers are `constant`.
     """
     derived: dict[str, pd.Series[Any]] = {}
     languages = joined[table.sources[0]].map(probes.language_of, na_action="ignore")
@@ -168,7 +178,8 @@ def add_columns(
             values = pd.Series(check.measure(view), index=present.index, dtype=kind)
             derived[measured(check.column, answer)] = values.reindex(joined.index)
     sample = pd.Series("sample", index=joined.index, dtype=object)
-    derived["duplicate"] = sample.where(joined["row"].isin(repeated))
+    duplicate = sample.where(joined["row"].isin(repeated))
+    derived["duplicate"] = duplicate.mask(joined["row"].isin(constant), "constant")
     return joined.assign(**{name: _nullable(column) for name, column in derived.items()})
 
 

@@ -91,6 +91,22 @@ def test_rows_of_two_languages_are_judged_by_their_own(language: Any, tmp_path: 
     assert [row["reason"].removeprefix("paraphrase_") for row in written.quarantine] == [row[2] for row in bad]
 
 
+def test_one_answer_to_many_captions_is_rejected_in_every_language(tmp_path: Path) -> None:
+    constant = "Dieses Bild zeigt einen schönen Tag"
+    rows = [(source, constant) for source, _ in (*GERMAN, *ENGLISH)]
+    # Two captions may say the same thing.
+    rows += [("ein Hund am Strand", "Am Meer ist ein Tier"), ("ein Hund am Meer", "Am Meer ist ein Tier!"), *GERMAN[:1]]
+    files = write_texts(tmp_path, "query_paraphrases", [text for _, text in rows])
+    answers = [{"id": f"pair{number}", "source": source, "text": text} for number, (source, text) in enumerate(rows)]
+    write_answers(files, "query_paraphrases", "query_paraphrase", answers)
+    options = {"language": None, "accept_unchecked": True, "tables": {"query_paraphrases": Limits(keep_names=False)}}
+    written = validated(files, "query_paraphrases", **options)
+    assert [row["paraphrase"] for row in written.accepted] == [text for _, text in rows[5:]]
+    assert {row["reason"].rpartition(";")[2] for row in written.quarantine} == {"duplicate:constant"}
+    options["tables"] = {"query_paraphrases": Limits(keep_names=False, max_same_share=1.0)}
+    assert len(validated(files, "query_paraphrases", **options).accepted) == len(rows)
+
+
 def test_a_table_whose_meaning_nothing_compares_is_refused_until_it_is_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
