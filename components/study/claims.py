@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -32,12 +32,10 @@ def run(
     """Write `<name>.html`, `<name>.md` and `<name>.json`; returns their content.
 
     Raises:
-        InputError: the file of claims is wrong, or an encoder's results are missing.
+        InputError: the file of claims is wrong, or an encoder's results of a seed are missing.
     """
     rules = read_claims(name, claims)
-    results = read_results(
-        [BASE.name, *settings.study.encoders, *settings.study.mixes], list(seeds.values()), settings.evaluate
-    )
+    results = read_results(_measured(settings, seeds.values()), list(seeds.values()), settings.evaluate)
     comparison = comparison_over_seeds(results, rules.metrics)
     content = page.ClaimsPage(
         title=name,
@@ -58,6 +56,15 @@ def run(
     return content
 
 
+def _measured(settings: Settings, seeds: Iterable[Folders]) -> list[str]:
+    """The study's encoders, without those that have results of no seed, as in an older study."""
+    encoders = [BASE.name, *settings.study.encoders, *settings.study.mixes]
+    known = {path.stem for folders in seeds for path in folders.metrics.glob("*.json")}
+    if missing := [name for name in encoders[1:] if name not in known]:
+        print(f"not measured, without results of any seed: {', '.join(missing)}")
+    return [name for name in encoders if name not in missing]
+
+
 def show(content: page.ClaimsPage) -> None:
     """Print the claims with their verdicts."""
     table = Table("claim", "verdict", "comparison", "improvement [95%]", title=f"Claims: {content.title}")
@@ -67,6 +74,7 @@ def show(content: page.ClaimsPage) -> None:
             table.add_row(*first, page.question(part), page.measured(part.found) or part.verdict)
         table.add_section()
     Console().print(table)
+    print(page.counts(content.judged))
 
 
 @in_project

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,19 @@ from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Comparison, full_text, mark, markdown_line, signed, span_text, value_text
 from components.report.plots import Plot, asset, bars, pareto_plot, plotly_script
 from components.study.results import AllNeeds, ClaimValue, Results
-from components.study.rules import Bars, JudgedClaim, JudgedPart
+from components.study.rules import VERDICTS, Bars, JudgedClaim, JudgedPart, Verdict
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LEGEND = (
     "Means over the seeds, times 100, ± half of the 95% interval over seeds and queries; differences to {reference}, "
     "▲ better or ▼ worse if their interval excludes 0."
 )
+_PLURALS: Mapping[Verdict, str] = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "undecided": "are undecided",
+    "not measured": "are not measured",
+}
 RULE = (
     "A comparison holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it "
     "does not hold if all of them fall short of it; otherwise it is undecided. A claim holds if all of its "
@@ -51,6 +58,17 @@ class ClaimsPage:
     regressions: Mapping[str, Sequence[tuple[str, Interval]]]
 
 
+def counts(judged: Sequence[JudgedClaim]) -> str:
+    """Numbers of claims by verdict, of those written before the first verdicts and of those added later."""
+    texts = []
+    for name, wanted in (("written before the first verdicts", False), ("added later", True)):
+        verdicts = Counter(claim.verdict for claim in judged if bool(claim.claim.added) is wanted)
+        if verdicts:
+            numbers = ", ".join(f"{count} {_PLURALS[verdict]}" for verdict in VERDICTS if (count := verdicts[verdict]))
+            texts.append(f"Of {verdicts.total()} claims {name} {numbers}.")
+    return " ".join(texts)
+
+
 def page(content: ClaimsPage) -> str:
     """The self-contained HTML page."""
     environment = Environment(
@@ -64,6 +82,7 @@ def page(content: ClaimsPage) -> str:
         plots=_plots(content),
         rule=RULE,
         legend=_LEGEND.format(reference=content.comparison.reference),
+        counts=counts(content.judged),
         question=question,
         measured=measured,
         seeds_text=seeds_text,
@@ -115,11 +134,12 @@ def seeds_text(found: ClaimValue | None) -> str:
 
 def markdown(content: ClaimsPage) -> str:
     """The claims with their verdicts, all encoders, and their scores on all needs."""
-    lines = [f"# Claims: {content.title}, dataset {content.world}", "", RULE, ""]
+    lines = [f"# Claims: {content.title}, dataset {content.world}", "", counts(content.judged), "", RULE, ""]
     lines += [markdown_line(["claim", "verdict", "measured"]), markdown_line(["---"] * 3)]
     for claim in content.judged:
         parts = "; ".join(f"{question(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
         other = claim.claim.conditions and f" Other conditions than the paper's: {claim.claim.conditions}"
+        other += claim.claim.added and f" Added {claim.claim.added}"
         lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper}){other}", claim.verdict, parts]))
     lines += ["", "## All encoders", "", _LEGEND.format(reference=content.comparison.reference), ""]
     metrics = list(content.comparison.cells)
@@ -151,6 +171,7 @@ def figures(content: ClaimsPage, results: Results) -> dict[str, Any]:
             encoders[encoder][metric] = found
     claims = [
         {
+            "id": claim.name,
             "says": claim.claim.says,
             "paper": claim.claim.paper,
             "verdict": claim.verdict,

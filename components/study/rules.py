@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import yaml
 from pydantic import Field, NonNegativeFloat, ValidationError, model_validator
@@ -74,6 +74,7 @@ class Claim(Block):
         parts: all of them must hold.
         conditions: differences of encoders and data from the paper's, so that figures may differ.
         note: attempts and the likely cause, if it does not hold. Neither changes a verdict.
+        added: date and reason of a claim that was written after the first verdicts.
     """
 
     paper: str
@@ -81,6 +82,7 @@ class Claim(Block):
     parts: Annotated[tuple[ClaimPart, ...], Field(min_length=1)]
     conditions: str = ""
     note: str = ""
+    added: str = ""
 
 
 class Bars(Block):
@@ -122,6 +124,7 @@ def read_claims(name: str, folder: Path = CLAIMS) -> Claims:
 
 
 Verdict = Literal["holds", "does not hold", "undecided", "not measured"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True)

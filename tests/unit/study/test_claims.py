@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +20,10 @@ from components.core.settings import Settings
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
+from components.core.tables.files import content_hash
 from components.evaluation.results import Folders, Report, Result, read_report, write_record, write_results
 from components.study import claims as stage
+from components.study.page import counts
 from components.study.results import (
     ClaimValue,
     Results,
@@ -67,6 +72,12 @@ def results(seeds: dict[int, Folders], settings: Settings) -> Results:
     return read_results(["base", "better"], list(seeds.values()), settings.evaluate)
 
 
+_FIRST = {
+    *("paraclip_rankings", "paraclip_similarity", "paraclip_keeps", "paraclip_language_alone", "paraclip_balance"),
+    *("pc_clip_differences", "pc_clip_others", "pc_clip_prompting", "pc_clip_geometry"),
+    *("frozen_language_model", "frozen_loses", "alignment_rankings", "language_similarity", "alignment_depth"),
+    *("semclip_negation", "semclip_keeps", "semclip_negation_alone", "semclip_delta"),
+}
 _FILE = """
 families: {paraphrase: p/ao}
 metrics: [p/ao]
@@ -93,6 +104,32 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
     assert ["base", *settings.study.encoders, *settings.study.mixes] == list(settings.compare_encoders)
     assert set(settings.study.encoders) == set(settings.methods)
     assert set(settings.study.mixes) == set(settings.mixes)
+
+
+def test_a_comparison_that_changes_needs_an_id_of_its_own() -> None:
+    """A comparison with a verdict is never replaced: comparisons.yaml has a hash of all that there ever were."""
+    claims = read_claims("papers").claims
+    found = {
+        name: content_hash(*(part.model_dump_json() for part in claim.parts))[:16] for name, claim in claims.items()
+    }
+    known = yaml.safe_load((Path(__file__).parent / "comparisons.yaml").read_text("utf-8"))
+    assert found == known, "give a changed comparison a new id, with `added`, and append its line to comparisons.yaml"
+    # Claims that were there before the first verdicts, on 24 November 2026.
+    first = {name for name, claim in claims.items() if not claim.added}
+    assert first == _FIRST
+    for name in claims.keys() - first:
+        assert re.match(r"2026-\d\d-\d\d[:,] .", claims[name].added), name
+
+
+def test_the_pages_have_the_numbers_of_the_committed_study() -> None:
+    repo, claims = Path(__file__).parents[3], read_claims("papers").claims
+    study = json.loads((repo / "docs/figures/study.json").read_text("utf-8"))
+    verdicts = {claim["id"]: claim["verdict"] for claim in study["claims"]}
+    assert verdicts.keys() == claims.keys()
+    assert verdicts["query_expansion"] == "not measured"
+    judged: Any = [SimpleNamespace(claim=claim, verdict=verdicts[name]) for name, claim in claims.items()]
+    for page in ("README.md", "docs/claims.md"):
+        assert counts(judged) in (repo / page).read_text("utf-8"), page
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
@@ -209,6 +246,7 @@ claims:
   more:
     paper: A paper, table 2
     says: It gains <b>most</b>.
+    added: "2026-01-02: another baseline."
     parts:
       - {{metric: {AO}, encoder: better, better_than: other, by: 0.05}}
 """
@@ -216,13 +254,16 @@ claims:
 
 def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(_CLAIMS)
-    settings = settings.model_copy(update={"study": settings.study.model_copy(update={"encoders": ("better",)})})
+    # `other` has no results of any seed.
+    study = settings.study.model_copy(update={"encoders": ("better", "other")})
+    settings = settings.model_copy(update={"study": study})
     content = stage.run(settings, "own", seeds, tmp_path / "reports", tmp_path)
     assert [claim.verdict for claim in content.judged] == ["holds", "not measured"]
     page, table = ((tmp_path / "reports" / f"own.{kind}").read_text() for kind in ("html", "md"))
     conditions = "Other conditions than the paper's: The base is smaller."
     for text in (
         "1 of 2 claims hold",
+        "Added 2026-01-02: another baseline.",
         "It gains &lt;b&gt;most&lt;/b&gt;.",
         conditions,
         "As expected.",
@@ -234,11 +275,17 @@ def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path:
     assert f"{AO}: better better than base by more than 5.0: +20.0 [+10.0, +30.0]" in table
     assert f"| It gains. (A paper, table 1) {conditions} | holds |" in table
     assert "| `better` |" in table
+    numbers = "Of 1 claims written before the first verdicts 1 hold. Of 1 claims added later 1 are not measured."
+    assert numbers in page
+    assert numbers in table
     figures = json.loads((tmp_path / "reports" / "own.json").read_text())
     assert figures["encoders"]["better"][AO]["difference"] == [20.0, 10.0, 30.0]
     assert "difference" not in figures["encoders"]["base"][AO]
     assert len(figures["encoders"]["base"][AO]["seeds"]) == len(figures["seeds"]) == 3
-    assert [claim["verdict"] for claim in figures["claims"]] == ["holds", "not measured"]
+    assert [(claim["id"], claim["verdict"]) for claim in figures["claims"]] == [
+        ("gain", "holds"),
+        ("more", "not measured"),
+    ]
 
 
 def test_an_encoder_for_all_needs_has_the_smallest_of_largest_shortfalls(results: Results) -> None:

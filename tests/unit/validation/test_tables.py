@@ -288,12 +288,17 @@ CAT_AND_DOG = "Cats are small with soft fur, while dogs have long snouts."
 
 
 def test_descriptions_must_name_their_class(tmp_path: Path) -> None:
-    good = [CATS, f"{CATS} {EVALUATION_QUERY}", "Felines of any canine size, enormous and crimson: a cat."]
+    # The encoder cuts a text that is longer than its context, as in PC-CLIP's code.
+    good = [
+        CATS,
+        f"{CATS} {EVALUATION_QUERY}",
+        f"{CATS} verbose",
+        "Felines of any canine size, enormous and crimson: a cat.",
+    ]
     faults = [
         ("description_unnamed:class", "A supple body, soft fur, and long whiskers."),
         ("description_length", "cat"),
         ("description_echo:lead_in", "Sure! Here is a description of cats."),
-        ("description_tokens", f"{CATS} verbose"),
         ("description_echo:prompt", "A black cat with a longer description of the class."),
     ]
     rows = [{"source": "cat", "text": text} for text in (*good, *(text for _, text in faults))]
