@@ -148,8 +148,9 @@ def _read_tables(
         source = table_source(free, images, plan, encoder.tokenizer, cache)
     held_rows = None
     if len(own) >= _FEWEST:
-        whole = replace(plan, batch_size=min(len(own), hyper.batch_size), least_crop=1.0, world=World())
+        whole = replace(plan, least_crop=1.0, world=World())
         held_rows = table_source(own, images, whole, encoder.tokenizer, cache)
+        held_rows = replace(held_rows, sampler=replace(held_rows.sampler, drops=False))
     queries, gallery = queries.drop_duplicates("image_id"), torch.empty(0)
     if len(queries) < _FEWEST or "caption" not in queries:
         return _Tables(inputs, held, None, gallery, source, held_rows)

@@ -130,8 +130,11 @@ def watch(
         metrics: dict[str, float] = {}
         if data.held_rows is not None:
             # Always epoch 0, so that the losses of all steps are of the same texts.
-            losses = evaluate(objective, next(data.held_rows.epoch(0)))
-            metrics |= {f"validation/loss/{name}": float(value) for name, value in losses.items()}
+            batches = [(len(batch.ids), evaluate(objective, batch)) for batch in data.held_rows.epoch(0)]
+            rows = sum(count for count, _ in batches)
+            for name in batches[0][1]:
+                mean = sum(count * float(losses[name]) for count, losses in batches) / rows
+                metrics[f"validation/loss/{name}"] = mean
             metrics["validation/loss"] = sum(metrics.values())
         if data.held_out is not None:
             metrics |= data.held_out.score(objective.model, tokenizer, objective.device)

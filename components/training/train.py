@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +31,7 @@ from components.training.data import TrainingFiles, load_data
 from components.training.engine.gradients import Teacher
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
-from components.training.engine.run import LoopOptions, Run, copy_into
+from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
 
@@ -114,9 +114,8 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
             tracked.set_tags(leak_tags(files.leaks))
-        early = EarlyMetrics(tracked, observe)
         try:
-            checkpoints = _train(job, world, device, early)
+            checkpoints, state = _train(job, world, device, tracked, observe)
         except StoppedEarlyError:
             if tracked is not None:
                 tracked.set_tags({"stopped": "early"})
@@ -124,7 +123,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
             return False
         if tracked is not None:
             _save(job, files.models / name, tracked)
-            _log_models(job, tracked, early, checkpoints)
+            _log_models(job, tracked, state, checkpoints)
             checkpoints.clear()
     return True
 
@@ -135,43 +134,14 @@ def _checkpoints(job: TrainingJob) -> Checkpoints:
     return Checkpoints(folder, train.keep_checkpoints, code_hash("train"))
 
 
-@dataclass
-class EarlyMetrics:
-    """Logs early metrics, shows them to an observer, and keeps them by step.
-
-    Attributes:
-        tracked: the run; None on ranks that do not lead.
-        steps: number of steps of the finished run.
-    """
-
-    tracked: TrackedRun | None
-    observe: Observe | None = None
-    steps: int = 0
-    by_step: dict[int, dict[str, float]] = field(default_factory=dict)
-
-    def log(self, metrics: dict[str, float], step: int) -> None:
-        """Receive the metrics of a step."""
-        assert self.tracked is not None
-        self.tracked.log_metrics(metrics, step)
-        self.by_step[step] = metrics
-        if self.observe is not None:
-            self.observe(metrics, step)
-
-    def chosen(self, metric: str) -> int:
-        """The step whose weights `train.select_checkpoint` chooses: the last, or the best by an early metric."""
-        scored = [step for step, metrics in self.by_step.items() if metric in metrics]
-        if not scored:
-            return self.steps
-        sign = 1 if DIRECTIONS[metric] else -1
-        return max(scored, key=lambda step: sign * self.by_step[step][metric])
-
-
-def _train(job: TrainingJob, world: World, device: str, early: EarlyMetrics) -> Checkpoints:
+def _train(
+    job: TrainingJob, world: World, device: str, tracked: TrackedRun | None, observe: Observe | None
+) -> tuple[Checkpoints, State]:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
-    model, metric, tracked = job.encoder.model.to(device), train.select_checkpoint, early.tracked
+    model, metric, share = job.encoder.model.to(device), train.select_checkpoint, hyper.weight_ensemble
     extra = method.extra(job.encoder, hyper).to(device)
     in_model = method.freeze(model, hyper)
-    check_ensemble(hyper.weight_ensemble, in_model, job.base)
+    check_ensemble(share, in_model, job.base)
     check_export(train, job.data)
     learnt = in_model
     if hyper.lora_rank:
@@ -185,6 +155,13 @@ def _train(job: TrainingJob, world: World, device: str, early: EarlyMetrics) -> 
             job.teacher.model.visual = nn.Identity()
         tokenizer = job.encoder.tokenizer
         teacher = Teacher.of(job.teacher, tokenizer, device, options.autocast, shares_blocks=job.from_base)
+
+    def log(metrics: dict[str, float], step: int) -> None:
+        assert tracked is not None
+        tracked.log_metrics(metrics, step)
+        if observe is not None:
+            observe(metrics, step)
+
     run = Run(
         title=job.entry.name,
         model=model,
@@ -197,23 +174,24 @@ def _train(job: TrainingJob, world: World, device: str, early: EarlyMetrics) -> 
         options=options,
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
-        validate=watch(job.data, job.encoder.tokenizer, early.log) if tracked is not None else None,
+        validate=watch(job.data, job.encoder.tokenizer, log) if tracked is not None else None,
         preparation=job.encoder.sidecar.preparation,
         select=None if metric == "last" else (metric, DIRECTIONS[metric]),
+        exported=lambda: ensembled(share, learnt, job.base),
         teacher=teacher,
     )
     with _note_bad_batch(checkpoints.folder, tracked):
-        early.steps = fit(run)
+        state = fit(run)
     if run.select and world.leads:
         if (best := checkpoints.best()) is None:
             raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
         copy_into(trained, best)
+    ensemble(share, learnt, job.base)
     if hyper.lora_rank:
         merge_low_rank(model)
-    ensemble(hyper.weight_ensemble, in_model, job.base)
     job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
     model.to("cpu")
-    return checkpoints
+    return checkpoints, state
 
 
 @contextmanager
@@ -247,16 +225,16 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
     tracked.log_artifact(folder)
 
 
-def _log_models(job: TrainingJob, tracked: TrackedRun, early: EarlyMetrics, checkpoints: Checkpoints) -> None:
+def _log_models(job: TrainingJob, tracked: TrackedRun, state: State, checkpoints: Checkpoints) -> None:
     """Record the encoder, and with `all` the kept checkpoints, as MLflow logged models at their steps."""
     wanted, name = job.settings.train.log_checkpoints, job.entry.name
     if wanted == "none":
         return
     if wanted == "all":
         for step, folder in checkpoints.kept().items():
-            tracked.log_model(f"{name}-step-{step}", step, early.by_step.get(step, {}), folder)
-    step = early.chosen(job.settings.train.select_checkpoint)
-    tracked.log_model(name, step, early.by_step.get(step, {}))
+            tracked.log_model(f"{name}-step-{step}", step, state.metrics.get(step, {}), folder)
+    step = state.step if job.settings.train.select_checkpoint == "last" else state.best_step
+    tracked.log_model(name, step, state.metrics.get(step, {}))
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
@@ -271,11 +249,23 @@ def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapp
 
 @torch.no_grad()
 def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5)."""
-    if share == 1:
-        return
-    for name, weights in trained.items():
-        weights.lerp_(base[name].to(weights), 1 - share)
+    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5).
+
+    Of a difference of low rank, `share` remains.
+    """
+    for name, weights in trained.items() if share < 1 else ():
+        if name in base:
+            weights.lerp_(base[name].to(weights), 1 - share)
+        elif name.endswith(".up"):
+            weights.mul_(share)
+
+
+@contextmanager
+def ensembled(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> Iterator[None]:
+    """`ensemble` within the block."""
+    with put_back(trained) if share < 1 else nullcontext():
+        ensemble(share, trained, base)
+        yield
 
 
 def main(method: Annotated[str, typer.Option(help="An entry of `methods` in params.yaml, such as paraclip.")]) -> None:

@@ -258,9 +258,10 @@ def backward(
 
 
 def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
-    """The batch's losses by name on this rank, without gradients."""
+    """The batch's losses by name on this rank, without gradients; the same whatever was drawn before."""
     single = replace(objective, towers=bare(objective.towers), world=World())
     with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
         batch = _perturbed(objective, batch)
         pieces = cut(batch, objective.micro_batch)
         passes = [_pass(single, piece, graph=False, sync=False) for piece in pieces]

@@ -16,13 +16,13 @@ from tqdm import tqdm
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.training.engine.meter import Meter, Step
-from components.training.engine.run import Run
+from components.training.engine.run import Run, State
 from components.training.engine.stepper import Done, Stepper, fitting_warmup, make_optimiser
 from components.training.rows.batches import Batch
 
 
-def fit(run: Run) -> int:
-    """Train to the end, from the newest checkpoint if there is one; returns the number of steps.
+def fit(run: Run) -> State:
+    """Train to the end, from the newest checkpoint if there is one; returns the last state.
 
     After SIGINT or SIGTERM on any rank, the current step is finished, a checkpoint is saved and the process ends. The
     model ends with the moving average of its weights if there is one.
@@ -39,7 +39,7 @@ def fit(run: Run) -> int:
         return _fit(run, stop)
 
 
-def _fit(run: Run, stop: Stop) -> int:
+def _fit(run: Run, stop: Stop) -> State:
     plan, options = run.optimisation, run.options
     run.source.check(run.title)
     per_epoch = run.source.steps_per_epoch // plan.accumulate
@@ -75,7 +75,7 @@ def _fit(run: Run, stop: Stop) -> int:
             state.next_epoch()
     if state.average is not None:
         state.average.put()
-    return total
+    return state
 
 
 def _steps(batches: Iterator[Batch], accumulate: int, meter: Meter) -> Iterator[list[Batch]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,7 @@ class Run:
             steps and after the last.
         select: metric and whether larger is better; the best weights by it are saved separately.
         preparation: of pixels that are not normalised.
+        exported: a context in which the weights, or their moving average, are those that would be exported.
         teacher: the base encoder, if losses read its features.
         rates: prefixes of parameters' names -> the factor of the learning rate for these parameters.
     """
@@ -84,6 +85,7 @@ class Run:
     validate: Callable[[Objective, int], dict[str, float]] | None = None
     select: tuple[str, bool] | None = None
     preparation: Preparation = CLIP
+    exported: Callable[[], AbstractContextManager[None]] = nullcontext
     teacher: Teacher | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
 
@@ -93,6 +95,16 @@ def copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> No
     """Overwrite `tensors` with the `values` of the same names."""
     for name, tensor in tensors.items():
         tensor.copy_(values[name])
+
+
+@contextmanager
+def put_back(tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Restore the values of `tensors` after the block."""
+    kept = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    try:
+        yield
+    finally:
+        copy_into(tensors, kept)
 
 
 class MovingAverage:
@@ -115,16 +127,13 @@ class MovingAverage:
     @contextmanager
     def as_weights(self) -> Iterator[None]:
         """Replace the weights by the average within the block."""
-        kept = {name: weights.detach().clone() for name, weights in self._trained.items()}
-        self.put()
-        try:
+        with put_back(self._trained):
+            self.put()
             yield
-        finally:
-            copy_into(self._trained, kept)
 
 
 class State:
-    """Step, position in the data, and everything else that the next step depends on.
+    """Step, position in the data, everything else that the next step depends on, and the early metrics by step.
 
     Args:
         trained: the trained parameters; frozen ones come from the base.
@@ -145,6 +154,8 @@ class State:
     ) -> None:
         self.step = self.epoch = self.cursor = 0
         self.best: float | None = None
+        self.best_step = 0
+        self.metrics: dict[int, dict[str, float]] = {}
         self.average = average
         self._checkpoints, self._world = checkpoints, world
         self._trained, self._optimiser, self._scaler = trained, optimiser, scaler
@@ -173,7 +184,7 @@ class State:
             return
         if self.best is not None and (value <= self.best if larger else value >= self.best):
             return
-        self.best = value
+        self.best, self.best_step = value, self.step
         if self._checkpoints is not None:
             self._checkpoints.save_best(self._facts(), dict(self._trained))
 
@@ -197,6 +208,8 @@ class State:
             "step": self.step,
             "epoch": self.epoch,
             "best": self.best,
+            "best_step": self.best_step,
+            "metrics": {str(step): metrics for step, metrics in self.metrics.items()},
             "scaler": self._scaler.state_dict(),
             "fixed": self._fixed,
             "ranks": self._world.size,
@@ -219,6 +232,8 @@ class State:
             self._scaler.load_state_dict(facts["scaler"])
         torch.set_rng_state(tensors["rng"])
         self.step, self.epoch, self.best = facts["step"], facts["epoch"], facts["best"]
+        self.best_step = facts["best_step"]
+        self.metrics = {int(step): metrics for step, metrics in facts["metrics"].items()}
         cursors = facts["cursors"]
         # Batches of a table are global: every rank is at the same one, for any number of ranks.
         self.cursor = cursors[self._world.rank] if len(cursors) == self._world.size else cursors[0]

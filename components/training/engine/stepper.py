@@ -145,7 +145,9 @@ class Stepper:
         run, state = self._run, self.state
         if run.options.world.leads and run.validate is not None:
             with state.average.as_weights() if state.average is not None else nullcontext():
-                metrics = run.validate(replace(self._objective, towers=self._plain), state.step)
+                with run.exported():
+                    metrics = run.validate(replace(self._objective, towers=self._plain), state.step)
+                state.metrics[state.step] = metrics
                 if run.select and run.select[0] in metrics:
                     state.keep_if_best(metrics[run.select[0]], larger=run.select[1])
         run.options.world.wait()

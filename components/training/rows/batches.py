@@ -148,11 +148,13 @@ class Sampler:
 
     Attributes:
         groups: the group of each row, `[rows]`, see `groups_of`.
+        drops: False makes batches of nearly equal size instead, at most `batch_size`, which have all groups.
     """
 
     groups: Rows
     batch_size: int
     seed: int
+    drops: bool = True
 
     @property
     def steps_per_epoch(self) -> int:
@@ -168,6 +170,8 @@ class Sampler:
         rows = rows[np.unique(self.groups[rows], return_index=True)[1]]
         rng.shuffle(rows)
         size = self.batch_size
+        if not self.drops:
+            return np.array_split(rows, max(1, -(-len(rows) // size)))
         return [rows[start * size : (start + 1) * size] for start in range(self.steps_per_epoch)]
 
 

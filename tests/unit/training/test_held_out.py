@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +111,8 @@ def data(tiny_encoder: Encoder) -> Data:
         images={"image": np.arange(COUNT)},
         shown=CachedFeatures(features),
     )
-    return Data(rows, {}, HeldOut(texts["caption"], texts["paraphrase"], lambda: unit), rows)
+    held = replace(rows, sampler=replace(rows.sampler, drops=False))
+    return Data(rows, {}, HeldOut(texts["caption"], texts["paraphrase"], lambda: unit), held)
 
 
 def _objective(encoder: Encoder) -> Objective:
@@ -126,7 +129,12 @@ def test_losses_and_retrieval_are_logged_and_returned(data: Data, tiny_encoder: 
     found = validate(objective, 7)
     assert data.held_out is not None
     assert data.held_rows is not None
-    losses = {name: float(loss) for name, loss in evaluate(objective, next(data.held_rows.epoch(0))).items()}
+    batches = list(data.held_rows.epoch(0))
+    # Twelve rows in batches of at most eight.
+    assert [len(batch.ids) for batch in batches] == [6, 6]
+    assert {name for batch in batches for name in batch.ids} == set(data.held_rows.names)
+    halves = [evaluate(objective, batch) for batch in batches]
+    losses = {name: sum(float(half[name]) for half in halves) / 2 for name in halves[0]}
     expected = {f"validation/loss/{name}": loss for name, loss in losses.items()}
     expected |= {"validation/loss": sum(losses.values())}
     assert found == pytest.approx(expected | data.held_out.score(tiny_encoder.model, tiny_encoder.tokenizer, "cpu"))
@@ -135,6 +143,17 @@ def test_losses_and_retrieval_are_logged_and_returned(data: Data, tiny_encoder: 
     assert logged == [(found, 7), (found, 8)]
     assert same(weights_of(tiny_encoder.model), before)
     assert all(weights.grad is None for weights in tiny_encoder.model.parameters())
+
+
+def test_a_loss_that_draws_is_the_same_at_every_step(data: Data, tiny_encoder: Encoder) -> None:
+    objective = replace(_objective(tiny_encoder), losses=lambda _features: {"drawn": torch.rand(())})
+    validate = watch(data, tiny_encoder.tokenizer, lambda *_: None)
+    assert validate is not None
+    before = torch.get_rng_state()
+    first = validate(objective, 1)["validation/loss"]
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(3)
+    assert validate(objective, 2)["validation/loss"] == first
 
 
 @pytest.mark.parametrize("left", ["held_out", "held_rows"])

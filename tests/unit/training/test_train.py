@@ -29,7 +29,7 @@ from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
 from components.methods import registry
 from components.methods.registry import find_entry, find_method
-from components.tracking import make_client
+from components.tracking import TrackedRun, make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
@@ -153,6 +153,61 @@ def test_the_best_weights_are_exported(
     values = [metric.value for metric in make_client().get_metric_history(_last_run().info.run_id, metric)]
     assert pick(values) != pytest.approx(values[-1], rel=1e-3)
     assert _validate(world, Encoder.load(folder), entry)[metric] == pytest.approx(pick(values), rel=1e-5)
+
+
+class _StoppedError(Exception):
+    """Ends a run in the middle of it."""
+
+
+@pytest.mark.parametrize(
+    ("stops", "options"),
+    [
+        ((), {"weight_ensemble": 0.3}),
+        ((), {"weight_ensemble": 0.3, "ema": 0.5, "lora_rank": 4, "lr": 0.01}),
+        ((5, 9), {}),
+        ((9,), {"weight_ensemble": 0.5}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("select", ["validation/loss", "validation/r_at_5", "last"])
+def test_the_logged_model_has_the_metrics_of_the_exported_weights(
+    select: str,
+    stops: tuple[int, ...],
+    options: dict[str, Any],
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of a run that was stopped after its best step, and with weights averaged with the base's."""
+    logged: list[tuple[int, dict[str, float]]] = []
+
+    def log_model(_run: Any, _name: str, step: int, metrics: dict[str, float], _folder: Any = None) -> None:
+        logged.append((step, metrics))
+
+    monkeypatch.setattr(TrackedRun, "log_model", log_model)
+    entry = {"method": "paraclip", "terms": ["l2"], "learn_logit_scale": False, "schedule": "constant", "lr": 0.003}
+    entry |= options
+    given = {"select_checkpoint": select, "validate_every": 2, "checkpoint_every": 3}
+    for last in (*stops, None):
+
+        def stopping(_run: Any, last: int | None = last) -> Any:
+            def report(step: Any) -> None:
+                if step.number == last:
+                    raise _StoppedError
+
+            return report
+
+        monkeypatch.setattr(train, "report_to", stopping)
+        if last is None:
+            folder = _run(world, entry, tmp_path, **given)
+        else:
+            with pytest.raises(_StoppedError):
+                _run(world, entry, tmp_path, **given)
+    ((step, metrics),) = logged
+    assert step == 12 or select != "last"
+    found = _validate(world, Encoder.load(folder), entry)
+    assert {name: found[name] for name in metrics} == pytest.approx(metrics, rel=1e-5)
+    assert set(metrics) == set(found)
 
 
 def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: World, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 def test_steps_reports_and_rates_are_those_of_the_plan(epochs: int, count: int, accumulate: int, every: int) -> None:
     seen: list[Step] = []
     plan = {"epochs": epochs, "accumulate": accumulate, "warmup_steps": 0, "schedule": "exponential", "gamma": 0.5}
-    total = fit(toy_run(toy_model(), plan, {"log_every": every}, source=ToySource(count, 4), report=seen.append))
+    total = fit(toy_run(toy_model(), plan, {"log_every": every}, source=ToySource(count, 4), report=seen.append)).step
     per_epoch = count // 4 // accumulate
     assert total == per_epoch * epochs
     assert [step.number for step in seen] == [n for n in range(1, total + 1) if n % every == 0 or n == total]
