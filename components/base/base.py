@@ -22,6 +22,7 @@ from components.core.system.project import run_in_project, start
 from components.core.tables import folders
 from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import SQUASHED
 from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL, model_config
 from components.encoders.adapter.sidecar import SIDECAR
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
@@ -46,6 +47,8 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
 
 
 def _add_facts(encoder: Encoder, settings: Settings, **facts: Any) -> None:
+    if settings.embed.squash:
+        facts["preparation"] = encoder.sidecar.preparation.changed(SQUASHED)
     facts |= {"git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
     encoder.sidecar = encoder.sidecar.model_copy(update=facts)
 

@@ -39,7 +39,7 @@ from components.core.tables.record_files import write_record
 from components.core.tables.records import PAIRS, SPLITS
 from components.core.tables.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
-from components.encoders.adapter.images import SQUASHED, Preparation
+from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.encoders.embeddings import MANIFEST, EmbeddedSplit, Manifest, require_finite
 from components.encoders.given_vectors import check_given, given_vectors
@@ -113,7 +113,7 @@ def run(
 def _split(name: str, pairs_folder: Path, settings: Settings, tower: str) -> _Split:
     pairs, embed = pairs_folder / f"{name}.parquet", settings.embed
     sha256 = file_hash(pairs) if pairs.exists() else ""
-    parts = (tower, sha256, str(embed.part), str(embed.batch_size), str(embed.squash), code_hash("embed"))
+    parts = (tower, sha256, str(embed.part), str(embed.batch_size), code_hash("embed"))
     key = content_hash(*parts)[:32]
     return _Split(name, pairs, sha256, PAIRS.count(pairs), embed.state / f"{name}-{key}")
 
@@ -147,7 +147,7 @@ def _features(encoder: Encoder, rows: pa.Table, embed: Embed, device: str) -> Ve
     pairs = rows.to_pylist()
     first = {row["image_id"]: row for row in reversed(pairs)}
     distinct = [first[image] for image in dict.fromkeys(row["image_id"] for row in pairs)]
-    preparation = encoder.sidecar.preparation.changed(SQUASHED if embed.squash else {})
+    preparation = encoder.sidecar.preparation
     with closing(_batches(distinct, embed, preparation, device)) as batches:
         features = [encoder.pixel_features(preparation.normalise(pixels.to(device))) for pixels in batches]
     place = {row["image_id"]: number for number, row in enumerate(distinct)}

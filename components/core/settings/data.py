@@ -160,8 +160,8 @@ class Embed(Block):
     batch_size: PositiveInt
     squash: bool = False
     """Resize both sides of a picture without keeping their ratio, and use ImageNet's mean and deviation, as SemCLIP's
-    released code does. By default the shorter side is resized and the centre is cropped, as in all methods that train
-    the image tower."""
+    released code does, in all stages, in serving and in exports: it becomes the base's preparation. By default pictures
+    are prepared as the image tower learned."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     check_given: bool = True

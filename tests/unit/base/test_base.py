@@ -20,16 +20,23 @@ import torch
 import yaml
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from torchvision import transforms
 
 from components.base import published
 from components.base.base import run
 from components.base.published import facts_of, published_weights, warn_of_activation
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS
+from components.core.tables.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.model_configs import model_config
+from components.encoders.embed import run as embed
+from components.encoders.embeddings import ImageEmbeddings
 from components.registry.encoder_lookup import find_encoder
+from components.registry.export import write_checked
+from components.registry.formats import find_format
 from tests.conftest import TINY
 from tests.support.open_clip_folders import write_gemma_tokenizer
 
@@ -283,6 +290,44 @@ def test_a_configuration_beside_weights_must_be_that_of_the_named_model(
         return
     with pytest.raises(InputError, match=message):
         run(settings, tmp_path / "base")
+
+
+@pytest.mark.parametrize("squash", [False, True])
+def test_squashed_pictures_are_those_of_semclips_code_wherever_the_base_is_used(
+    squash: bool, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    """The transform of the released src/dataset.py."""
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
+    noise.save(tmp_path / "a.png")
+    raw = (tmp_path / "a.png").read_bytes()
+    for split in ("train", "val", "test"):
+        PAIRS.write(tmp_path / f"{split}.parquet", {"id": ["a"], "image_id": ["a"], "image": [raw], "caption": ["a"]})
+    towers = {}
+    for way in (not squash, squash):
+        raw_params["embed"]["squash"] = way
+        settings = _settings(raw_params, source="open_clip", model=f"local-dir:{exported}")
+        run(settings, tmp_path / f"base-{way}")
+        # Parts of a stopped run with the other preparation are not reused.
+        embed(settings, tmp_path / "embeddings", tmp_path, tmp_path / f"base-{way}", shard=Shard())
+        encoder = Encoder.load(tmp_path / f"base-{way}")
+        towers[way] = encoder.sidecar.image_tower_sha256
+    embed(settings, tmp_path / "embeddings", tmp_path, tmp_path / f"base-{squash}")
+    size, mean, deviation = encoder.sidecar.preparation.size, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    theirs = transforms.Compose(
+        [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
+    )
+    expected = encoder.embed_pixels(theirs(noise)[None])
+    stored = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet").features
+    for found in (stored, encoder.embed_images([raw])):
+        assert np.allclose(found, expected, atol=1e-5) == squash
+    assert towers[True] != towers[False]
+    _, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{_open_clip_export(encoder, tmp_path)}")
+    assert np.allclose(encoder.embed_pixels(prepare(noise)[None]), expected, atol=1e-5) == squash
+
+
+def _open_clip_export(encoder: Encoder, folder: Path) -> Path:
+    write_checked(encoder, find_format("open_clip"), folder / "open_clip")
+    return folder / "open_clip"
 
 
 def _cut(folder: Path) -> None:

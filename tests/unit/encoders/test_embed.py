@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from torch import Tensor
-from torchvision import transforms
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -107,25 +106,6 @@ def test_rows_are_unit_lengths_give_the_raw_features_back_and_damaged_arrays_are
         (folder / name).write_bytes(whole)
     (stage.folder / "train.parquet").write_bytes((stage.folder / "val.parquet").read_bytes())
     refused("another version")
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_squashed_pictures_are_prepared_as_semclips_code_does(stage: Stage, *, squash: bool) -> None:
-    """The transform of the released src/dataset.py. Embeddings made in the other way are not reused."""
-    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
-    noise.save(stage.folder / "a.png")
-    stage.write([(stage.folder / "a.png").read_bytes()])
-    for way in (not squash, squash):
-        stage.change(squash=way, state=stage.folder / "state")
-        stage.run(shard=Shard())
-    stage.run()
-    size = stage.encoder.sidecar.preparation.size
-    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    theirs = transforms.Compose(
-        [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
-    )
-    expected = stage.encoder.embed_pixels(theirs(noise)[None])
-    assert np.allclose(stage.embeddings().features, expected, atol=1e-5) == squash
 
 
 def test_an_image_with_several_captions_is_embedded_once(
