@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -43,6 +43,11 @@ class RowFiles:
     text: str
     texts: str
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def endings(self) -> Collection[str]:
+        """The endings of files that `rows` reads."""
+        return _READERS
 
     def find(self, folder: Path) -> str | None:
         """The first of the files that is in `folder`."""

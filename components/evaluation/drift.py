@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from scipy.stats import binomtest
 
 from components.benchmarks.project import retrieval
@@ -16,6 +15,7 @@ from components.core.system.errors import InputError
 from components.core.tables import folders
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERIES
+from components.data.row_files import RowFiles
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.evaluation.results import DEFAULT, Folders
 from components.test_sets.written import FILE
@@ -25,6 +25,7 @@ USUAL = 0.05
 """Share of the known texts themselves that counts as unlike the others."""
 _MOST, _HELD_OUT, _FEWEST = 5000, 1000, 50
 _SHOWN = 10
+_LOG = RowFiles(files=(), required=(COLUMN,), optional=(), text="query", texts="queries")
 
 
 @dataclass(frozen=True)
@@ -81,26 +82,17 @@ def read_log(file: Path) -> list[str]:
     Raises:
         InputError: the file is missing or damaged, has no such column, or too few queries.
     """
-    readers = {
-        ".tsv": lambda: pd.read_csv(file, sep="\t", dtype=str),
-        ".csv": lambda: pd.read_csv(file, dtype=str),
-        ".jsonl": lambda: pd.read_json(file, lines=True, dtype=False),
-        ".parquet": lambda: pd.read_parquet(file),
-    }
     try:
-        table = readers[file.suffix]() if file.suffix in readers else pd.DataFrame({COLUMN: _lines(file)})
+        if file.suffix in _LOG.endings:
+            texts = [row[COLUMN] for _, row in _LOG.rows(file)]
+        else:
+            texts = file.read_text("utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read ({str(error).splitlines()[0]}): give one query on each line") from None
-    if COLUMN not in table.columns:
-        raise InputError(f"{file} has no column '{COLUMN}': its columns are {', '.join(map(str, table.columns))}")
-    queries = [" ".join(str(text).split()) for text in table[COLUMN].dropna()]
+    queries = [" ".join(str(text).split()) for text in texts if text is not None]
     if len(found := [text for text in queries if text]) < _FEWEST:
         raise InputError(f"{file} has {len(found)} queries: at least {_FEWEST} are needed")
     return found
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text("utf-8", errors="strict").splitlines()
 
 
 def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, used: Folders = DEFAULT) -> list[str]:

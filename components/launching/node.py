@@ -14,7 +14,7 @@ from pathlib import Path
 
 from components.core.system.errors import InputError, run_command
 from components.core.system.processes import supervised
-from components.core.system.stage_graph import DVC
+from components.core.system.stage_graph import DVC, make_linked_lock
 
 SPREAD = ("embed", "train")
 """Stages that compute with ranks on several machines."""
@@ -52,6 +52,7 @@ def main(stage: str) -> None:
     node, nodes = (
         int(os.environ.get(name, default)) for name, default in (("PET_NODE_RANK", "0"), ("PET_NNODES", "1"))
     )
+    make_linked_lock()
     process = subprocess.Popen(supervised(command_of(stage, node, nodes), _GRACE_S))
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     raise SystemExit(process.wait())

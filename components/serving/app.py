@@ -24,6 +24,7 @@ from components.serving.messages import ApiError, EmbeddingRequest, EncodeRespon
 from components.serving.metrics import Metrics
 
 _OPEN = ("/health", "/health/live", "/health/ready")
+_ONE_MODEL = "/v1/models/{name:path}"
 _SENTENCES = {404: "There is nothing here.", 405: "This route does not support this method."}
 
 
@@ -43,6 +44,7 @@ def make_app(
     table = [
         Route("/v1/embeddings", routes.embeddings, methods=["POST"]),
         Route("/v1/models", routes.models),
+        Route(_ONE_MODEL, routes.one_model),
         Route("/metrics", routes.numbers),
         *(Route(path, routes.health) for path in _OPEN),
     ]
@@ -89,9 +91,17 @@ class _Routes:
             disconnected.cancel()
 
     async def models(self, _request: Request) -> Response:
+        return _json({"object": "list", "data": self._models()})
+
+    async def one_model(self, request: Request) -> Response:
+        for model in self._models():
+            if model["id"] == request.path_params["name"]:
+                return _json(model)
+        raise HTTPException(404)
+
+    def _models(self) -> list[dict[str, object]]:
         names = sorted(frozenset().union(*(one.names for one in (self._batcher.served, *self._batcher.others))))
-        models = [{"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in names]
-        return _json({"object": "list", "data": models})
+        return [{"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in names]
 
     async def numbers(self, _request: Request) -> Response:
         return Response(generate_latest(self._metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -169,4 +170,5 @@ class EncodeResponse:
             "usage": {"prompt_tokens": self.tokens, "total_tokens": self.tokens},
         }
         body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
-        return Response(body, headers={"x-cliptune-model": self.model}, media_type="application/json")
+        # A header holds ASCII, and an encoder's folder may have any name.
+        return Response(body, headers={"x-cliptune-model": quote(self.model, safe="/@")}, media_type="application/json")

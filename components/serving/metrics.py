@@ -31,7 +31,7 @@ class Metrics:
         self.failures = Counter(
             "cliptune_model_load_failures", "New versions that were not served, by reason.", ("reason",), registry=own
         )
-        self.refused = Gauge("cliptune_model_refused", refused, registry=own)
+        self.refused = Gauge("cliptune_model_refused", refused, ("alias",), registry=own)
         self._model = Gauge("cliptune_model_info", "The served version.", model, registry=own)
 
     def serves(self, served: Served) -> None:

@@ -73,7 +73,9 @@ def serve(
             if (alias := Alias.of(name)) is not None:
                 load = partial(_load, alias, limits, precision, device, prepared)
                 place_of = number - 1 if number else None
-                watch = Watch(alias.version, load, batcher, metrics, any_tower=any_tower, every=every, other=place_of)
+                watch = Watch(
+                    name, alias.version, load, batcher, metrics, any_tower=any_tower, every=every, other=place_of
+                )
                 watch.start()
                 stack.callback(watch.stop)
                 watches.append(watch)

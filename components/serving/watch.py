@@ -19,12 +19,14 @@ class Watch:
     """A thread that checks an alias, loads a new version and passes it to the batcher.
 
     Args:
+        alias: its name in metrics, such as `text-encoder@champion`.
         version: returns the version of the alias; raises if the registry is unavailable.
         other: number of the version among the batcher's `others`; None for the first version.
     """
 
     def __init__(
         self,
+        alias: str,
         version: Callable[[], str | None],
         load: Callable[[str], Served],
         batcher: Batcher,
@@ -35,7 +37,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         other: int | None = None,
     ) -> None:
-        self._other = other
+        self._other, self._refused = other, metrics.refused.labels(alias)
         self._version, self._load, self._batcher, self._metrics = version, load, batcher, metrics
         self._any_tower, self._every, self._clock = any_tower, every, clock
         self._stop = threading.Event()
@@ -112,7 +114,7 @@ class Watch:
         if problem == self.problem:
             return
         self.problem = problem
-        self._metrics.refused.set(bool(problem))
+        self._refused.set(bool(problem))
         if problem:
             _LOG.warning("%s%s", problem, f" ({reason_of(error)})" if error else "")
         else:

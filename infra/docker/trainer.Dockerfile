@@ -25,9 +25,10 @@ COPY requirements/main.txt requirements/
 RUN pip install --no-deps --requirement requirements/main.txt
 
 COPY --chown=cliptune . .
-# Volumes take the owner of the folder that they are mounted over.
+# Volumes take the owner of the folder that they are mounted over. All workers share one dvc.lock, in the volume `state`.
 RUN pip install --no-deps --editable . && \
-    install --directory --owner=cliptune data models reports state .dvc/cache mlruns
+    install --directory --owner=cliptune data models reports state .dvc/cache .dvc/tmp mlruns && \
+    ln --symbolic --force state/dvc.lock dvc.lock
 
 USER 1000
 # torchrun's own options and the method come from the job: see infra/kubernetes/torchrun/.

@@ -139,8 +139,15 @@ def _reasons(entries: list[Any]) -> list[str]:
     return [*settings, *code, *others]
 
 
+def make_linked_lock(lock: Path = Path("dvc.lock")) -> None:
+    """Make the file that dvc.lock links to, which DVC requires: containers share one in a volume, at first empty."""
+    if lock.is_symlink() and not lock.exists():
+        lock.resolve().write_text("schema: '2.0'\n", encoding="utf-8")
+
+
 def _dvc(*arguments: str) -> str:
     """What DVC prints; again if another run wrote dvc.lock meanwhile, of which DVC may have read a part."""
+    make_linked_lock()
     for _ in range(_TRIES):
         before = _lock_stamp()
         done = subprocess.run([*READING_DVC, *arguments], capture_output=True, text=True, check=False)

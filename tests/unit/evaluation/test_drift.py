@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -52,14 +53,23 @@ def test_logs_of_several_kinds_are_read_and_others_named(tmp_path: Path) -> None
     table.to_parquet(files[4])
     for file in files:
         assert read_log(file) == queries, file
+    odd = ['"red dress', '24" tv', "null", "None", "NA", "nan", "n/a", *queries, 'say "hi"', "a, b"]
+    files[0].write_text("\ufeff" + "\n".join(odd), "utf-8")
+    files[1].write_text("\ufeffclicks\tquery\n" + "\n".join(f"1\t{query}" for query in odd), "utf-8")
+    with files[2].open("w", newline="", encoding="utf-8-sig") as stream:
+        csv.writer(stream).writerows([["query"], *([query] for query in odd)])
+    files[3].write_text("\n".join(json.dumps({"query": query}) for query in [*odd, None]))
+    pd.DataFrame({"query": [*odd, None]}).to_parquet(files[4])
+    for file in files:
+        assert read_log(file) == odd, file
     (tmp_path / "other.csv").write_text("text\n" + "\n".join(queries))
     (tmp_path / "few.txt").write_text("one\ntwo")
     (tmp_path / "bad.parquet").write_bytes(b"none")
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     for name, words in (
-        ("other.csv", "has no column 'query': its columns are text"),
+        ("other.csv", "the first line must name the columns query"),
         ("few.txt", "has 2 queries: at least 50 are needed"),
-        ("bad.parquet", "cannot be read"),
+        ("bad.parquet", "is damaged"),
         ("bad.txt", "cannot be read"),
         ("none.txt", "cannot be read"),
     ):

@@ -15,7 +15,9 @@ import pytest
 import yaml
 
 from components.core.system.errors import InputError
+from components.core.system.stage_graph import DVC, outdated, read_graph
 from infra.compose_env import NAMES, write_env
+from tests.support.dvc_project import make_project, ran
 
 INFRA = Path(__file__).parents[3] / "infra"
 COMPOSE = INFRA / "compose.yaml"
@@ -159,6 +161,39 @@ def test_pods_request_gpus_and_have_few_rights() -> None:
             assert limits["limits"]["nvidia.com/gpu"] == limits["requests"]["nvidia.com/gpu"], name
             assert container["securityContext"] == rights, name
             assert {mount["name"] for mount in container["volumeMounts"]} == claimed, name
+
+
+def test_all_workers_share_one_lock_and_one_dvc_lock() -> None:
+    """DVC's locks are in .dvc/tmp and name processes; dvc.lock is a link into state."""
+    places = {f"/app/{name}" for name in ("data", "models", "reports", "state", ".dvc/cache", ".dvc/tmp")}
+    services = _compose()["services"]
+    for name in ("worker", "gpu-worker"):
+        assert {volume.split(":")[1] for volume in services[name]["volumes"]} == places
+    assert services["gpu-worker"]["pid"] == "service:worker"
+    docker = json.loads((DOCKER / "work-pool-docker.json").read_text("utf-8"))["job_configuration"]
+    assert docker["container_create_kwargs"]["pid_mode"] == f"container:{_compose()['name']}-worker-1"
+    pods = [*re.findall(r"/app/[\w./]+(?=, sub)", (INFRA / "launch" / "trainjob.yaml.j2").read_text("utf-8"))]
+    assert set(pods) == places
+    for text in (KUBERNETES / "worker.yaml", KUBERNETES / "work-pool-job.json"):
+        assert set(re.findall(r'mountPath"?: "?(/app/[\w./]+)', text.read_text("utf-8"))) == places
+    for name in ("worker", "trainer"):
+        text = (DOCKER / f"{name}.Dockerfile").read_text("utf-8")
+        assert "ln --symbolic --force state/dvc.lock dvc.lock" in text
+        assert "dvc.lock" in (DOCKER / f"{name}.Dockerfile.dockerignore").read_text("utf-8").splitlines()
+
+
+def test_dvc_writes_its_lock_through_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_project(tmp_path, {"a": []})
+    (tmp_path / "state").mkdir()
+    (tmp_path / "dvc.lock").symlink_to("state/dvc.lock")
+    monkeypatch.chdir(tmp_path)
+    for missing in ({"a"}, set[str]()):
+        graph = read_graph()
+        assert outdated(graph, ["a"]) == missing
+        subprocess.run([*DVC, "repro", "-q"], check=True)
+    assert ran(tmp_path) == ["a"]
+    assert (tmp_path / "dvc.lock").is_symlink()
+    assert "out/a.txt" in (tmp_path / "state" / "dvc.lock").read_text("utf-8")
 
 
 def test_ranks_meet_where_the_service_points() -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from tests.support.serving import vector_of
+from components.serving.address import ServingLimits
+from components.serving.app import make_app
+from components.serving.batches import Batcher
+from components.serving.metrics import Metrics
+from tests.support.serving import Stub, stub_served, vector_of
 
 
 @pytest.fixture
@@ -29,6 +35,21 @@ def test_embeddings_and_models(client: TestClient) -> None:
     models = client.get("/v1/models").json()
     assert models["object"] == "list"
     assert [model["id"] for model in models["data"]] == ["text-encoder", "text-encoder/1", "text-encoder@champion"]
+    for model in models["data"]:
+        assert client.get(f"/v1/models/{model['id']}").json() == model
+
+
+@pytest.mark.parametrize("name", ["модель", "模型", "ü", "a b%", "a\tb"])
+def test_an_encoder_may_have_any_name(name: str) -> None:
+    served = replace(stub_served(Stub()), id=name, names=frozenset({name}))
+    metrics = Metrics()
+    app = make_app(Batcher(served, ServingLimits(), metrics), ServingLimits(), metrics)
+    with TestClient(app) as client:
+        answer = client.post("/v1/embeddings", json={"input": "a dog", "model": name})
+        assert (answer.status_code, answer.json()["model"]) == (200, name)
+        assert unquote(answer.headers["x-cliptune-model"]) == name
+        assert client.get(f"/v1/models/{quote(name)}").json()["id"] == name
+        assert client.get("/metrics").status_code == 200
 
 
 def test_health(client: TestClient, app_of: Callable[..., Starlette]) -> None:

@@ -146,8 +146,9 @@ class Registry:
 
     def watch(self, any_tower: bool = False, every: float = 5.0) -> Watch:
         return Watch(
-            self.read, self.load, self.batcher, self.metrics, any_tower=any_tower, every=every, clock=lambda: self.now
-        )
+            "text-encoder@champion", self.read, self.load, self.batcher, self.metrics,
+            any_tower=any_tower, every=every, clock=lambda: self.now,
+        )  # fmt: skip
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)
@@ -173,8 +174,9 @@ def test_a_new_version_and_back(registry: Registry) -> None:
 
 def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> None:
     registry.batcher.others.append(stub_served(Stub(), 2))
+    champion, name = registry.watch(), "text-encoder@challenger"
     challenger = Watch(
-        registry.read, registry.load, registry.batcher, registry.metrics, any_tower=False, every=5.0, other=0
+        name, registry.read, registry.load, registry.batcher, registry.metrics, any_tower=False, every=5.0, other=0
     )
     registry.version = "3"
     challenger.look()
@@ -183,6 +185,11 @@ def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> N
     challenger.look()
     assert registry.batcher.others[0].id == "text-encoder/3"
     assert "text-encoder/4 has another image tower" in challenger.problem
+    # The state of one alias leaves that of the other.
+    registry.version = "1"
+    champion.look()
+    assert registry.metric("cliptune_model_refused", alias=name) == 1
+    assert registry.metric("cliptune_model_refused", alias="text-encoder@champion") == 0
 
 
 def test_failing_loads_are_retried_with_backoff(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
@@ -200,12 +207,12 @@ def test_failing_loads_are_retried_with_backoff(registry: Registry, caplog: pyte
     assert watch.problem == "version 2 cannot be loaded: text-encoder/1 remains"
     assert f"{watch.problem} (the files are gone)" in caplog.text
     assert registry.metric("cliptune_model_load_failures_total", reason="failed") == 6
-    assert registry.metric("cliptune_model_refused") == 1
+    assert registry.metric("cliptune_model_refused", alias="text-encoder@champion") == 1
     # Another version is tried at once.
     registry.version, registry.error = "3", ""
     watch.look()
     assert (registry.batcher.served.id, watch.problem) == ("text-encoder/3", "")
-    assert registry.metric("cliptune_model_refused") == 0
+    assert registry.metric("cliptune_model_refused", alias="text-encoder@champion") == 0
 
 
 def test_another_image_tower_is_refused_once(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
