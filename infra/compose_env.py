@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -26,8 +27,8 @@ NAMES = (
 )
 
 
-def write_env(path: Path = ENV) -> None:
-    """Write a new secret for each of `NAMES`.
+def write_env(path: Path = ENV, lines: Iterable[str] | None = None) -> None:
+    """Write a new secret for each of `NAMES`, or `lines`, into a file that only its owner can read.
 
     Raises:
         InputError: the file exists; new passwords would not fit the existing databases.
@@ -35,10 +36,11 @@ def write_env(path: Path = ENV) -> None:
     if path.exists():
         raise InputError(f"{path} already exists: remove it and the volumes first if you want new passwords")
     path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"{name}={secrets.token_hex(24)}" for name in NAMES] if lines is None else lines
     # Other users must not be able to read it at any moment.
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write("".join(f"{name}={secrets.token_hex(24)}\n" for name in NAMES))
+        stream.write("".join(f"{line}\n" for line in lines))
 
 
 def main(path: Annotated[Path, typer.Argument(help="File to write.")] = ENV) -> None:

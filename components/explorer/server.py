@@ -19,6 +19,7 @@ from components.core.system.errors import InputError
 from components.explorer.comparing import Changed, Compared, Explorer, Marks
 from components.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, VoteAnswer, VoteRequest, WordingsRequest
 from components.registry.opinions import LONGEST
+from components.serving.address import is_foreign
 
 _LARGEST_BODY = 1 << 16
 HEADERS = {
@@ -58,7 +59,7 @@ async def _guarded(request: Request, go_on: Callable[[Request], Any]) -> Respons
                                      or int(length) > _LARGEST_BODY):  # fmt: skip
         return JSONResponse({"error": f"a request needs a content-length of at most {_LARGEST_BODY} bytes"}, 413)
     # Only pages of this server, and programs, may write.
-    if request.method == "POST" and request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if request.method == "POST" and is_foreign(request.headers):
         return JSONResponse({"error": "request from another page"}, 403)
     response: Response = await go_on(request)
     response.headers.update(HEADERS)

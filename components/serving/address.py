@@ -69,6 +69,20 @@ def read_tokens(host: str, environment: Mapping[str, str]) -> list[str]:
     return tokens
 
 
+def names_this_machine(host: str) -> bool:
+    """Whether a Host header names this machine itself; other names may be of a site, and now lead here."""
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    return name == "localhost" or _is_loopback(name.strip("[]"))
+
+
+def is_foreign(headers: Mapping[str, str]) -> bool:
+    """Whether a browser sent a request for a page of another site than the server that it asks."""
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host")
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A bound socket that does not listen yet; port 0 means any free port.
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.serving.address import ServingLimits
+from components.serving.address import ServingLimits, is_foreign, names_this_machine
 from components.serving.messages import ApiError
 from components.serving.metrics import Metrics
 
@@ -25,7 +25,7 @@ class RequestGuard:
     """Refuses requests that lack a token, are too many, too long or too slow; counts all requests.
 
     Args:
-        tokens: valid tokens; without any, no token is required.
+        tokens: valid tokens; without any, no token is required, and only this machine's programs may ask.
         routes: paths that the metrics show; others are counted together.
     """
 
@@ -86,6 +86,10 @@ class RequestGuard:
             return
         if self._active > self._limits.requests:
             raise ApiError(429, "The server has too many requests: try again later.", "overloaded", retry_after=1)
+        headers = Headers(scope=scope)
+        # A page of another site knows no token.
+        if not self._tokens and (is_foreign(headers) or not names_this_machine(headers.get("host", ""))):
+            raise ApiError(403, "Without a token only programs and pages of this machine may ask.", "forbidden")
         if self._tokens and not self._has_token(scope):
             raise ApiError(401, "Send a valid token as 'Authorization: Bearer <token>'.", "invalid_api_key")
 

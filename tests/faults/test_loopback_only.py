@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 import yaml
@@ -82,7 +83,33 @@ def test_the_stack(tmp_path: Path) -> None:
         assert len(lines) >= 3
         assert database.is_file()
         assert [line for line in lines if address in line] == []
+        login = tmp_path / "state" / "stack" / "login.env"
+        password = login.read_text().split("admin:")[1].split()[0]
+        assert login.stat().st_mode & 0o077 == 0
+        assert log.read_text().count(password) == 1
+        assert [line for line in lines if password in line] == []
+        _attack(prefect, mlflow, ("admin", password))
     assert stack.returncode == 0
+
+
+def _attack(prefect: int, mlflow: int, login: tuple[str, str]) -> None:
+    """What another site's page, a name that was bound to 127.0.0.1, and another user of the machine can send."""
+    api, runs = f"http://127.0.0.1:{prefect}/api", f"http://127.0.0.1:{mlflow}/api/2.0/mlflow"
+    foreign = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    asked = httpx.options(f"{api}/flow_runs/filter", headers=foreign)
+    assert asked.headers.get("access-control-allow-origin") is None
+    questions = {f"{api}/deployments/filter": {}, f"{runs}/experiments/search": {"max_results": 1}}
+    for url, body in questions.items():
+        for headers in ({}, foreign, {"Host": "evil.example"}):
+            assert httpx.post(url, json=body, headers=headers).status_code in (401, 403), (url, headers)
+        assert httpx.post(url, json=body, auth=("admin", "guess")).status_code == 401
+        assert httpx.post(url, json=body, auth=login).status_code == 200
+    own = httpx.options(f"{api}/flow_runs/filter", headers=foreign | {"Origin": f"http://127.0.0.1:{prefect}"})
+    assert own.headers["access-control-allow-origin"] == f"http://127.0.0.1:{prefect}"
+    rebound = httpx.post(
+        f"{runs}/experiments/search", json={"max_results": 1}, auth=login, headers={"Host": "evil.example"}
+    )
+    assert rebound.status_code == 403
 
 
 def test_no_file_holds_a_password() -> None:

@@ -163,6 +163,10 @@ def test_requests_of_other_sites_are_refused(client: TestClient) -> None:
     for site, status in (("cross-site", 403), ("same-origin", 200)):
         headers = {"sec-fetch-site": site}
         assert client.post("/api/questions", json={"query": "a dog"}, headers=headers).status_code == status
+    # To other names than 127.0.0.1 browsers send no such header over HTTP.
+    for origin, status in (("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8321", 200)):
+        headers = {"origin": origin, "host": "127.0.0.1:8321"}
+        assert client.post("/api/questions", json={"query": "a dog"}, headers=headers).status_code == status
     headers = dict(client.get("/api/info", headers={"origin": "http://evil.example"}).headers)
     assert "access-control-allow-origin" not in headers
 

@@ -20,7 +20,7 @@ from tests.support.serving import Stub, stub_served, vector_of
 
 @pytest.fixture
 def client(app_of: Callable[..., Starlette]) -> Iterator[TestClient]:
-    with TestClient(app_of()) as client:
+    with TestClient(app_of(), base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -58,11 +58,11 @@ def test_health(client: TestClient, app_of: Callable[..., Starlette]) -> None:
     for path in ("/health", "/health/live", "/health/ready"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (200, healthy)
-    with TestClient(app_of(problem="version 2 cannot be loaded")) as other:
+    with TestClient(app_of(problem="version 2 cannot be loaded"), base_url="http://127.0.0.1") as other:
         answer = other.get("/health/ready")
     assert (answer.status_code, answer.json()["problem"]) == (200, "version 2 cannot be loaded")
     # Without its lifespan nothing starts the worker.
-    answer = TestClient(app_of()).get("/health/live")
+    answer = TestClient(app_of(), base_url="http://127.0.0.1").get("/health/live")
     assert (answer.status_code, answer.json()["live"]) == (503, False)
 
 

@@ -71,6 +71,35 @@ def test_every_route_but_health_requires_a_correct_token(app_of: Callable[..., S
         assert (answer.status_code, answer.json()["error"]["type"]) == (401, "invalid_request_error"), header
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:8300"}, 200),
+        ({"host": "[::1]:8300"}, 200),
+        ({"host": "[::1]:8300", "origin": "http://[::1]:8300"}, 200),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example:8300"}, 403),
+        ({"host": ""}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+    ],
+)
+def test_without_a_token_no_other_site_is_answered(
+    headers: dict[str, str], status: int, app_of: Callable[..., Starlette]
+) -> None:
+    with TestClient(app_of(), base_url="http://127.0.0.1:8300") as client:
+        for path, body in (("/v1/models", None), ("/v1/embeddings", BODY)):
+            answer = client.request("POST" if body else "GET", path, json=body, headers=headers)
+            assert answer.status_code == status, (path, headers)
+    with TestClient(app_of(tokens=[TOKEN]), base_url="http://127.0.0.1:8300") as client:
+        own = {"authorization": f"Bearer {TOKEN}"}
+        assert client.post("/v1/embeddings", json=BODY, headers=headers | own).status_code == 200
+
+
 def test_more_requests_than_can_be_held_are_refused(app_of: Callable[..., Starlette], stub: Stub) -> None:
     limits = ServingLimits(requests=3)
 
@@ -90,7 +119,7 @@ def test_more_requests_than_can_be_held_are_refused(app_of: Callable[..., Starle
 
 LIMITS = ServingLimits(body=10_000, body_s=0.5, headers_s=5)
 HUNDRED_MB = 100_000_000
-HALF = b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"'
+HALF = b'POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"input"'
 
 
 @pytest.fixture
@@ -137,7 +166,7 @@ def test_a_body_that_stops_half_way(port: int) -> None:
 
 def test_a_body_without_end_is_cut_off_without_a_token(app_of: Callable[..., Starlette]) -> None:
     with live(app_of(LIMITS, [TOKEN]), LIMITS) as port, socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n")
         ended = time.monotonic() + 20
         with suppress(OSError):
             while time.monotonic() < ended:
@@ -175,7 +204,7 @@ DRIPPING = b"POST /v1/embeddings HTTP/1.1\r\n" + b"X: y\r\n" * 20
 
 def _post(text: str) -> bytes:
     body = json.dumps({"input": text})
-    return f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    return f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 def _answer(connection: socket.socket) -> bytes:
@@ -221,7 +250,7 @@ def test_a_client_that_reads_no_responses_is_disconnected(app_of: Callable[..., 
         connection.settimeout(20)
         connection.connect(("127.0.0.1", port))
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
-            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000_000)
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1_000_000)
 
 
 def test_responses_name_no_software_and_requests_are_not_logged() -> None:
