@@ -4,7 +4,8 @@ Each step searches the error of each text with the current weights: `tries` plac
 character, then `tries` characters at the place that moved the text most. An error must leave fewer dictionary words
 than the text has, like the authors' `utils_attacks.py` with `--constrain`. They use NLTK's word list, which no package
 contains; the words here are those of three letters or more that CLIP's vocabulary holds as one token. Their code never
-puts an underscore between two characters; this one can.
+puts an underscore between two characters; this one can. With one word list 176 of 4,512 verdicts of `--constrain`
+differ, all next to digits or underscores.
 """
 
 from __future__ import annotations

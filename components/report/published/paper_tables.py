@@ -17,7 +17,7 @@ _FOLDER = files("components.report.published") / "collections"
 
 
 class Column(BaseModel):
-    """A column: a metric, the mean of several rounded metrics as in SimCSE, or a correlation over sets."""
+    """A column: a metric, the mean of several rounded ones as in SimCSE, a correlation over sets, or only printed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,11 +30,13 @@ class Column(BaseModel):
     """Decimals to which each of `mean_of`, times `scale`, is rounded before the mean."""
     scale: float = 100.0
     """The paper's factor for shares; 1 for scores and distances."""
+    absent: bool = False
+    """Whether no benchmark here computes it, so that only the paper's figures are shown."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Column:
-        if sum(map(bool, (self.metric, self.mean_of, self.correlation))) != 1:
-            raise ValueError(f"column '{self.name}' needs one of `metric`, `mean_of` and `correlation`")
+        if sum(map(bool, (self.metric, self.mean_of, self.correlation, self.absent))) != 1:
+            raise ValueError(f"column '{self.name}' needs one of `metric`, `mean_of`, `correlation` and `absent`")
         return self
 
     @property
@@ -46,7 +48,7 @@ class Column(BaseModel):
 
     def value(self, values: dict[str, float]) -> float | None:
         """The column's value of one encoder, times `scale`; None if a metric is missing."""
-        if any(metric not in values for metric in self.metrics):
+        if self.absent or any(metric not in values for metric in self.metrics):
             return None
         if self.correlation:
             rows = np.array([(values[x], values[y] - values[z]) for x, y, z in self.correlation])
@@ -73,9 +75,15 @@ class PaperTable(BaseModel):
                 raise ValueError(f"row '{name}' has {len(figures)} figures for {len(self.columns)} columns")
         return self
 
+    def digits(self, row: str | None = None) -> int:
+        """Decimals that the paper prints in a row, or at most in any; two for scores and distances without rows."""
+        rows = self.rows.values() if row is None else [self.rows[row]]
+        printed = [len(repr(figure).partition(".")[2]) for figures in rows for figure in figures if figure is not None]
+        return max(printed, default=1 if self.columns[0].scale == 100 else 2)
+
 
 class Collection(BaseModel):
-    """The tables of a paper that can be computed with this project's benchmarks."""
+    """The tables of a paper, also those that no benchmark here computes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

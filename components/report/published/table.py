@@ -18,7 +18,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.evaluation.results import PublishedReport, Result, read_scores
 from components.report.comparison import markdown_line
-from components.report.published.paper_tables import Collection, Column
+from components.report.published.paper_tables import Collection
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -167,13 +167,13 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
         ours = []
         for encoder, group in map_reduce(reports, encoder_names(reports)).items():
             values = {name: result.value for report in group for name, result in report.metrics.items()}
-            cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
+            cells = tuple(TableCell(column.value(values), digits=table.digits()) for column in table.columns)
             partial = {report.benchmark for report in group if report.partial}
             used = {metric.split("/", 1)[0] for column in table.columns for metric in column.metrics}
             if any(cell.value is not None for cell in cells):
                 ours.append(TableRow(encoder, cells, mark="*" if partial & used else ""))
         printed = [
-            TableRow(name, tuple(map(_column_cell, table.columns, figures)), printed=True)
+            TableRow(name, tuple(TableCell(figure, digits=table.digits(name)) for figure in figures), printed=True)
             for name, figures in table.rows.items()
         ]
         columns = tuple(column.name for column in table.columns)
@@ -295,10 +295,6 @@ def legend(sections: Sequence[TableSection]) -> str:
 
 def _named(row: TableRow) -> str:
     return f"{row.encoder} (paper)" if row.printed else f"{row.encoder}{row.mark}"
-
-
-def _column_cell(column: Column, value: float | None) -> TableCell:
-    return TableCell(value, digits=1 if column.scale == 100 else 2)
 
 
 def _cell(value: Result | None) -> TableCell:

@@ -85,6 +85,30 @@ def test_a_papers_table_has_our_rows_then_its_own() -> None:
     ]  # fmt: skip
 
 
+def test_a_table_has_as_many_decimals_as_the_paper_prints() -> None:
+    columns = [{"name": "ours", "metric": "coco_p/ao_at_10"}, {"name": "absent", "absent": True}]
+    table = TABLE | {"columns": columns, "rows": {"CLIP": [98.52, 9.0], "Other": [98.5, None]}}
+    (section,) = paper_sections(Collection.model_validate({"paper": "p", "tables": [table]}), REPORTS[:1])
+    assert [[cell.text for cell in row.cells] for row in section.rows] == [
+        ["50.00", ""],
+        ["98.52", "9.00"],
+        ["98.5", ""],
+    ]
+    shown = {section.title: section for section in paper_sections(find_collection("pc-clip"), [])}
+    printed = {
+        "Table 16": ("PC-CLIP", ["90.67", "88.42", "89.00", "98.55", "84.73", "70.40", "92.00"]),
+        "Table 7": ("CLIP", ["1.04", "0.96", "1.19", "0.81", "0.92", "1.08", "1.08", "0.92", "1.06", "0.94"]),
+        "Section 4.3": ("encoder not named", ["-0.883"]),
+        # Two other models are judged, and captions are those of a third.
+        "Table 5": ("PC-CLIP", ["2.33"]),
+        "Table 12": ("CLIP4IDC with PC-CLIP", ["3.6", "5.2", "", ""]),
+        "Table 13": ("CLIP4IDC with PC-CLIP", ["10.96", "12.82", "43.09", "33.24"]),
+    }
+    for place, (row, figures) in printed.items():
+        (found,) = (section for title, section in shown.items() if f", {place}:" in title)
+        assert [[cell.text for cell in one.cells] for one in found.rows if one.encoder == row] == [figures], place
+
+
 def test_markdown_csv_and_html_have_the_same_values() -> None:
     sections = paper_sections(COLLECTION, REPORTS)
     text = to_markdown(sections)
