@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, checked_file
+from components.core.tables.parquet_rows import batches, opened_parquet
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields by column; there may be further columns."""
@@ -188,11 +188,13 @@ def _jsonl(kind: RowFiles, file: Path) -> Iterator[Row]:
 
 def _parquet(kind: RowFiles, file: Path) -> Iterator[Row]:
     try:
-        with pq.ParquetFile(file) as stored:
+        with opened_parquet(file) as stored:
             names = stored.schema_arrow.names
             kind.check_columns(file, names)
             number = 0
-            for batch in stored.iter_batches(columns=[name for name in names if kind.reads(name)]):
+            wanted = [name for name in names if kind.reads(name)]
+            parts = (batches(stored, group, wanted) for group in range(stored.num_row_groups))
+            for batch in chain.from_iterable(parts):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"row {number}", row

@@ -43,10 +43,18 @@ def is_transient(error: BaseException) -> bool:
     """Whether a call to MLflow may succeed if it is repeated: no response, too busy, or an internal server error."""
     from mlflow.exceptions import MlflowException
 
-    if not isinstance(error, MlflowException) or is_full(error):
+    # SQLAlchemy's store makes an internal error of a server of every error in this process.
+    if not isinstance(error, MlflowException) or is_full(error) or is_out_of_memory(error):
         return False
     status = error.get_http_status_code()
     return bool(status >= 500 or status == 429)
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, is a `MemoryError` of this process."""
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def is_full(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -139,8 +139,11 @@ class TrackedRun:
                 raise
             _LOG.warning("%s is unavailable: no logged model of %s", shown_address(tracking_uri()), where)
 
-    def end(self, status: str) -> None:
+    def end(self, status: str, within_s: float | None = None) -> None:
         """Send the last metrics and the status; if the server is unavailable, write them to the spool.
+
+        Args:
+            within_s: how long to wait for the server; by default `wait_s`.
 
         Raises:
             MlflowException: the server refused metrics; the status is set nevertheless.
@@ -149,11 +152,12 @@ class TrackedRun:
 
         ended = get_current_time_millis()
         # A process that gets SIGTERM has little time.
-        within_s = _KILLED_WAIT_S if status == "KILLED" else wait_s()
+        within_s = within_s or (_KILLED_WAIT_S if status == "KILLED" else wait_s())
         left: list[Any] = []
         try:
             if self._buffer:
-                self._asynchronous_metrics.put(self._buffer)
+                buffered, self._buffer = self._buffer, []
+                self._asynchronous_metrics.put(buffered)
             left = self._asynchronous_metrics.drain(within_s)
         finally:
             self._close(status, ended, left, within_s)
@@ -199,7 +203,7 @@ def tracked_run(
         tracked = _begin(settings.dataset.name, title, tags)
         status = "FAILED"
         # Calls are retried here; with MLflow's own retries each would block the stage for minutes.
-        with fail_fast(), _killed_by_sigterm() as ignore_sigterm:
+        with fail_fast(), _killed_by_sigterm():
             try:
                 tracked.log_params(params)
                 for key, path in inputs.items():
@@ -212,11 +216,13 @@ def tracked_run(
                     raise
                 raise SystemExit(128 + signal.SIGTERM) from None
             finally:
-                ignore_sigterm()
-                # Of this process with its imports, and of its children: unlike the duration it hardly depends on other
-                # programs of the machine.
-                tracked.log_metrics({"processor_seconds": sum(os.times()[:4])})
-                tracked.end(status)
+                try:
+                    # Of this process with its imports, and of its children: unlike the duration it hardly depends on
+                    # other programs of the machine.
+                    tracked.log_metrics({"processor_seconds": sum(os.times()[:4])})
+                    tracked.end(status)
+                except _Killed:
+                    tracked.end(status, _KILLED_WAIT_S)
 
 
 @contextmanager
@@ -238,25 +244,22 @@ class _Killed(BaseException):
 
 
 @contextmanager
-def _killed_by_sigterm() -> Iterator[Callable[[], None]]:
-    """Raise `_Killed` in the main thread on SIGTERM; the old handler is restored afterwards.
+def _killed_by_sigterm() -> Iterator[None]:
+    """Raise `_Killed` in the main thread on the first SIGTERM, ignore later ones, and restore the old handler.
 
-    Yields a function after which SIGTERM is ignored, so that no signal interrupts the end of the run.
+    Only the first interrupts the block, so that the run is ended.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
+        yield
         return
 
-    def ignore() -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
     def stop(_number: int, _frame: FrameType | None) -> None:
-        ignore()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _Killed
 
     previous = signal.signal(signal.SIGTERM, stop)
     try:
-        yield ignore
+        yield
     finally:
         signal.signal(signal.SIGTERM, previous)
 

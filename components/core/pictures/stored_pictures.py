@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from components.core.pictures.shards.listing import ShardFiles, is_remote
 from components.core.system.errors import InputError
 from components.core.system.user_files import RefusedError, open_file
 from components.core.tables.files import image_id
+from components.core.tables.parquet_rows import batches, opened_parquet
 
 PICTURE = ("image_id", "image", "file", "position", "size")
 """Columns of a table of pairs with the place of a row's picture."""
@@ -109,29 +110,36 @@ class Pictures:
 
 
 class _ParquetPictures:
-    """Pictures of a Parquet file by row; the last row group stays in memory."""
+    """Pictures of a Parquet file by row; pictures in the order of their rows are read in one go."""
 
     def __init__(self, path: str) -> None:
-        self._file = pq.ParquetFile(path)
-        self._column = image_column(self._file.schema_arrow)
-        self._first, self._rows = 0, list[Any]()
+        self._files = ExitStack()
+        self._file = self._files.enter_context(opened_parquet(path))
+        self._column = str(image_column(self._file.schema_arrow))
+        self._first, self._end = 0, 0
+        self._cells, self._later = pa.array([]), iter(list[pa.RecordBatch]())
 
     def close(self) -> None:
-        self._file.close()
+        self._files.close()
 
     def picture(self, row: int) -> bytes:
-        if not self._first <= row < self._first + len(self._rows):
-            self._first, self._rows = self._group_of(row)
-        cell = self._rows[row - self._first]
+        if not self._first <= row < self._end:
+            self._open_group_of(row)
+        while row >= self._first + len(self._cells):
+            self._first += len(self._cells)
+            if (batch := next(self._later, None)) is None:
+                raise pa.ArrowInvalid("it has fewer rows than it states")
+            self._cells = batch.column(0)
+        cell = self._cells[row - self._first].as_py()
         raw = cell["bytes"] if isinstance(cell, dict) else cell
         return raw if isinstance(raw, bytes) else b""
 
-    def _group_of(self, row: int) -> tuple[int, list[Any]]:
-        first = 0
+    def _open_group_of(self, row: int) -> None:
+        end = 0
         for group in range(self._file.num_row_groups):
-            count = self._file.metadata.row_group(group).num_rows
-            if row < first + count:
-                rows = self._file.read_row_group(group, columns=[self._column]).column(0)
-                return first, rows.to_pylist()
-            first += count
-        raise pa.ArrowInvalid(f"it has {first} rows, not {row + 1}")
+            first, end = end, end + self._file.metadata.row_group(group).num_rows
+            if row < end:
+                self._first, self._end, self._cells = first, end, pa.array([])
+                self._later = batches(self._file, group, [self._column])
+                return
+        raise pa.ArrowInvalid(f"it has {end} rows, not {row + 1}")

@@ -75,7 +75,7 @@ def printable(text: str) -> str:
 def run_command(command: Callable[[], None]) -> None:
     """Run a stage's entry point.
 
-    An `InputError`, a full disk and a path without permission become one line on stderr and exit code 1.
+    An `InputError`, a full disk or memory and a path without permission become one line on stderr and exit code 1.
     """
     try:
         command()
@@ -94,6 +94,12 @@ def run_command(command: Callable[[], None]) -> None:
             "again; earlier files are unchanged",
             file=sys.stderr,
         )
+        raise SystemExit(1) from None
+    except MemoryError as error:
+        # The frames of the error hold what filled the memory.
+        error.__traceback__ = None
+        fix = "free memory, or lower batch sizes and prepare.processes, and run the same command again"
+        print(f"error: out of memory: {fix}; earlier files are unchanged", file=sys.stderr)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         print("stopped; run the same command again to continue", file=sys.stderr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from components.core.pictures.folder import files_in
 from components.core.pictures.stored_pictures import IMAGE_COLUMNS, image_column
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
+from components.core.system.user_files import Bound
+from components.core.tables.parquet_rows import batches, opened_parquet
 from components.data.listed_images import image_folder
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source
@@ -38,46 +41,48 @@ def read_splits(settings: Prepare) -> Splits:
     folder = image_folder(settings)
     splits: dict[str, list[PictureChunk]] = {}
     for file in _files(folder):
-        split, parts = _parts(file, split_in_path(str(file.relative_to(folder))))
+        split, parts = _parts(file, split_in_path(str(file.relative_to(folder))), settings.picture_bound)
         splits.setdefault(split, []).extend(parts)
     if TRAIN not in splits:
         raise InputError(f"{folder} has no training Parquet file: {_HOW}")
     return splits
 
 
-def _parts(file: Path, named: str) -> tuple[str, Iterator[PictureChunk]]:
+def _parts(file: Path, named: str, most: Bound) -> tuple[str, Iterator[PictureChunk]]:
     """The split of a file, and its row groups in chunks."""
     try:
-        with pq.ParquetFile(file) as stored:
+        with opened_parquet(file) as stored:
             columns = _columns(file, stored.schema_arrow)
             counts = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file} is damaged ({error}): download it again") from None
-    return TRAIN if _SPLIT in columns else named or TRAIN, _row_groups(file, named, counts)
+    return TRAIN if _SPLIT in columns else named or TRAIN, _row_groups(file, named, counts, most)
 
 
-def _row_groups(file: Path, named: str, counts: list[int]) -> Iterator[PictureChunk]:
+def _row_groups(file: Path, named: str, counts: list[int], most: Bound) -> Iterator[PictureChunk]:
     stat = file.stat()
     group, first = 0, 0
     while group < len(counts):
         last, rows = group, 0
         while last < len(counts) and rows < _CHUNK:
             last, rows = last + 1, rows + counts[last]
-        stamp = f"{file} {named} {stat.st_size} {stat.st_ctime_ns} {group} {last}"
-        yield PictureChunk(stamp, partial(_samples, file, named, list(range(group, last)), first), rows)
+        stamp = f"{file} {named} {stat.st_size} {stat.st_ctime_ns} {group} {last} {most.bytes}"
+        yield PictureChunk(stamp, partial(_samples, file, named, list(range(group, last)), first, most), rows)
         group, first = last, first + rows
 
 
-def _samples(file: Path, named: str, groups: list[int], first: int) -> Iterator[Sample | Unusable]:
+def _samples(file: Path, named: str, groups: list[int], first: int, most: Bound) -> Iterator[Sample | Unusable]:
     """The rows of some row groups; the first has number `first` (counted from 0)."""
     try:
-        with pq.ParquetFile(file) as stored:
+        with opened_parquet(file) as stored:
             columns = _columns(file, stored.schema_arrow)
-            # Few rows at a time: each holds an image.
-            batches = stored.iter_batches(64, row_groups=groups, columns=columns)
-            for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), first):
+            parts = chain.from_iterable(batches(stored, group, columns) for group in groups)
+            for number, row in enumerate((row for batch in parts for row in batch.to_pylist()), first):
                 try:
-                    yield _sample(file, named, number, *(row[name] for name in columns))
+                    sample = _sample(file, named, number, *(row[name] for name in columns))
+                    if sample.size is not None and sample.size > most.bytes:
+                        raise UnusableError(f"{sample.place} is too large: shrink it or raise {most.setting}")
+                    yield sample
                 except UnusableError as fault:
                     yield Unusable(str(fault))
     except (pa.ArrowException, OSError) as error:

@@ -128,8 +128,9 @@ def _checked(sample: RawSample, classes: int) -> tuple[str, int, str]:
 
 def _picture(shard: Path, sample: RawSample, ending: str) -> LazyPicture:
     """A sample's picture, which is read from its place in the shard."""
-    encoded, status = sample.members[ending], shard.stat()
-    place = sample.positions[ending], len(encoded)
+    from components.core.pictures.shards.reader import sound
+
+    status, place = shard.stat(), (sample.positions[ending], len(sound(sample.members[ending])))
     stamp = f"{shard} {status.st_size} {status.st_mtime_ns} {' '.join(map(str, place))}"
     read = partial(_part, shard, *place)
     return LazyPicture(f"{shard.name}/{sample.key}", stamp, lambda: open_picture(read()), read)

@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from mlflow.exceptions import MlflowException
 
@@ -17,6 +19,8 @@ from components import tracking
 from components.core.settings import Settings
 from components.core.tables.files import file_hash
 from components.tracking import PARENT_RUN, STORE, in_store, make_client, tracked_run
+from components.tracking import run as run_module
+from components.tracking.errors import WAIT, is_transient
 from components.tracking.run import TrackedRun
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -102,6 +106,33 @@ def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monk
     with tracked_run("train", "late", settings, {}, {}) as run:
         pass
     assert _run(run.id).info.status == "FINISHED"
+
+
+def test_a_signal_ends_the_wait_for_a_server_that_is_away(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def away(_run: TrackedRun, _status: str, _ended: int) -> None:
+        raise MlflowException("no answer")
+
+    monkeypatch.setattr(TrackedRun, "_finish", away)
+    monkeypatch.setattr(run_module, "_KILLED_WAIT_S", 0.1)
+    monkeypatch.setenv(WAIT, "500")
+    monkeypatch.chdir(tmp_path)
+    signaller = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+    with pytest.raises(ValueError, match="in trouble"), tracked_run("train", "away", settings, {}, {}):  # noqa: PT012
+        signaller.start()
+        raise ValueError("in trouble")
+    assert signaller.finished.is_set()
+
+
+def test_out_of_memory_is_not_a_server_that_is_away() -> None:
+    for cause in (MemoryError(), pa.ArrowMemoryError("malloc of size 4096 failed")):
+        outer = MlflowException("malloc")
+        outer.__cause__ = cause
+        assert is_transient(MlflowException("malloc"))
+        assert not is_transient(outer)
+        outer.__cause__, outer.__context__ = None, cause
+        assert not is_transient(outer)
 
 
 def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -> None:

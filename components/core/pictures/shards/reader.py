@@ -55,8 +55,9 @@ def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFi
     Raises:
         BrokenShardError: the stream is not a plain tar (compressed ones are not read), is damaged, or ends too early.
     """
+    bounded: Any = _Ending(stream)
     try:
-        with tarfile.open(fileobj=_Ending(stream), mode="r|", tarinfo=_StrictHeader) as archive:
+        with tarfile.open(fileobj=bounded, mode="r|", tarinfo=_StrictHeader) as archive:
             for member in archive:
                 # The archive would otherwise collect all members in memory.
                 archive.members = []  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: py
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x"), f"{written} (No space left on device)"),
         (OSError(errno.EROFS, os.strerror(errno.EROFS), "x"), f"{written} (Read-only file system)"),
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "x"), f"{written} (Permission deni"),
+        (MemoryError(), "error: out of memory: free memory, or lower batch sizes"),
     ):
         with pytest.raises(SystemExit, match="1"):
             run_command(partial(fail, error))
