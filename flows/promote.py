@@ -5,6 +5,7 @@ from __future__ import annotations
 from prefect import flow, pause_flow_run, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import FlowPauseTimeout
 from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field, PositiveFloat
@@ -52,7 +53,9 @@ def decide(approval: bool, wait_hours: float = WAIT_HOURS) -> None:
     """
     note = _approval(judge(), wait_hours) if approval else ""
     if note is not None:
-        show_decision(promote(), note)
+        decision = promote()
+        after = f"; then {decision.outcome}" if note and decision.outcome != "promoted" else ""
+        show_decision(decision, f"{note}{after}")
 
 
 def _approval(proposal: Decision, wait_hours: float) -> str | None:
@@ -66,13 +69,18 @@ def _approval(proposal: Decision, wait_hours: float) -> str | None:
     show_proposal(proposal, "promotion-proposal")
     form = Approval.with_initial_data(description=proposal.markdown())
     seconds = round(wait_hours * 3600)
-    answer = pause_flow_run(wait_for_input=form, timeout=seconds, poll_interval=POLL, key=proposal.encoder_sha256[:32])
+    key = proposal.encoder_sha256[:32]
+    try:
+        answer = pause_flow_run(wait_for_input=form, timeout=seconds, poll_interval=POLL, key=key)
+    except FlowPauseTimeout:
+        answer = Approval(reason=f"there was no answer within {wait_hours:g} hours", by="nobody")
     text = f"{answer.by or 'somebody'}: {answer.reason or 'no reason given'}"
     if not answer.approve:
         get_run_logger().info("not promoted: %s", text)
         show_decision(write_refusal(proposal, text), f"Refused by {text}")
         return None
     if judge().encoder_sha256 != proposal.encoder_sha256:
+        withdraw(proposal)
         raise InputError(f"'{proposal.encoder}' was approved, but is no longer the best candidate: run the flow again")
     return f"Approved by {text}"
 

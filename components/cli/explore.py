@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 PORT = 8321
 _Host = Annotated[
-    str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
+    str,
+    typer.Option(
+        help="Address to listen on; at other addresses than this machine's, others see all pictures, vote, answer, and "
+        "send texts to the language model of synthesize."
+    ),
 ]
 _Port = Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)]
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -21,6 +22,9 @@ from components.launching.node import command_of
 
 TEMPLATES, FILES = Path("infra/launch"), Path("state/launch")
 _POLL_S = 2.0
+_UNKNOWN = 30
+"""Checks in a row without an answer of Slurm, after which a job is given up."""
+_SLURM_GOES_ON = ("PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "CONFIGURING")
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,10 @@ class System:
 
 
 def _follow_slurm(job: Job, submitted: str) -> int:
-    number, shown = submitted.partition(";")[0].strip(), 0
+    number, shown, unknown = submitted.partition(";")[0].strip(), 0, 0
     log = FILES / f"{job.name}-{number}.log"
     while True:
-        state = _said(["scontrol", "show", "job", number])
+        state = _slurm_state(number)
         if log.is_file():
             with log.open("rb") as stream:
                 stream.seek(shown)
@@ -71,18 +75,21 @@ def _follow_slurm(job: Job, submitted: str) -> int:
             shown += len(text)
             sys.stdout.write(text.decode(errors="replace"))
             sys.stdout.flush()
-        found = re.search(r"JobState=(\S+)", state)
-        if found is None or found[1] not in (
-            "PENDING",
-            "RUNNING",
-            "COMPLETING",
-            "REQUEUED",
-            "SUSPENDED",
-            "CONFIGURING",
-        ):
-            print(f"job {number}: {found[1] if found else 'is not known any more'}")
-            return 0 if found is not None and found[1] == "COMPLETED" else 1
+        unknown = 0 if state else unknown + 1
+        if (state and state not in _SLURM_GOES_ON) or unknown == _UNKNOWN:
+            print(f"job {number}: {state or 'is not known any more'}")
+            return 0 if state == "COMPLETED" else 1
         time.sleep(_POLL_S)
+
+
+def _slurm_state(number: str) -> str:
+    """The state of a job; empty if neither the controller, which forgets ended jobs, nor the accounting answers."""
+    accounting = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}", "--format=State"]
+    for command, state in ((["scontrol", "show", "job", number], r"JobState=(\S+)"), (accounting, r"(\w+)")):
+        with suppress(InputError, FileNotFoundError):
+            if found := re.search(state, _said(command)):
+                return found[1]
+    return ""
 
 
 def _follow_trainjob(job: Job, _submitted: str) -> int:
@@ -93,7 +100,8 @@ SYSTEMS = {
     "slurm": System("slurm.sh", ("sbatch", "--parsable"), _follow_slurm),
     # SkyPilot shows the job's lines itself, and returns its exit code.
     "sky": System("sky.yaml", ("sky", "launch", "--yes", "--down"), lambda _job, _submitted: 0),
-    "trainjob": System("trainjob.yaml", ("kubectl", "apply", "--filename"), _follow_trainjob),
+    # `apply` would start nothing where an earlier job of this name has ended; `create` says so.
+    "trainjob": System("trainjob.yaml", ("kubectl", "create", "--filename"), _follow_trainjob),
 }
 HERE = "torchrun"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,15 @@ from more_itertools import chunked
 
 from components.core.compute.provenance import path_hash
 from components.core.tables.files import atomic_file
+from components.tracking.address import in_store
 from components.tracking.errors import fail_fast, is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 FOLDER = Path("state/unsent")
+Tables = Mapping[str, Mapping[str, list[Any]]]
+"""Name -> column -> values."""
 BATCH = 1000
 """Metrics that MLflow accepts in one request."""
 _LOG = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ def keep(
     status: str | None = None,
     end_ms: int | None = None,
     folder: Path = FOLDER,
+    tables: Tables | None = None,
 ) -> Path:
     """Write data of a run that could not be sent to the spool; returns the file.
 
@@ -38,10 +42,11 @@ def keep(
         artifacts: files and folders to upload; only their paths and hashes are stored.
         status: final status of the run; None if it had ended before.
         end_ms: end of the run, in ms since 1970.
+        tables: as for `log_tables`.
     """
     rows = [[metric.key, metric.value, metric.timestamp, metric.step] for metric in metrics]
     files = [[str(path), path_hash(path)] for path in artifacts]
-    content = {"status": status, "end_ms": end_ms, "artifacts": files, "metrics": rows}
+    content = {"status": status, "end_ms": end_ms, "artifacts": files, "metrics": rows, "tables": tables or {}}
     # A run ends once, but may be evaluated several times.
     path = folder / (f"{run_id}.json" if status else f"{run_id}.{time.time_ns()}.json")
     with atomic_file(path) as temporary:
@@ -89,6 +94,8 @@ def _send(client: MlflowClient, run_id: str, content: dict[str, Any]) -> None:
 
     metrics = [Metric(*row) for row in content["metrics"]]
     log_metrics(client, run_id, metrics)
+    # Files of an earlier version have none.
+    log_tables(client, run_id, content.get("tables", {}))
     for name, digest in content["artifacts"]:
         path = Path(name)
         if path.exists() and path_hash(path) == digest:
@@ -103,6 +110,15 @@ def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Any]) -> No
     """Log any number of MLflow metrics into a run; raises MlflowException if the server refuses or is unavailable."""
     for batch in chunked(metrics, BATCH):
         client.log_batch(run_id, metrics=batch)
+
+
+def log_tables(client: MlflowClient, run_id: str, tables: Tables) -> None:
+    """Log tables for MLflow's view of tables; those that the run has already are not replaced."""
+    with in_store(client):
+        existing = {artifact.path for artifact in client.list_artifacts(run_id)} if tables else set()
+        for name, table in tables.items():
+            if f"{name}.json" not in existing:
+                client.log_table(run_id, dict(table), f"{name}.json")
 
 
 def upload(client: MlflowClient, run_id: str, path: Path) -> None:

@@ -24,7 +24,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError, shown_address
 from components.core.system.worker_identity import new_worker
 from components.tracking import offline_spool
-from components.tracking.address import artifacts_folder, in_store, make_client, tracking_uri
+from components.tracking.address import artifacts_folder, make_client, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import SOON_S, call_with_retries, fail_fast, is_full, is_transient, reason_of, wait_s
 from components.tracking.offline_spool import upload
@@ -386,14 +386,10 @@ def add_metrics(
         with fail_fast(SOON_S):
             client = make_client()
             offline_spool.log_metrics(client, run_id, batch)
-            with in_store(client):
-                existing = {artifact.path for artifact in client.list_artifacts(run_id)} if tables else set()
-                for name, table in (tables or {}).items():
-                    if f"{name}.json" not in existing:
-                        client.log_table(run_id, dict(table), f"{name}.json")
+            offline_spool.log_tables(client, run_id, tables or {})
     except (MlflowException, InputError) as error:
         if isinstance(error, InputError) or is_transient(error):
-            path = offline_spool.keep(run_id, batch, [])
+            path = offline_spool.keep(run_id, batch, [], tables=tables)
             _LOG.warning(
                 "%s is unavailable: the evaluation of %s waits in %s; the next run sends it", where, encoder, path
             )

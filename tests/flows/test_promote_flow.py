@@ -70,7 +70,7 @@ def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
     assert project.ran() == ["propose", "promote"]
     # The stand-in's refusal of this run, although an older record is the last one on disk.
     assert "# m: refused" in artifact("promotion-decision")
-    assert "Approved by Ada: looks right" in artifact("promotion-decision")
+    assert "Approved by Ada: looks right; then refused" in artifact("promotion-decision")
 
 
 @pytest.mark.usefixtures("gate")
@@ -87,7 +87,20 @@ def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
     assert record.rules[-1].reason == "Ada: wrong world"
 
 
-def test_consent_is_for_one_candidate(project: Any, gate: list[dict[str, Any]]) -> None:
+@pytest.mark.usefixtures("gate")
+def test_a_candidate_that_nobody_answers_for_is_withdrawn(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    withdrawn: list[Decision] = []
+    monkeypatch.setattr(flows.promote, "withdraw", withdrawn.append)
+    promote_best(approval=True, wait_hours=1 / 3600)
+    assert project.ran() == ["propose"]
+    assert [decision.encoder_sha256 for decision in withdrawn] == ["s"]
+    assert read(RECORDS / f"{LATEST}.json").rules[-1].reason.startswith("nobody: there was no answer within")
+
+
+def test_consent_is_for_one_candidate(
+    project: Any, gate: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.promote, "withdraw", lambda _: None)
     gate[:] = [{}, {"encoder_sha256": "another"}]
     with pytest.raises(InputError, match="is no longer the best candidate"):
         _promote_with(approve=True)

@@ -28,11 +28,20 @@ def find_format(name: str) -> Format:
 
 
 def check_export(name: str, format_name: str, output: str) -> None:
-    """Raise InputError, before loading, if format or encoder is unknown or `output` exists or cannot be written."""
+    """Raise InputError, before loading, if format or encoder is unknown or `output` is not new or cannot be written."""
     choose(format_names(), format_name, "--format")
-    if not output.startswith(S3_URL):
+    if output.startswith(S3_URL):
+        _check_prefix(output)
+    else:
         _check_output(Path(output))
     check_name(name)
+
+
+def _check_prefix(url: str) -> None:
+    from components.core.pictures.storage import S3
+
+    if found := S3(hurry=True).list(f"{url.rstrip('/')}/"):
+        raise InputError(f"--output {url} has {len(found):,} objects, such as {found[0]}: name another prefix")
 
 
 def _check_output(output: Path) -> None:

@@ -67,5 +67,8 @@ FORMAT = Format(
         'model = TextEmbedding("text-encoder", specific_model_path="{folder}")\n'
         'vectors = list(model.embed(["a child on a couch"]))'
     ),
-    notes=huggingface.FORMAT.notes,
+    notes=(
+        *huggingface.FORMAT.notes,
+        "fastembed reads a special token in a query, such as <|startoftext|>, as that token, and not as text.",
+    ),
 )

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import DVC
+from components.launching import launch
 from components.launching.launch import Job, rendered
 from components.launching.node import command_of
 from tests.support.dvc_project import REPO, make_project
@@ -77,6 +78,35 @@ def test_a_stopped_job_is_queued_again(
             job.terminate()
         assert job.wait(30) == status
     assert (tmp_path / "requeued").exists() == requeued
+
+
+@pytest.mark.parametrize(
+    ("controller", "accounting", "code", "said"),
+    [
+        # It fails twice, as a busy controller does.
+        ("echo x >>calls; test $(wc -l <calls) -gt 2 && echo JobState=COMPLETED", "exit 1", 0, "COMPLETED"),
+        ("exit 1", "echo COMPLETED", 0, "COMPLETED"),
+        ("exit 1", "echo CANCELLED by 1000", 1, "CANCELLED"),
+        ("echo JobState=FAILED", "exit 1", 1, "FAILED"),
+        ("exit 1", "exit 1", 1, "is not known any more"),
+    ],
+)
+def test_a_followed_job_ends_as_slurm_says(
+    controller: str, accounting: str, code: int, said: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for name, line in (("scontrol", controller), ("sacct", accounting)):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(launch, "_POLL_S", 0.0)
+    assert launch._follow_slurm(Job(STAGE, 1, 0, 1, None), "7;cluster") == code
+    assert capsys.readouterr().out == f"job 7: {said}\n"
+
+
+def test_a_job_of_a_name_that_is_there_is_not_followed_as_if_it_were_new() -> None:
+    assert launch.SYSTEMS["trainjob"].submit[:2] == ("kubectl", "create")
 
 
 def test_the_first_machine_runs_dvc_and_the_others_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

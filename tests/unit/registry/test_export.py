@@ -31,7 +31,7 @@ from components.evaluation.results import Folders
 from components.registry import export
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import ao_loss, write_checked
-from components.registry.formats import find_format, format_names
+from components.registry.formats import check_export, find_format, format_names
 from components.registry.formats.format import ExportedVectors
 from tests.conftest import TINY
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
@@ -252,3 +252,30 @@ def test_the_loss_with_rounded_texts_is_reported(
     rounded = stub(vectors | {"d paraphrase": vectors["a paraphrase"]})
     assert (ao_loss(encoder, rounded.embed_texts, folders) or "").startswith("AO@2 58.3 becomes 25.0 (-33.3 [")
     assert ao_loss(encoder, encoder.embed_texts, replace(folders, evaluation=tmp_path / "none")) is None
+
+
+def test_a_prefix_with_objects_is_not_exported_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export would replace some of them, and stand among the others."""
+    listed: list[str] = []
+
+    class Store:
+        def __init__(self, hurry: bool) -> None:
+            assert hurry
+
+        def list(self, url: str) -> list[str]:
+            listed.append(url)
+            return ["s3://bucket/ours/model.bin"] if "ours" in url else []
+
+    monkeypatch.setattr("components.core.pictures.storage.S3", Store)
+    for url in ("s3://bucket/ours", "s3://bucket/ours/"):
+        with pytest.raises(
+            InputError, match=r"--output s3://bucket/ours.* has 1 objects, such as s3://bucket/ours/model"
+        ):
+            check_export("ViT-B-32-quickgelu:openai", "open_clip", url)
+    check_export("ViT-B-32-quickgelu:openai", "open_clip", "s3://bucket/new")
+    assert listed == ["s3://bucket/ours/", "s3://bucket/ours/", "s3://bucket/new/"]
+
+
+def test_readmes_tell_of_special_tokens() -> None:
+    for name in ("fastembed", "immich"):
+        assert any("special token" in note for note in find_format(name).notes)

@@ -140,7 +140,7 @@ def test_evaluations_are_sent_later_unless_they_are_refused(
     with monkeypatch.context() as patch:
         patch.setenv(WAIT, "0.1")
         patch.setattr(MlflowClient, "log_batch", _away)
-        add_metrics(Path(), {"sts/all": 0.5})
+        add_metrics(Path(), {"sts/all": 0.5}, {"groups": {"group": ["dogs"], "value": [0.5]}})
         add_metrics(Path(), {"retrieval/ao_at_10": 0.25})
         patch.setattr(MlflowClient, "log_batch", _refuse)
         add_metrics(Path(), {"refused": 0.5})
@@ -150,6 +150,12 @@ def test_evaluations_are_sent_later_unless_they_are_refused(
     assert set(client.get_run(tracked.id).data.metrics) == {"processor_seconds"}
     assert offline_spool.send(client) == [tracked.id] * 2
     sent = client.get_run(tracked.id).data.metrics
+    assert client.load_table(client.get_run(tracked.id).info.experiment_id, "groups.json", [tracked.id]).to_dict(
+        "list"
+    ) == {
+        "group": ["dogs"],
+        "value": [0.5],
+    }
     assert sent == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25, "processor_seconds": sent["processor_seconds"]}
     assert offline_spool.waiting() == []
 
