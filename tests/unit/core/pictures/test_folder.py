@@ -9,8 +9,11 @@ import pytest
 
 from components.core.pictures import folder as picture_folder
 from components.core.pictures.folder import PICTURE_BOUND, is_ignored, pictures_in, read_picture
+from components.core.pictures.rgb import upright_rgb
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, RefusedError
+from components.data.checked_pictures import check_picture
+from components.data.source import UnusableError
 from tests.support.shard_making import picture
 
 HEIC = b"\0\0\0\x24ftypheic\0\0\0\0mif1heicMiHB" + b"\0" * 100
@@ -118,3 +121,15 @@ def test_a_file_as_large_as_the_bound_is_read(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="raise it"):
         read_picture(tmp_path / "a.jpg", tmp_path, Bound(4, "it"))
     assert PICTURE_BOUND.bytes == 64_000_000
+
+
+def test_heic_files_are_read_where_the_package_is_installed(tmp_path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    heif.register_heif_opener()
+    (tmp_path / "IMG_1.jpg").write_bytes(picture(8, "HEIF", (64, 48)))
+    assert pictures_in(tmp_path).names == ["IMG_1.jpg"]
+    raw = read_picture(tmp_path / "IMG_1.jpg", tmp_path)
+    check_picture(raw, "it")
+    assert upright_rgb(raw).size == (64, 48)
+    with pytest.raises(UnusableError):
+        check_picture(raw[: len(raw) // 2], "it")
