@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.pictures.embedding_files import captions_of, folder_of, name_column, read_embeddings
+from components.core.pictures.folder import read_picture
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
@@ -60,8 +61,11 @@ def check_given(encoder: Encoder, pairs: Path) -> None:
         return
     vectors, _ = unit_rows(given_vectors(rows, encoder.sidecar.embed_dim))
     if pictures := _pictures(rows):
-        again = encoder.embed_images([path.read_bytes() for path in pictures.values()])
-        cosine = float(np.median((again * vectors[list(pictures)]).sum(axis=1)))
+        given, preparation = vectors[list(pictures)], encoder.sidecar.preparation
+        raw = [read_picture(path, None) for path in pictures.values()]
+        # Other tools ignore a rotation in the EXIF data.
+        again = [encoder.embed_pixels(preparation.decode(raw, turned=turned)) for turned in (True, False)]
+        cosine = float(np.median(np.max([(found * given).sum(axis=1) for found in again], axis=0)))
         found = f"{len(pictures)} pictures embedded again have a median cosine of {cosine:.3f} with the given vectors"
         if cosine < LEAST_COSINE:
             raise InputError(f"{found}: these are of another model or preparation: set base to theirs")

@@ -22,8 +22,10 @@ from components.core.system.progress import bar
 from components.core.tables.files import atomic_folder, file_hash
 from components.index.facts import (
     AUTO,
+    BUILD_AGAIN,
     EXACT,
     FACTS,
+    PREPARATION,
     ROWS,
     STRUCTURES,
     VECTORS,
@@ -127,7 +129,7 @@ def build(
             facts = Facts(
                 kind=choose_kind(kind, sum(segment.rows for segment in segments)), dim=opened.dim,
                 image_tower_sha256=opened.image_tower_sha256, encoder=opened.encoder, columns=columns,
-                segments=tuple(segments),
+                segments=tuple(segments), preparation=PREPARATION,
             )  # fmt: skip
             facts = write_facts(temporary, measured(_searched(temporary, facts), encoder, queries))
     return Added(facts, facts.rows, known.repeated, known.unusable)
@@ -182,7 +184,8 @@ def check_source(folder: Path, facts: Facts, opened: Opened) -> None:
     """Check that the vectors of a source fit an index.
 
     Raises:
-        InputError: they are of another tower, or have another length.
+        InputError: they are of another tower, or have another length, or the pictures of the index were not turned
+            upright.
     """
     if opened.image_tower_sha256 != facts.image_tower_sha256:
         raise InputError(
@@ -191,6 +194,10 @@ def check_source(folder: Path, facts: Facts, opened: Opened) -> None:
         )
     if opened.dim != facts.dim:
         raise InputError(f"{folder} has vectors of {facts.dim} numbers, --from has {opened.dim}: correct --from")
+    if opened.prepares and facts.preparation != PREPARATION:
+        raise InputError(
+            f"{folder} was built before pictures were turned upright by their EXIF data: {BUILD_AGAIN} to add pictures"
+        )
 
 
 @contextmanager

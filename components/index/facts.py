@@ -6,7 +6,7 @@ Files have numbers instead of names, so an edited `index.json` cannot point outs
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints
 
@@ -21,6 +21,7 @@ VECTORS, ROWS, STRUCTURES = "vectors", "rows", "search"
 EXACT, IVF_PQ, AUTO = "exact", "ivf_pq", "auto"
 KINDS = (EXACT, IVF_PQ)
 """Kinds of search: every vector is compared, or FAISS lists give candidates (`components.index.search`)."""
+PREPARATION: Final = 2
 BUILD_AGAIN = "build the index again"
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -66,12 +67,14 @@ class Facts(_Frozen):
     """An index as a whole.
 
     Attributes:
+        preparation: how pictures become a tower's input: 1, as they are stored; `PREPARATION`, upright.
         encoder: name of an encoder with the image tower, for messages.
         effort: the largest that a measured encoder needs; 0 for exact search.
         recalls: one for each encoder that was measured on these rows.
     """
 
     format: Literal[1] = 1
+    preparation: Literal[1, 2] = 1
     kind: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
     dim: Annotated[int, Field(ge=1, le=1 << 16)]
     image_tower_sha256: Annotated[str, StringConstraints(min_length=1, max_length=128)]
@@ -111,7 +114,9 @@ def files_of(folder: Path, facts: Facts) -> list[Path]:
 
 
 def _hash(facts: Facts) -> str:
-    return content_hash(facts.model_copy(update={"sha256": ""}).model_dump_json())
+    # Earlier versions wrote no `preparation`.
+    left_out = {"preparation"} if facts.preparation == 1 else None
+    return content_hash(facts.model_copy(update={"sha256": ""}).model_dump_json(exclude=left_out))
 
 
 def write_facts(folder: Path, facts: Facts) -> Facts:

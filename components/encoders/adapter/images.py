@@ -54,8 +54,11 @@ class Preparation(BaseModel):
         """The preparation with other values."""
         return Preparation.model_validate(self.model_dump() | dict(values))
 
-    def decode(self, images: Sequence[bytes], names: Sequence[str] | None = None) -> Tensor:
-        """RGB pixels of a user's encoded images as uint8 `[images, 3, size, size]`, upright as their EXIF data say.
+    def decode(self, images: Sequence[bytes], names: Sequence[str] | None = None, *, turned: bool = True) -> Tensor:
+        """RGB pixels of a user's encoded images as uint8 `[images, 3, size, size]`.
+
+        Args:
+            turned: whether they are turned upright as their EXIF data say.
 
         Raises:
             InputError: an image cannot be decoded; the message gives its name or position.
@@ -67,7 +70,7 @@ class Preparation(BaseModel):
             try:
                 with open_picture(raw) as image:
                     check_size(image)
-                    pixels[row] = self.fitted(upright(image))
+                    pixels[row] = self.fitted(upright(image) if turned else image)
             except ValueError as error:
                 name = names[row] if names is not None else f"row {row}"
                 raise InputError(f"image {name} cannot be decoded ({error}): replace it and run `dvc repro`") from None

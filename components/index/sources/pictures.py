@@ -59,7 +59,7 @@ def _open_folder(given: str, encoder: EncoderUnderTest | None) -> Opened:
         samples = chain(_read_folder(folder, names, captions), map(Unusable, lost))
         return _blocks(given, samples, embedding, further)
 
-    return Opened(tower, embedding.name, dim_of(embedding), len(names), blocks, tuple(found.notes))
+    return Opened(tower, embedding.name, dim_of(embedding), len(names), blocks, tuple(found.notes), prepares=True)
 
 
 def _read_folder(folder: Path, names: Iterable[str], captions: dict[str, str]) -> Iterator[Sample | Unusable]:
@@ -101,7 +101,7 @@ def _open_shards(given: str, encoder: EncoderUnderTest | None) -> Opened:
         samples = (read_shard(url, shards.sizes.get(url), strict=False) for url in shards.urls)
         return _blocks(given, chain.from_iterable(samples), embedding, {})
 
-    return Opened(tower, embedding.name, dim_of(embedding), total, blocks)
+    return Opened(tower, embedding.name, dim_of(embedding), total, blocks, prepares=True)
 
 
 SHARDS = ImageSource(_are_shards, _open_shards)

@@ -35,6 +35,7 @@ class Opened:
 
     Attributes:
         encoder: name of an encoder with the image tower.
+        prepares: whether its pictures are embedded here.
         notes: what is left out before any picture is decoded, one line for each reason.
     """
 
@@ -44,6 +45,7 @@ class Opened:
     total: int | None
     blocks: Callable[[], Iterator[ImageBlock]]
     notes: tuple[str, ...] = ()
+    prepares: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.given_vectors import check_given
+from tests.unit.core.pictures.test_rgb import sideways
 
 
 def _write(folder: Path, vectors: Vectors, captions: list[str], pictures: list[str]) -> Path:
@@ -48,6 +49,21 @@ def test_pictures_are_embedded_again(tiny_encoder: Encoder, tmp_path: Path, caps
     with pytest.raises(InputError, match=r"5 pictures .* cosine of -?0\.\d+ .*: these are of another model") as error:
         check_given(tiny_encoder, _write(folder, other, captions, names))
     assert "\n" not in str(error.value)
+
+
+def test_vectors_of_a_tool_that_ignores_rotations_fit(
+    tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, raw = tmp_path / "phone", [sideways(orientation) for orientation in (6, 8, 3)]
+    folder.mkdir()
+    for number, picture in enumerate(raw):
+        (folder / f"{number}.png").write_bytes(picture)
+    pixels = tiny_encoder.sidecar.preparation.decode(raw, turned=False)
+    assert not np.allclose(tiny_encoder.embed_pixels(pixels), tiny_encoder.embed_images(raw), atol=1e-3)
+    names = [f"{number}.png" for number in range(3)]
+    for vectors in (tiny_encoder.embed_pixels(pixels), tiny_encoder.embed_images(raw)):
+        check_given(tiny_encoder, _write(folder, vectors, names, names))
+        assert "3 pictures embedded again have a median cosine of 1.000" in capsys.readouterr().out
 
 
 def test_without_pictures_captions_must_find_their_vectors(

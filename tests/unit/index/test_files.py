@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from components.core.system.errors import InputError
+from components.core.tables.files import content_hash
 from components.index import rows as rows_module
 from components.index.facts import FACTS, ColumnKind, Facts, Segment, files_of, read_facts, write_facts
 from components.index.rows import Rows, column_kind, fitted, further_columns, growing_rows, id_keys, schema_of
@@ -45,6 +46,16 @@ def test_facts_are_read_as_written_or_refused(tmp_path: Path) -> None:
     write_facts(tmp_path / "elsewhere", FACTS_OF_ONE)
     path.symlink_to(tmp_path / "elsewhere" / FACTS)
     with pytest.raises(InputError, match="is a link"):
+        read_facts(tmp_path)
+
+
+def test_an_index_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    old = json.loads(FACTS_OF_ONE.model_dump_json(exclude={"preparation"}))
+    old["sha256"] = content_hash(json.dumps(old, separators=(",", ":"), ensure_ascii=False))
+    (tmp_path / FACTS).write_text(json.dumps(old))
+    assert read_facts(tmp_path).preparation == 1
+    (tmp_path / FACTS).write_text(json.dumps(old | {"preparation": 2}))
+    with pytest.raises(InputError, match="was edited or damaged"):
         read_facts(tmp_path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from components.core.tables.files import image_id
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.index.building import append, build
+from components.index.building import append, build, check_source
+from components.index.facts import read_facts, write_facts
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source, source_of
 from components.index.sources import pictures as pictures_of
@@ -108,6 +110,19 @@ def test_a_folder_is_read_as_prepare_reads_it(
         ("z.png", "last", "7"),
     ]  # fmt: skip
     assert [one.split(" is ")[0] for one in found.unusable] == [str(folder / "gone.png")]
+
+
+def test_pictures_join_no_index_whose_pictures_were_not_turned(
+    pictures: Path, tower: EncoderUnderTest, tmp_path: Path
+) -> None:
+    place = tmp_path / "index"
+    opened = find_source("folder").open(str(pictures), tower)
+    facts = build(place, opened).facts
+    check_source(place, facts, opened)
+    write_facts(place, facts.model_copy(update={"preparation": 1}))
+    with pytest.raises(InputError, match="before pictures were turned upright by their EXIF data: build the index"):
+        append(place, opened)
+    check_source(place, read_facts(place), replace(opened, prepares=False))
 
 
 def test_shards_stay_packed(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
