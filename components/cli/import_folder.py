@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,11 +54,15 @@ def import_folder(
     text: Annotated[
         str | None,
         typer.Option(
-            help="Columns that make the caption, such as `title,brand,color`, or a template: `{title} by {brand}`."
+            help="Fields that make the caption, such as `title,brand,color`, or a template: `{title}[ by {brand}]`."
         ),
     ] = None,
     item: Annotated[
-        str | None, typer.Option(help="Column with the product of a picture, where a product has several pictures.")
+        str | None, typer.Option(help="Field with the product of a picture, where a product has several pictures.")
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(help="Field with the picture or its file; by default `image` or one of its usual names."),
     ] = None,
     index: Annotated[
         str | None,
@@ -85,6 +90,7 @@ def import_folder(
     cliptune init data/shop --index qdrant://127.0.0.1:6333/images --base ViT-B-32-quickgelu:openai;
     cliptune init data/shop --index "postgresql://reader@host/shop?table=images" --text "title,brand" --dry-run
     """
+    from components.core.system.profiles import settings_with
     from components.core.tables.files import atomic_file
     from components.data.sources import find_source
     from components.own_data.survey import survey
@@ -100,32 +106,36 @@ def import_folder(
     if index is not None and _copy_index(index, place, text, dry_run):
         return
     # Of a database, the copy has the finished captions.
-    given = (("text", text if index is None else None), ("item", item))
-    columns = {key: value for key, value in given if value is not None}
+    given = (("text", text if index is None else None), ("item", item), ("image", image))
+    fields = {key: value for key, value in given if value is not None}
     if captions is not None:
         write_captions(place, llm, model, place, dry_run=dry_run)
         if dry_run:
             return
-    contents = survey(place, columns)
+    with prefixed_errors(f"over profile '{extends}'") if extends else nullcontext():
+        seed = settings_with(extends).dataset.seed
+    contents = survey(place, fields, seed)
     if as_json:
         print_json(_facts(contents))
     else:
         _show(place, contents)
     if dry_run:
         return
+    share = {} if contents.unusable_share is None else {"max_unusable_share": contents.unusable_share}
+    named: dict[str, Any] = fields | share
     title = (
         f"{sum(contents.described.images.values()):,} captioned images of {place.name}, by source {contents.source}."
     )
     watched = place / contents.file if find_source(contents.source).lists else None
     if extends is None:
-        prepare = {"source": contents.source, "folder": str(place), **columns}
+        prepare = {"source": contents.source, "folder": str(place), **named}
         data = OwnData(
             chosen, prepare, contents.counts, watched, bool(contents.described.paraphrases), start, (llm, model),
             trained, contents.languages, contents.caption_words,
         )  # fmt: skip
         written = _own_profile(title, data)
     else:
-        content = _extending(extends, chosen, place, contents, columns, (llm, model))
+        content = _extending(extends, chosen, place, contents, named, (llm, model))
         written = _extended_profile(title, extends, content, watched)
     with atomic_file(path) as temporary:
         temporary.write_text(written, encoding="utf-8")
@@ -275,7 +285,7 @@ def _facts(contents: Survey) -> dict[str, Any]:
 
 
 def _extending(
-    over: str, name: str, folder: Path, contents: Survey, columns: dict[str, str], llm: tuple[str, str]
+    over: str, name: str, folder: Path, contents: Survey, fields: dict[str, Any], llm: tuple[str, str]
 ) -> dict[str, Any]:
     """The blocks of params.yaml that change profile `over`; only folder and model if it is of the same source."""
     from components.core.system.profiles import settings_with
@@ -284,14 +294,14 @@ def _extending(
     server = server_block(llm)
     writer = server if llm[0] else {}
     if settings.prepare.source == contents.source:
-        content: dict[str, Any] = {"prepare": {"folder": str(folder), **columns}}
+        content: dict[str, Any] = {"prepare": {"folder": str(folder), **fields}}
         return content | ({"synthesize": writer} if writer else {})
     described, counts = contents.described.images, contents.counts.model_dump()
     images = described.get("train", 0) - sum(counts[split] for split in ("val", "test") if not described.get(split))
     captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else contents.counts.train
     content = {
         "dataset": {"name": name},
-        "prepare": {"source": contents.source, "folder": str(folder), **columns, "counts": counts},
+        "prepare": {"source": contents.source, "folder": str(folder), **fields, "counts": counts},
         "synthesize": {**writer, "max_captions": captions},
         "compare_encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},

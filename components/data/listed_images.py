@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import fsum
@@ -24,57 +24,36 @@ from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, RefusedError
 from components.core.tables.files import content_hash
 from components.core.tables.records import PARAPHRASE_QUERIES
+from components.data.caption_lines import CaptionLine
 from components.data.checked_pictures import checked
+from components.data.described import Described, Tally, first_copies
 from components.data.people_captions import evaluation_tables
 from components.data.source import (
     HELD_OUT_FIRST,
-    Described,
     EvaluationTables,
     Pair,
     PictureChunk,
     Sample,
     Source,
     Unusable,
-    UnusableError,
     caption_queries,
-    drawing_order,
+    drawn_at,
     filled,
     heic_together,
 )
 
 _CHUNK = 512
 """Pictures that are checked together."""
-_LETTERS_PER_WORD = 20
-"""Most letters per word on average, with blanks: a tokenizer takes quadratic time for letters without a blank."""
-
-
-@dataclass(frozen=True, slots=True)
-class CaptionLine:
-    """One caption of one image, as a file lists it.
-
-    Attributes:
-        place: its position in the file, such as `line 12`.
-        paraphrase: a human paraphrase of it, or empty.
-        split: train, val or test as published; empty if splits are drawn.
-        item: the product that the image shows, or empty.
-    """
-
-    place: str
-    image: str
-    caption: str
-    paraphrase: str = ""
-    split: str = ""
-    weight: float | None = None
-    item: str = ""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The captions of a folder's images."""
+    """The captions of a folder's images, and the rows of the file that are left out."""
 
     file: Path
     folder: Path
     lines: list[CaptionLine]
+    unusable: list[Unusable] = field(default_factory=list)
     most: Bound = PICTURE_BOUND
 
     def check_image(self, name: str) -> None:
@@ -135,6 +114,7 @@ def listed_source(
         people=people,
         lists=True,
         parts=lambda settings: _chunks(bounded(settings)),
+        has_fields=True,
     )
 
 
@@ -149,38 +129,6 @@ def image_folder(settings: Prepare) -> Path:
     if not settings.folder.is_dir():
         raise InputError(f"image folder {settings.folder} does not exist: correct prepare.folder in params.yaml")
     return settings.folder
-
-
-def checked_line(file: Path, line: CaptionLine, settings: Prepare) -> CaptionLine:
-    """The line without blanks around its texts.
-
-    Raises:
-        InputError: as `checked_caption`.
-    """
-    place = f"{file}: {line.place} ({line.image})"
-    caption, paraphrase = checked_caption(place, line.caption, settings), line.paraphrase.strip()
-    return replace(line, caption=caption, paraphrase=paraphrase and checked_caption(place, paraphrase, settings))
-
-
-def checked_caption(place: str, caption: str, settings: Prepare) -> str:
-    """The caption without blanks around it.
-
-    Raises:
-        UnusableError: it is empty or too long; the message begins with `place`.
-    """
-    caption = caption.strip()
-    words, longest = len(caption.split()), settings.max_caption_words
-    if not any(letter.isprintable() and not letter.isspace() for letter in caption):
-        raise UnusableError(f"{place} has an empty caption: write or remove it")
-    if words > longest:
-        length = f"{words} words"
-    elif len(caption) > longest * _LETTERS_PER_WORD:
-        length = f"{len(caption)} letters, at most {longest * _LETTERS_PER_WORD} are allowed"
-    else:
-        return caption
-    raise UnusableError(
-        f"{place} has a caption of {length}: shorten it or raise prepare.max_caption_words (now {longest})"
-    )
 
 
 def checked_files(files: Sequence[Path], settings: Prepare, fix: str) -> list[Sample]:
@@ -224,11 +172,9 @@ def _checked_images(listing: Listing, settings: Prepare) -> tuple[dict[str, Samp
 
 def _chunks(listing: Listing) -> list[PictureChunk]:
     """Every image of the listing once, in chunks."""
-    places: dict[str, str] = {}
-    for line in listing.lines:
-        places.setdefault(line.image, line.place)
+    places = _places(listing)
     # Other processes do not need the lines.
-    images = replace(listing, lines=[])
+    images = replace(listing, lines=[], unusable=[])
     return [
         PictureChunk(
             f"{_stamp(listing.folder, (name for name, _ in block))} {listing.most.bytes}",
@@ -237,6 +183,14 @@ def _chunks(listing: Listing) -> list[PictureChunk]:
         )
         for block in chunked(places.items(), _CHUNK)
     ]
+
+
+def _places(listing: Listing) -> dict[str, str]:
+    """Image -> place of its first line."""
+    places: dict[str, str] = {}
+    for line in listing.lines:
+        places.setdefault(line.image, line.place)
+    return places
 
 
 def _read_images(listing: Listing, places: list[tuple[str, str]]) -> Iterator[Sample | Unusable]:
@@ -266,37 +220,37 @@ def _refused(listing: Listing, name: str, place: str, error: RefusedError) -> Un
 
 
 def _describe(listing: Listing) -> Described:
-    captions: dict[str, Counter[str]] = {}
-    for line in listing.lines:
-        captions.setdefault(line.split or "train", Counter())[line.image] += 1
-    places = {line.image: line.place for line in reversed(listing.lines)}
-    unusable = dict[str, Unusable]()
+    places = _places(listing)
+    refused = dict[str, Unusable]()
     for name, place in places.items():
         try:
             listing.check_image(name)
         except RefusedError as error:
-            unusable[name] = _refused(listing, name, place, error)
-    return Described(
-        images={split: len(counts) for split, counts in captions.items()},
-        captions={split: counts.total() for split, counts in captions.items()},
-        most_captions=max((max(counts.values()) for counts in captions.values()), default=0),
-        pictures=[
-            (str(listing.folder / name), partial(listing.read_image, name)) for name in places if name not in unusable
-        ],
-        unusable=heic_together(list(unusable.values())),
+            refused[name] = _refused(listing, name, place, error)
+    names = {listing.folder / name: name for name in places if name not in refused}
+    first, tally = first_copies(list(names)), Tally()
+    for line in listing.lines:
+        if path := first.get(listing.folder / line.image):
+            tally.add(path, line.split, line.item, [line.caption])
+    return tally.described(
+        pictures=[(str(path), partial(listing.read_image, name)) for path, name in names.items()],
+        unusable=[*heic_together(list(refused.values())), *listing.unusable],
         paraphrases=sum(bool(line.paraphrase) for line in listing.lines),
-        texts=[line.caption for line in listing.lines],
-        items=[item for item in {line.image: line.item for line in listing.lines}.values() if item],
+        copies=sum(path != of for path, of in first.items()),
     )
 
 
 def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
+    yield from listing.unusable
     samples, unusable = _checked_images(listing, settings.prepare)
     yield from unusable
     splits = share(listing, samples, settings.prepare.counts, settings.dataset.seed)
     for split in ("test", "val"):
         yield from _captioned(split, [lines[:1] for lines in splits[split]], listing, samples)
-    yield from islice(_captioned("train", splits["train"], listing, samples), settings.prepare.counts.train)
+    most = settings.prepare.counts.train
+    yield from islice(_captioned("train", splits["train"], listing, samples), most)
+    if (more := sum(map(len, splits["train"])) - most) > 0:
+        print(f"{listing.file}: {more:,} training captions left out: prepare.counts.train is {most}")
 
 
 def _captioned(
@@ -342,12 +296,12 @@ def share(
     images = [_distinct(image) for image in grouped]
     if repeated := sum(map(len, grouped)) - sum(map(len, images)):
         print(f"{listing.file}: {repeated} lines left out that repeat the image and the caption of another line")
-    pools = _pools(listing.file, images)
+    pools = _without_items_of_others(listing.file, _pools(listing.file, images))
     for pool in pools.values():
         random.Random(f"folder-{seed}").shuffle(pool)
     if len(pools) < len(HELD_OUT_FIRST):
         # After a shuffle, one more image would change which images are drawn, and training images would be tested.
-        pools["train"].sort(key=lambda image: _drawn(seed, image[0], samples))
+        pools["train"].sort(key=lambda image: drawn_at(seed, samples[image[0].image].image_id, image[0].item))
     splits: dict[str, list[list[CaptionLine]]] = {}
     unusable = [line.image for line in listing.lines if line.image not in samples]
     for split, wanted in (("test", counts.test), ("val", counts.val)):
@@ -356,19 +310,16 @@ def share(
             break
         splits[split] = pool[:wanted]
         # The last product may have more images than its split has room for.
-        cut = pool[wanted - 1][0].item
-        pool[:] = [image for image in pool[wanted:] if not cut or image[0].item != cut]
+        cut = pool[wanted - 1][0].item if pool else ""
+        rest = [image for image in pool[wanted:] if not cut or image[0].item != cut]
+        if several := len(pool[wanted:]) - len(rest):
+            print(f"{listing.file}: {several:,} images left out whose product is in {split}, which has no room for all")
+        pool[:] = rest
     else:
         splits["train"] = pools["train"]
         if sum(map(len, splits["train"])) + len(unusable) >= counts.train:
             return splits
     raise InputError(_too_few(listing, images, counts, published=len(pools) > 1))
-
-
-def _drawn(seed: int, line: CaptionLine, samples: Mapping[str, Sample]) -> tuple[str, str]:
-    """The place of an image in the order of drawing; images of one item follow each other."""
-    image = drawing_order(seed, samples[line.image].image_id)
-    return (drawing_order(seed, content_hash(line.item)), image) if line.item else (image, "")
 
 
 def _distinct(image: Iterable[CaptionLine]) -> list[CaptionLine]:
@@ -397,6 +348,21 @@ def _pools(file: Path, images: Iterable[list[CaptionLine]]) -> dict[str, list[li
     if moved:
         print(f"{file}: {moved} images are published in two splits and stay in the first of test, val and train")
     return pools
+
+
+def _without_items_of_others(
+    file: Path, pools: dict[str, list[list[CaptionLine]]]
+) -> dict[str, list[list[CaptionLine]]]:
+    """The pools without images of a product that another pool tests or validates."""
+    taken: dict[str, str] = {}
+    kept: dict[str, list[list[CaptionLine]]] = {}
+    for split in sorted(pools, key=HELD_OUT_FIRST.index):
+        for image in pools[split] if split != "train" else ():
+            taken.setdefault(image[0].item, split)
+        kept[split] = [image for image in pools[split] if not image[0].item or taken.get(image[0].item, split) == split]
+    if left_out := sum(map(len, pools.values())) - sum(map(len, kept.values())):
+        print(f"{file}: {left_out:,} images left out whose product is published in test or val too")
+    return {split: kept[split] for split in pools}
 
 
 def _too_few(listing: Listing, images: list[list[CaptionLine]], counts: Counts, *, published: bool) -> str:

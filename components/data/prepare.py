@@ -65,7 +65,8 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
             images = sum(lost.images for lost in unusable)
             if heic := sum(lost.images for lost in unusable if HEIC_FIX in lost.reason):
                 print(f"prepare: {heic_note(heic)}")
-            print(f"prepare: {images} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
+            left_out = f"{images} images and {sum(not lost.images for lost in unusable)} rows without a usable caption"
+            print(f"prepare: {left_out} left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
     weighted = any(pair.weight is not None for pair in kept["test"])
     if weighted and (unweighted := check_methods(settings.methods, table_files(settings))):
         print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")

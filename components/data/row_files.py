@@ -1,13 +1,14 @@
-"""Files that list images with texts, one per row: TSV, CSV, JSON lines or Parquet."""
+"""Files that list images with texts, one per row: TSV, CSV, JSON lines, a JSON list or Parquet."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,32 +18,39 @@ import pyarrow as pa
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, checked_file
 from components.core.tables.parquet_rows import batches, opened_parquet
+from components.data.caption_lines import Row
+from components.data.row_fields import SPLIT, found_columns
+from components.data.source import SPLIT_WORDS
 
-Row = tuple[str, Mapping[str, Any]]
-"""Its place in the file, and its fields by column; there may be further columns."""
+IMAGES = ("image", "file_name", "filepath", "filename", "image_path", "path", "file")
+"""Names of the column with an image's file, in order of precedence."""
+Columns = Mapping[str, tuple[str, ...]]
+"""What a row must have -> columns of which one must be there."""
+_Check = Callable[[Sequence[str]], set[str]]
 LIST_BOUND = Bound.of(4_000, "prepare.max_list_mb")
 """The default bound of a file of rows."""
 _LONGEST_LINE = 1 << 24
 """Most letters of a line, which is read into memory."""
 _QUOTED = re.compile('"(?:[^"]|"")*"')
+_SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
 
 @dataclass(frozen=True)
 class RowFiles:
-    """The files of a source of rows, and their columns.
+    """The files of a source of rows.
 
     Attributes:
-        files: possible names; a folder has one of them. Messages name the first.
-        names: other name of a column -> the column.
-        texts: plural of `text`, for messages.
+        names: possible names without ending; a folder has one such file. Messages name the first as TSV.
+        by_split: whether there may be a file for each split instead, such as `train.csv` and `val.csv`.
+        roles: fields that sources read themselves -> possible columns; rows have them under these names too.
+        text, texts: what a row has, for messages.
     """
 
-    files: tuple[str, ...]
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
+    names: tuple[str, ...]
+    roles: Columns
     text: str
     texts: str
-    names: Mapping[str, str] = field(default_factory=dict)
+    by_split: bool = False
 
     @property
     def endings(self) -> Collection[str]:
@@ -51,72 +59,58 @@ class RowFiles:
 
     def find(self, folder: Path) -> str | None:
         """The first of the files that is in `folder`."""
-        return next((name for name in self.files if (folder / name).is_file()), None)
+        return next((file.name for file in self.among(folder)), None)
 
-    def only(self, folder: Path, how: str, most: Bound = LIST_BOUND) -> Path:
-        """The one file that is in `folder`.
+    def among(self, folder: Path) -> list[Path]:
+        """Those of the files that are in `folder`: with one of the names or, without any, one for each split."""
+        for names in (self.names, SPLIT_WORDS if self.by_split else ()):
+            endings = _READERS if names is self.names else [one for one in _READERS if one != ".parquet"]
+            files = [folder / f"{name}{ending}" for name in names for ending in endings]
+            if present := [file for file in files if file.is_file()]:
+                return present
+        return []
+
+    def those(self, folder: Path, how: str, most: Bound = LIST_BOUND) -> list[Path]:
+        """The one file that is in `folder`, or those of splits.
 
         Raises:
-            InputError: there is none, with the fix `how`, or there are several; or it is larger than `most`, or a link
+            InputError: there is none, with the fix `how`, or there are several; or one is larger than `most`, or a link
                 to a file outside the folder.
         """
-        present = [name for name in self.files if (folder / name).is_file()]
+        present = self.among(folder)
         if not present:
-            raise InputError(f"{folder / self.files[0]} is missing: {how}")
-        if len(present) > 1:
-            raise InputError(f"{folder} has {' and '.join(present)}: keep the one that lists the images")
-        checked_file(folder / present[0], folder, most)
-        return folder / present[0]
+            raise InputError(f"{folder / self.names[0]}.tsv is missing: {how}")
+        if len({file.stem if file.stem in SPLIT_WORDS else "" for file in present}) < len(present):
+            names = " and ".join(file.name for file in present)
+            raise InputError(f"{folder} has {names}: keep the one that lists the images")
+        for file in present:
+            checked_file(file, folder, most)
+        return present
 
-    def rows(self, file: Path) -> Iterator[Row]:
+    def rows(self, file: Path, required: Columns) -> Iterator[Row]:
         """The rows of one of the files.
+
+        Args:
+            required: what rows must have besides the first of `roles`.
 
         Raises:
             InputError: it is damaged, not UTF-8, without a required column or with a column twice, or a line has more
                 or fewer fields than columns; the message names the line.
         """
-        for place, row in _READERS[file.suffix](self, file):
-            yield place, {self._named(name): value for name, value in row.items()}
+        columns = {name: names for name, names in self.roles.items() if name == "image"}
+        columns.update(required)
+        check = partial(self._check, file, columns)
+        for place, row in _READERS[file.suffix](self, file, check):
+            named = {role: next((name for name in names if name in row), role) for role, names in self.roles.items()}
+            yield place, {**row, **{role: row.get(name) for role, name in named.items() if {role, name} & {*row}}}
 
-    def check_columns(self, file: Path, columns: list[str], separator: str = "") -> None:
-        """Raise `InputError` if a required column is missing, or a column occurs twice."""
-        named = [self._named(name) for name in columns]
-        required = " and ".join(dict.fromkeys(self.required))
-        if not set(self.required) <= set(named):
-            fix = f"the first line must name the columns {required}, separated by a {separator}"
-            has = f"; it has {', '.join(columns)}" if len(columns) > 1 else ""
-            raise InputError(f"{file}: {fix if separator else f'it must have the columns {required}'}{has}")
-        twice = [name for name in (*self.required, *self.optional) if named.count(name) > 1]
-        if twice:
-            where = "the first line" if separator else "it"
-            raise InputError(f"{file}: {where} names the column {twice[0]} twice: rename or remove one of them")
-
-    def reads(self, name: str) -> bool:
-        """Whether a column is required or optional."""
-        return self._named(name) in (*self.required, *self.optional)
-
-    def _named(self, name: str) -> str:
-        return self.names.get(name, name)
-
-
-def texts_of(file: Path, place: str, row: Mapping[str, Any], *columns: str) -> list[str]:
-    """The row's texts; missing ones are empty, but the first must not be missing.
-
-    Raises:
-        InputError: a value is not a text.
-    """
-    bad = [name for name in columns if not _is_text(row.get(name) or "")]
-    if bad or row.get(columns[0]) is None:
-        raise InputError(f"{file}: {place} has no text as {(bad or columns)[0]}: correct or remove it")
-    return [row.get(name) or "" for name in columns]
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it is a text that UTF-8 can encode; JSON may contain lone surrogates."""
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
+    def _check(self, file: Path, required: Columns, names: Sequence[str]) -> set[str]:
+        """The columns that are read."""
+        found = found_columns(file, names, required)
+        others = [role for role, of in self.roles.items() if role != "image" and len({*of} & {*names}) > 1]
+        if twice := [name for name in names if name and names.count(name) > 1] + others:
+            raise InputError(f"{file} names the column {twice[0]} twice: rename or remove one of them")
+        return {*found.values(), SPLIT, *chain.from_iterable(self.roles.values())}
 
 
 @contextmanager
@@ -139,21 +133,37 @@ def _lines(file: Path, stream: TextIO) -> Iterator[str]:
         yield line
 
 
-def _table(kind: RowFiles, file: Path, separator: str, quoting: Any, read: Callable[[str], str]) -> Iterator[Row]:
+def _tsv(kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
+    fix = f"write spaces for tabs and line breaks in a {kind.text}, and a tab before an empty field"
+    return _table(file, "\t", csv.QUOTE_NONE, _unquoted, check, fix)
+
+
+def _csv(kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
     with _opened(file, "") as stream:
-        reader = csv.reader(
-            _lines(file, stream), delimiter="\t" if separator == "tab" else ",", quoting=quoting, strict=True
-        )
+        first = next(_lines(file, stream), "")
+    separator = next((one for one in _SEPARATORS if one in first), ",")
+    fix = f"quote {kind.texts} that hold {_SEPARATORS[separator]}s"
+    return _table(file, separator, csv.QUOTE_MINIMAL, str, check, fix)
+
+
+def _table(
+    file: Path, separator: str, quoting: Any, read: Callable[[str], str], check: _Check, fix: str
+) -> Iterator[Row]:
+    with _opened(file, "") as stream:
+        reader = csv.reader(_lines(file, stream), delimiter=separator, quoting=quoting, strict=True)
         try:
             columns = list(map(read, next(reader, [])))
-            kind.check_columns(file, columns, separator)
+            try:
+                check(columns)
+            except InputError as error:
+                raise InputError(
+                    f"{error}; the first line names columns, separated by a {_SEPARATORS[separator]}"
+                ) from None
             for fields in filter(None, reader):
                 # With another count, a separator in a text would truncate it or move its rest to another column.
                 if len(fields) != len(columns):
-                    fix = f"write spaces for tabs and line breaks in a {kind.text}, and a tab before an empty field"
                     raise InputError(
-                        f"{file}: line {reader.line_num} has {len(fields)} fields, the first line {len(columns)}: "
-                        f"{fix if separator == 'tab' else f'quote {kind.texts} that hold commas'}"
+                        f"{file}: line {reader.line_num} has {len(fields)} fields, the first line {len(columns)}: {fix}"
                     )
                 yield f"line {reader.line_num}", dict(zip(columns, map(read, fields), strict=True))
         except csv.Error as error:
@@ -169,30 +179,51 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace('""', '"') if _QUOTED.fullmatch(text) else text
 
 
-def _jsonl(kind: RowFiles, file: Path) -> Iterator[Row]:
+def _jsonl(_kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
     with _opened(file, "\n") as stream:
-        for number, text in enumerate(_lines(file, stream), 1):
-            if not text.strip():
-                continue
-            try:
-                row = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{file}: line {number} is not JSON ({error}): correct or remove it") from None
-            if not isinstance(row, dict):
-                raise InputError(
-                    f"{file}: line {number} is not a JSON object: write {' and '.join(kind.required)} as its keys"
-                )
-            kind.check_columns(file, list(row))
-            yield f"line {number}", row
+        lines = ((f"line {number}", text) for number, text in enumerate(_lines(file, stream), 1) if text.strip())
+        yield from _objects(file, ((place, _parsed(file, place, text)) for place, text in lines), check)
 
 
-def _parquet(kind: RowFiles, file: Path) -> Iterator[Row]:
+def _json(_kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
+    """A list of objects, or an object of images and their captions."""
+    with _opened(file, "\n") as stream:
+        rows = _parsed(file, "it", stream.read())
+    texts = (
+        [one for value in rows.values() for one in (value if isinstance(value, list) else [value])]
+        if isinstance(rows, dict)
+        else [None]
+    )
+    if all(isinstance(text, str) for text in texts):
+        rows = [{"image": image, "caption": captions} for image, captions in rows.items()]
+    if not isinstance(rows, list):
+        raise InputError(f'{file} is not a JSON list: write [{{"image": "0.jpg", "caption": "..."}}, ...]')
+    yield from _objects(file, ((f"object {number}", row) for number, row in enumerate(rows, 1)), check)
+
+
+def _parsed(file: Path, place: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: {place} is not JSON ({error}): correct or remove it") from None
+
+
+def _objects(file: Path, rows: Iterator[tuple[str, Any]], check: _Check) -> Iterator[Row]:
+    """Rows that may leave out keys without a value; a key that none has is missing."""
+    names: dict[str, None] = {}
+    for place, row in rows:
+        if not isinstance(row, dict):
+            raise InputError(f"{file}: {place} is not a JSON object: write the columns as its keys")
+        names |= dict.fromkeys(row)
+        yield place, row
+    check(list(names))
+
+
+def _parquet(kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
     try:
         with opened_parquet(file) as stored:
-            names = stored.schema_arrow.names
-            kind.check_columns(file, names)
-            number = 0
-            wanted = [name for name in names if kind.reads(name)]
+            read, number = check(names := stored.schema_arrow.names), 0
+            wanted = [name for name in names if name in read]
             parts = (batches(stored, group, wanted) for group in range(stored.num_row_groups))
             for batch in chain.from_iterable(parts):
                 for row in batch.to_pylist():
@@ -202,9 +233,10 @@ def _parquet(kind: RowFiles, file: Path) -> Iterator[Row]:
         raise InputError(f"{file} is damaged ({error}): write it again") from None
 
 
-_READERS: dict[str, Callable[[RowFiles, Path], Iterator[Row]]] = {
-    ".tsv": lambda kind, file: _table(kind, file, "tab", csv.QUOTE_NONE, _unquoted),
-    ".csv": lambda kind, file: _table(kind, file, "comma", csv.QUOTE_MINIMAL, str),
+_READERS: dict[str, Callable[[RowFiles, Path, _Check], Iterator[Row]]] = {
+    ".tsv": _tsv,
+    ".csv": _csv,
     ".jsonl": _jsonl,
+    ".json": _json,
     ".parquet": _parquet,
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,23 +20,40 @@ from components.core.tables.records import CAPTION_QUERIES
 from components.core.tables.table import Table
 from components.data.leaks.keys import picture_key
 
+if TYPE_CHECKING:
+    from components.data.described import Described
+
 
 class UnusableError(InputError):
     """Why one image, or one of its captions, cannot be used; the text names it and the fix."""
 
+    images = 1
+
+
+class EmptyRowError(UnusableError):
+    """A row that lacks its caption or its image: it is left out and counted, however many there are."""
+
+    images = 0
+
 
 @dataclass(frozen=True)
 class Unusable:
-    """Replaces images that cannot be used in the stream of a source.
+    """Replaces images and rows that cannot be used in the stream of a source.
 
     Attributes:
         reason: names the image and the fix.
+        images: number of images that `prepare.max_unusable_share` counts; 0 for a row without a usable caption.
         of: number of images read by the source, where it reads more than `prepare.counts`.
     """
 
     reason: str
     images: int = 1
     of: int = 0
+
+    @staticmethod
+    def by(error: UnusableError) -> Unusable:
+        """What the error says."""
+        return Unusable(str(error), error.images)
 
 
 def heic_together(unusable: Sequence[Unusable]) -> list[Unusable]:
@@ -58,6 +76,7 @@ class Sample:
         file, position, size, image_id: see `components.core.tables.records.PAIRS`.
         captions: empty if another file has them.
         split: as published with the picture; empty if there is none, or another file has it.
+        item: the product that it shows (`prepare.item`), or empty.
         raw: its encoded bytes until they have been checked (`components.data.checked_pictures`).
     """
 
@@ -70,15 +89,17 @@ class Sample:
     captions: tuple[str, ...] = ()
     name: str = ""
     split: str = ""
+    item: str = ""
     raw: bytes | None = field(default=None, repr=False)
 
     @staticmethod
     def of(
         raw: bytes, place: str, file: str, position: int | None = None, captions: tuple[str, ...] = (), name: str = "",
-        split: str = "",
+        split: str = "", item: str = "",
     ) -> Sample:  # fmt: skip
         """The sample of an encoded picture that has not been checked yet."""
-        return Sample(place, file, position, len(raw), image_id(raw), picture_key(raw), captions, name, split, raw)
+        found = image_id(raw), picture_key(raw)
+        return Sample(place, file, position, len(raw), *found, captions, name, split, item, raw)
 
 
 @dataclass(frozen=True)
@@ -160,26 +181,6 @@ def pairs_as_queries(_settings: Settings, test: list[Pair]) -> EvaluationTables:
 
 
 @dataclass(frozen=True)
-class Described:
-    """The content of a folder according to its files, before any image is opened.
-
-    Attributes:
-        images: number of images by split; all under `train` if no split is published.
-        pictures: place and reader of the bytes of images that may be opened.
-        texts: all captions, where the files have them in one place; `items` are those of the images.
-    """
-
-    images: Mapping[str, int]
-    captions: Mapping[str, int]
-    most_captions: int
-    pictures: Sequence[tuple[str, Callable[[], bytes]]]
-    unusable: Sequence[Unusable] = ()
-    paraphrases: int = 0
-    texts: Sequence[str] = ()
-    items: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Source:
     """A source of pairs.
 
@@ -191,6 +192,7 @@ class Source:
         people: whether several people wrote the captions of an image, which makes them paraphrases of each other.
         lists: whether the file that `find` returns lists pictures that other files hold.
         parts: all pictures that `pairs` may read, for sources that several machines can check; the same everywhere.
+        has_fields: whether its rows have fields, of which `prepare.text`, `item` and `image` name some.
     """
 
     pairs: Callable[[Settings], Iterator[Pair | Unusable]]
@@ -202,17 +204,23 @@ class Source:
     people: bool = False
     lists: bool = False
     parts: Callable[[Prepare], Sequence[PictureChunk]] | None = None
+    has_fields: bool = False
 
     def usable(self, settings: Settings, unusable: list[Unusable]) -> Iterator[Pair]:
         """The pairs; the others are appended to `unusable`.
 
         Raises:
-            InputError: as `pairs`, or more images cannot be used than `prepare.max_unusable_share` allows.
+            InputError: as `pairs`, a setting names a field that no row has, or more images cannot be used than
+                `prepare.max_unusable_share` allows.
         """
-        share, wanted = settings.prepare.max_unusable_share, settings.prepare.counts.total
-        lost = 0
-        for pair in self.pairs(settings):
+        prepare = settings.prepare
+        share, wanted = prepare.max_unusable_share, prepare.counts.total
+        if not self.has_fields and (given := [name for name in FIELDS if getattr(prepare, name) is not None]):
+            raise InputError(f"params.yaml: source '{prepare.source}' reads no prepare.{given[0]}: remove it")
+        lost, has_item = 0, prepare.item is None
+        for pair in self._explained(settings, unusable):
             if isinstance(pair, Pair):
+                has_item = has_item or pair.item is not None
                 yield pair
                 continue
             unusable.append(pair)
@@ -222,6 +230,18 @@ class Source:
                     f"{pair.reason} ({lost} of at most {total} images cannot be used, prepare.max_unusable_share is "
                     f"{share})"
                 )
+        if not has_item:
+            raise InputError(f"no row has a value of '{prepare.item}', which prepare.item names: correct or remove it")
+
+    def _explained(self, settings: Settings, unusable: Sequence[Unusable]) -> Iterator[Pair | Unusable]:
+        """`pairs`; where there are too few, rows without a usable caption may be the cause."""
+        try:
+            yield from self.pairs(settings)
+        except InputError as error:
+            rows = [one for one in unusable if not one.images]
+            if not rows or isinstance(error, UnusableError):
+                raise
+            raise InputError(f"{error} ({len(rows)} rows are left out; the first: {rows[0].reason})") from None
 
     def found_in(self, folder: Path) -> str | None:
         """The file by which `folder` is recognised as one of this source, or None."""
@@ -230,6 +250,8 @@ class Source:
         return self.file if self.file is not None and (folder / self.file).is_file() else None
 
 
+FIELDS = ("text", "item", "image")
+"""Settings of `prepare` that name fields of rows."""
 HELD_OUT_FIRST = ("test", "val", "train")
 _WORDS = {
     "train": ("train", "training", "restval"),
@@ -237,8 +259,8 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 """The words by which Hugging Face's `datasets` recognises a file's split (data_files.py), and Karpathy's `restval`."""
-_SPLITS = {word: split for split, words in _WORDS.items() for word in words}
-_IN_NAME = re.compile(rf"(?:^|[^a-z])({'|'.join(_SPLITS)})(?:[^a-z]|$)")
+SPLIT_WORDS = {word: split for split, words in _WORDS.items() for word in words}
+_IN_NAME = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_WORDS)})(?:[^a-z]|$)")
 
 
 def split_of_word(place: str, word: object) -> str:
@@ -250,7 +272,7 @@ def split_of_word(place: str, word: object) -> str:
     Raises:
         UnusableError: the word means no split; the message begins with `place`.
     """
-    split = {"": "", **_SPLITS}.get(str("" if word is None else word).strip().lower())
+    split = {"": "", **SPLIT_WORDS}.get(str("" if word is None else word).strip().lower())
     if split is None:
         raise UnusableError(f"{place} has split '{str(word)[:40]}': write train, val or test, or nothing")
     return split
@@ -264,7 +286,7 @@ def split_in_path(path: str) -> str:
     """
     *_, folder, name = ("", *path.split("/"))
     match = _IN_NAME.search(name.lower()) or _IN_NAME.search(folder.lower())
-    return _SPLITS[match[1]] if match else ""
+    return SPLIT_WORDS[match[1]] if match else ""
 
 
 def drawing_order(seed: int, image: str) -> str:
@@ -274,3 +296,9 @@ def drawing_order(seed: int, image: str) -> str:
     and no training image becomes a test image.
     """
     return content_hash(str(seed), image)
+
+
+def drawn_at(seed: int, image: str, item: str) -> tuple[str, str]:
+    """The place of an image in the order of drawing; images of one product follow each other."""
+    order = drawing_order(seed, image)
+    return (drawing_order(seed, content_hash(item)), order) if item else (order, "")

@@ -81,7 +81,7 @@ class TextTemplate:
         """The captions of a row: each text of a list if the template is that field alone; raises as `of`."""
         match self._parts:
             case [_Field(name, "")] if isinstance(texts := value_of(row, name), list | tuple):
-                return tuple(shown for text in texts if (shown := _shown(name, _raw(text))))
+                return tuple(one for text in texts if (one := shown(name, _raw(text))))
         return tuple(filter(None, [self.of(row)]))
 
     def lacks(self, row: Mapping[str, Any]) -> str:
@@ -94,17 +94,18 @@ class TextTemplate:
         """The caption and, if it is empty, the name of a field that lacks its value."""
         made, words, lost, kept = "", "", "", ""
         for part in (*self._parts, ""):
+            # Words behind a missing value, such as its unit, would be wrong without it.
+            first = part.parts[0] if isinstance(part, _Optional) else part
+            if lost and isinstance(first, str) and not _SEPARATORS.fullmatch(first):
+                return "", lost
             if isinstance(part, str):
-                # Words behind a missing value, such as its unit, would be wrong without it.
-                if lost and not _SEPARATORS.fullmatch(part):
-                    return "", lost
                 words += "" if lost and not made else part
             elif value := _filled(part, row):
                 made, kept, words, lost = made + words + value, kept + words, "", ""
             elif isinstance(part, _Field):
                 words, lost = "", part.name
         if not made or (self._is_balanced and not _balanced(kept + words)):
-            return "", next(name for name in self.columns if not _shown(name, value_of(row, name)))
+            return "", next(name for name in self.columns if not shown(name, value_of(row, name)))
         return " ".join((made + words).split()).strip(_AT_ENDS), ""
 
 
@@ -151,13 +152,17 @@ def _field(text: str, inner: str) -> _Field:
 def _filled(part: _Field | _Optional, row: Mapping[str, Any]) -> str:
     """A field's text, or that of an optional part; empty if a value is missing."""
     if isinstance(part, _Field):
-        return _shown(part.name, value_of(row, part.name), part.spec)
+        return shown(part.name, value_of(row, part.name), part.spec)
     texts = [one if isinstance(one, str) else _filled(one, row) for one in part.parts]
     return "".join(texts) if all(texts) else ""
 
 
-def _shown(name: str, value: Any, spec: str = "") -> str:
-    """A value as text; empty for none, NaN and blanks."""
+def shown(name: str, value: Any, spec: str = "", setting: str = "prepare.text") -> str:
+    """The value of field `name` as text; empty for none, NaN and blanks.
+
+    Raises:
+        InputError: it cannot be shown; the message begins with `setting`.
+    """
     value = _raw(value)
     if value is None or value == "" or (isinstance(value, float) and not isfinite(value)):
         return ""
@@ -165,11 +170,11 @@ def _shown(name: str, value: Any, spec: str = "") -> str:
         inner = f"name a field in it, such as '{{{name}.{next(iter(value))}}}'" if value and value != b"" else ""
         kind = "bytes" if isinstance(value, bytes) else "fields"
         fix = inner if kind == "fields" and inner else "leave it out"
-        raise InputError(f"prepare.text: '{name}' holds {kind}, which are not a text: {fix}")
+        raise InputError(f"{setting}: '{name}' holds {kind}, which are not a text: {fix}")
     if isinstance(value, list | tuple):
         if any(isinstance(_raw(one), list | tuple | Mapping | bytes) for one in value):
-            raise InputError(f"prepare.text: '{name}' holds a list of {type(value[0]).__name__}, which are not texts")
-        return ", ".join(shown for one in value if (shown := _shown(name, one, spec)))
+            raise InputError(f"{setting}: '{name}' holds a list of {type(value[0]).__name__}, which are not texts")
+        return ", ".join(text for one in value if (text := shown(name, one, spec, setting)))
     if spec:
         return " ".join(_formatted(name, value, spec).split())
     return " ".join(str(int(value) if isinstance(value, float) and value.is_integer() else value).split())

@@ -25,7 +25,7 @@ USUAL = 0.05
 """Share of the known texts themselves that counts as unlike the others."""
 _MOST, _HELD_OUT, _FEWEST = 5000, 1000, 50
 _SHOWN = 10
-_LOG = RowFiles(files=(), required=(COLUMN,), optional=(), text="query", texts="queries")
+_LOG = RowFiles(names=(), roles={}, text="query", texts="queries")
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ def read_log(file: Path) -> list[str]:
     """
     try:
         if file.suffix in _LOG.endings:
-            texts = [row[COLUMN] for _, row in _LOG.rows(file)]
+            texts: list[object] = [row.get(COLUMN) for _, row in _LOG.rows(file, {COLUMN: (COLUMN,)})]
         else:
-            texts = file.read_text("utf-8-sig").split("\n")
+            texts = [*file.read_text("utf-8-sig").split("\n")]
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read ({str(error).splitlines()[0]}): give one query on each line") from None
     queries = [" ".join(str(text).split()) for text in texts if text is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import filecmp
+import math
 import os
 import time
 from collections import Counter
@@ -14,12 +14,14 @@ from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
-from components.core.system.progress import track
 from components.core.text.languages import ENGLISH, detected, language_name
 from components.data.checked_pictures import check_picture
-from components.data.source import Described, Source
+from components.data.described import Described
+from components.data.source import Source
 from components.data.sources import find_source
+from components.own_data.counting import counts_of
 from components.own_data.text_facts import text_facts
+from components.own_data.unknown_folder import content_and_fix
 
 _LOOKED_AT = 200
 """Number of images to open, evenly spaced."""
@@ -30,10 +32,6 @@ _DEPTH = 10
 """The largest k of profiles' `evaluate.top_k`."""
 _ROW_BYTES = 150
 """Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
-_TAIL = 64
-"""Bytes at the end of a file; only files of one size that share them are compared whole."""
-_HELD_OUT = 5000
-"""Maximum number of test and of validation images without published splits; a tenth of a small folder each."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +58,41 @@ class Survey:
     languages: tuple[str, ...]
     caption_words: tuple[int, int]
 
+    @property
+    def unusable_share(self) -> float | None:
+        """What `prepare.max_unusable_share` must be, in hundredths; None if its default suffices."""
+        lost = sum(image.images for image in self.described.unusable)
+        bad = len(self.bad) / max(1, self.opened)
+        if self.bad and self.opened < len(self.described.pictures):
+            # Of a sample: three standard deviations more.
+            bad += 3 * math.sqrt(bad / self.opened)
+        images = sum(self.described.images.values())
+        share = math.ceil(100 * (lost + bad * images) / min(self.counts.total, images)) / 100
+        usual = Prepare.model_fields["max_unusable_share"].default
+        return min(share, 0.99) if share > usual else None
 
-def survey(folder: Path, columns: Mapping[str, str] | None = None) -> Survey:
-    """Inspect a folder; `columns` are `prepare.text` and `prepare.item`.
+
+def survey(folder: Path, fields: Mapping[str, str] | None = None, seed: int = 0) -> Survey:
+    """Inspect a folder.
+
+    Args:
+        fields: `prepare.text`, `prepare.item` and `prepare.image`, if they are set.
+        seed: `dataset.seed`, by which images are drawn.
 
     Raises:
-        InputError: no source reads it, several do, its file is damaged, or there are too few images.
+        InputError: no source reads it, several do, its file is damaged, no row has the item, or there are too few
+            images.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder: give the folder of the images")
     name, source, file = _source_of(folder)
     assert source.describe is not None
     described = source.describe(
-        Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **columns or {})
+        Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **fields or {})
     )
+    item = (fields or {}).get("item")
+    if item and not any(named for _, named, _ in described.groups):
+        raise InputError(f"{folder}: no row has a value of '{item}', which --item names: correct it")
     _require_images(folder, described)
     started, bad = time.perf_counter(), list[str]()
     step = max(1, len(described.pictures) // _LOOKED_AT)
@@ -86,19 +105,18 @@ def survey(folder: Path, columns: Mapping[str, str] | None = None) -> Survey:
     per_image = (time.perf_counter() - started) / max(1, len(chosen))
     images, captions = sum(described.images.values()), sum(described.captions.values())
     seconds = per_image * images / len(os.sched_getaffinity(0))
-    copies = _copies([Path(place) for place, _ in described.pictures])
-    texts, languages = text_facts(described.texts), detected(described.texts)
-    lines = texts.lines(bool(described.items)) if texts is not None else []
+    texts, languages = text_facts(described.texts), detected([*described.texts])
+    lines = texts.lines(bool(item)) if texts is not None else []
     return Survey(
         source=name,
         file=file,
         described=described,
-        counts=_counts(described, copies),
+        counts=counts_of(described, seed),
         bad=tuple(bad),
         opened=len(chosen),
         seconds=seconds,
         bytes=_ROW_BYTES * captions,
-        facts=(*_languages(languages), *lines, *_items(described.items), *_copied(copies)),
+        facts=(*_languages(languages), *lines, *_items(described), *_copied(described.copies)),
         languages=tuple(languages) or (ENGLISH,),
         caption_words=(2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
     )
@@ -111,26 +129,16 @@ def _languages(found: Mapping[str, float]) -> list[str]:
     return [f"languages: {shares} (validate.language); the base must read them"]
 
 
-def _items(items: Sequence[str]) -> list[str]:
-    if not items:
+def _items(described: Described) -> list[str]:
+    pictures = Counter[str]()
+    for (_, item, _), images in described.groups.items():
+        pictures[item] += images if item else 0
+    if not +pictures:
         return []
-    pictures = Counter(items).values()
-    several = sum(count > 1 for count in pictures)
-    return [f"items: {len(pictures):,} products, {several:,} with several pictures, at most {max(pictures)}"]
-
-
-def _copies(files: Sequence[Path]) -> int:
-    """The number of pictures in files that have the same bytes as an earlier one."""
-    first: dict[tuple[int, bytes], Path] = {}
-    found = 0
-    for file in track(files, "look for copies", len(files), "picture"):
-        if file.is_file():
-            with file.open("rb") as stream:
-                size = stream.seek(0, os.SEEK_END)
-                stream.seek(max(0, size - _TAIL))
-                other = first.setdefault((size, stream.read()), file)
-            found += other is not file and filecmp.cmp(other, file, shallow=False)
-    return found
+    several = sum(count > 1 for count in pictures.values())
+    ((largest, most),) = pictures.most_common(1)
+    found = f"{len(+pictures):,} products, {several:,} with several pictures, at most {most} ('{largest[:40]}')"
+    return [f"items: {found}"]
 
 
 def _copied(copies: int) -> list[str]:
@@ -147,10 +155,7 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
     files = {name: file for name, source in able.items() if (file := source.found_in(folder)) is not None}
     if not files:
         formats = "; ".join(f"{name}: {source.file}" for name, source in able.items())
-        tables = [file for file in sorted(folder.iterdir()) if file.suffix in (".csv", ".tsv", ".jsonl")]
-        write = "write a captions.tsv into it, or have a model write it (--captions model)"
-        fix = f"rename {tables[0].name} to captions{tables[0].suffix}" if tables else write
-        raise InputError(f"{folder} is in no known format ({formats}): {fix}")
+        raise InputError(f"{folder} is in no known format ({formats}); {content_and_fix(folder)}")
     if len(files) > 1:
         formats = ", ".join(f"{name} ({file})" for name, file in files.items())
         raise InputError(
@@ -161,39 +166,31 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
 
 
 def _require_images(folder: Path, described: Described) -> None:
-    images = described.images
+    images, lost = described.images, sum(image.images for image in described.unusable)
+    why = "".join(f"; {image.reason}" for image in described.unusable[:1])
     if (count := sum(images.values())) < _FEWEST:
-        why = "".join(f"; {image.reason}" for image in described.unusable[:1])
         raise InputError(f"{folder} has {count} images: at least {_FEWEST} are needed{why}")
+    if lost >= count:
+        raise InputError(f"{folder}: {lost:,} of {lost + count:,} images are missing or damaged{why}")
     if not described.captions.get("train"):
         raise InputError(f"{folder} has only images of split {' and '.join(images)}: add some to train on")
-
-
-def _counts(described: Described, copies: int) -> Counts:
-    images, left = described.images, described.captions["train"]
-    drawn = min(_HELD_OUT, max(1, images.get("train", 0) // 10))
-    held_out = {split: images.get(split) or drawn for split in ("test", "val")}
-    # The drawn images may be those with the most captions.
-    left -= sum(drawn * described.most_captions for split in held_out if not images.get(split))
-    # The last item of a split may have more images than it has room for, which are left out.
-    left -= len(held_out) * (max(Counter(described.items).values(), default=1) - 1)
-    # `prepare` leaves out a caption that a picture has already.
-    left -= max(left // 100, copies * described.most_captions)
-    return Counts(train=max(1, left), **held_out)
 
 
 def problems(contents: Survey) -> Sequence[str]:
     """Problems that matter before the first stage runs."""
     texts = []
-    unusable = contents.described.unusable
-    if unusable and HEIC_FIX in unusable[0].reason:
-        texts.append(unusable[0].reason)
-        unusable = unusable[1:]
-    if unusable:
+    lost = [image for image in contents.described.unusable if image.images]
+    if lost and HEIC_FIX in lost[0].reason:
+        texts.append(lost.pop(0).reason)
+    if lost:
+        count, share = sum(image.images for image in lost), contents.unusable_share
+        allowed = f"; the profile allows it by prepare.max_unusable_share: {share}" if share is not None else ""
         texts.append(
-            f"{sum(image.images for image in unusable)} images that {contents.file} names are missing or damaged: "
-            f"`prepare` skips up to prepare.max_unusable_share of the images; the first: {unusable[0].reason}"
+            f"{count:,} images that {contents.file} names are missing or damaged: left out{allowed}; the first: "
+            f"{lost[0].reason}"
         )
+    if rows := [row for row in contents.described.unusable if not row.images]:
+        texts.append(f"{len(rows):,} rows without a usable caption or image are left out; the first: {rows[0].reason}")
     if contents.counts.test < _DEPTH:
         texts.append(
             f"{contents.counts.test} test images, fewer than {_DEPTH} in evaluate.top_k: add images, or lower it"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
+from components.core.text.languages import word_count
 
 _NOISE = {
     "file names": re.compile(r"\.(?:jpe?g|png|webp|gif|tiff?)\b|^(?:IMG|DSC|P)_?\d{3,}", re.IGNORECASE),
@@ -54,16 +56,20 @@ class TextFacts:
         return found
 
 
-def text_facts(texts: Sequence[str]) -> TextFacts | None:
-    """The facts about captions; None without any."""
+def text_facts(texts: Mapping[str, int]) -> TextFacts | None:
+    """The facts about captions, given with the number of pictures that have each; None without any."""
     if not texts:
         return None
-    lengths = np.array([len(text.split()) for text in texts])
+    counts = np.array(list(texts.values()))
+    lengths = np.array([word_count(text) for text in texts]).repeat(counts)
     low, high = (int(np.percentile(lengths, share)) for share in _WORDS_IN_BETWEEN)
-    counts = Counter(text.casefold() for text in texts)
-    shared = sum(count for count in counts.values() if count > 1) / len(texts)
-    noise = {kind: sum(map(bool, map(pattern.search, texts))) / len(texts) for kind, pattern in _NOISE.items()}
-    capitals = sum(text.isupper() and len(text) > 3 for text in texts) / len(texts)
-    noise = {kind: share for kind, share in (noise | {"capitals only": capitals}).items() if share >= 0.01}
-    example = textwrap.shorten(texts[0], 60, placeholder=" ...")
+    pictures = Counter[str]()
+    for text, count in texts.items():
+        pictures[text.casefold()] += count
+    shared = sum(count for count in pictures.values() if count > 1) / counts.sum()
+    found = {kind: np.array([bool(pattern.search(text)) for text in texts]) for kind, pattern in _NOISE.items()}
+    found["capitals only"] = np.array([text.isupper() and len(text) > 3 for text in texts])
+    shares = {kind: float((counts * has).sum() / counts.sum()) for kind, has in found.items()}
+    noise = {kind: share for kind, share in shares.items() if share >= 0.01}
+    example = textwrap.shorten(next(iter(texts)), 60, placeholder=" ...")
     return TextFacts((int(np.median(lengths)), low, high), float((lengths <= 1).mean()), shared, noise, example)

@@ -19,7 +19,7 @@ from components.core.tables.arrays import mapped_array
 COLUMNS = ("embedding", "image_embedding", "img_emb", "vector")
 """Names of the column of vectors in Parquet files, in order of precedence."""
 _FIX = "write it again"
-CAPTIONS = ("caption", "text", "title", "alt_text")
+CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
 """Names of the column of captions, in order of precedence."""
 NAMES = ("image_path", "url", "key")
 """Names of the column of pictures' places, in order of precedence."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -20,12 +22,19 @@ PICTURE = ("image_id", "image", "file", "position", "size")
 
 IMAGE_COLUMNS = ("image", "img", "jpg", "png", "picture")
 """Names of the column of images in Parquet files, in order of precedence."""
+_TABLE = re.compile(r"(.+\.parquet)(?:#([^/]+))?", re.DOTALL)
 _FIX = "put it back, or run `dvc repro -f prepare`"
 
 
-def image_column(schema: pa.Schema) -> str | None:
-    """The column of encoded images of a Parquet file, bytes or `{bytes, path}`; None without one."""
-    return next((name for name in IMAGE_COLUMNS if name in schema.names and _holds(schema.field(name).type)), None)
+def image_column(schema: pa.Schema, named: str | None = None) -> str | None:
+    """The column of encoded images of a Parquet file, bytes or `{bytes, path}`, `named` if given; None without one."""
+    names = IMAGE_COLUMNS if named is None else (named,)
+    return next((name for name in names if name in schema.names and _holds(schema.field(name).type)), None)
+
+
+def table_and_column(path: Path, column: str | None) -> str:
+    """`file` of the pictures in a column of a Parquet file; None for the usual column."""
+    return str(path) if column is None else f"{path}#{quote(column, safe='')}"
 
 
 def _holds(kind: pa.DataType) -> bool:
@@ -90,8 +99,8 @@ class Pictures:
                 with open_file(Path(file), None, None) as stream:
                     return stream.read(size + 1)
             opened = self._opened(file)
-            if file.endswith(".parquet"):
-                return bytes(opened.picture(position))
+            if isinstance(opened, _ParquetPictures):
+                return opened.picture(position)
             opened.seek(position)
             return bytes(opened.read(size))
         except RefusedError as error:
@@ -102,8 +111,8 @@ class Pictures:
 
     def _opened(self, file: str) -> Any:
         if file not in self._open:
-            is_table = file.endswith(".parquet")
-            self._open[file] = _ParquetPictures(file) if is_table else self._files.open(file)
+            table = _TABLE.fullmatch(file)
+            self._open[file] = _ParquetPictures(table) if table else self._files.open(file)
             if len(self._open) > 8:
                 self._open.popitem(last=False)[1].close()
         return self._open[file]
@@ -112,10 +121,10 @@ class Pictures:
 class _ParquetPictures:
     """Pictures of a Parquet file by row; pictures in the order of their rows are read in one go."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, table: re.Match[str]) -> None:
         self._files = ExitStack()
-        self._file = self._files.enter_context(opened_parquet(path))
-        self._column = str(image_column(self._file.schema_arrow))
+        self._file = self._files.enter_context(opened_parquet(table[1]))
+        self._column = str(image_column(self._file.schema_arrow, table[2] and unquote(table[2])))
         self._first, self._end = 0, 0
         self._cells, self._later = pa.array([]), iter(list[pa.RecordBatch]())
 

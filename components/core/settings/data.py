@@ -60,11 +60,14 @@ class Prepare(Block):
     """For source `webdataset`: a brace pattern such as `s3://bucket/laion/{00000..00099}.tar`, or a folder of S3; by
     default the shards of `folder`."""
     text: str | None = None
-    """For source `folder`: columns whose values make the caption, such as `title, brand, color`, or a template such as
-    `{title} by {brand}`; by default the column `caption`."""
+    """Fields whose values make the caption, such as `title, brand, color`, or a template such as
+    `{title}[ by {brand}]`; by default the field `caption`, or the first of its other names."""
     item: str | None = None
-    """For source `folder`: a column with the product of a picture. Pictures of one product are in one split, and are
-    not negatives of each other."""
+    """The field with the product of a picture. Pictures of one product are in one split, and are not negatives of each
+    other."""
+    image: str | None = None
+    """The field with the picture, or with its file; by default `image`, or the first of its other names. For source
+    `webdataset` the ending of the picture's file, such as `front.jpg`."""
     train_captions: Literal["all", "first", "noisy"] = "all"
     """Captions of a training picture that has several: all, the first, or the first made noisy by rule, as alt-texts of
     the web are. Captions of test and validation pictures, and people's paraphrases, stay."""

@@ -261,14 +261,15 @@ CHECKED = Table(
     _schema(
         ("place", _TEXT), ("captions", pa.list_(_TEXT)), ("lost", _INT),
         optional=(
-            ("name", _TEXT), ("image_id", _TEXT), ("key", _BYTES), *_PLACE, ("split", _TEXT), ("reason", _TEXT),
+            ("name", _TEXT), ("image_id", _TEXT), ("key", _BYTES), *_PLACE, ("split", _TEXT), ("item", _TEXT),
+            ("reason", _TEXT),
         ),
     ),
 )  # fmt: skip
 """A row for each picture that `prepare` has read and decoded, see `components.data.checked_pictures`.
 
-`key` is `components.data.leaks.keys.picture_key`, `split` the published one or empty. With a `reason` it cannot be
-used, and `lost` such are meant.
+`key` is `components.data.leaks.keys.picture_key`, `split` the published one or empty, `item` the product or
+empty. With a `reason` it cannot be used, and `lost` such are meant.
 """
 
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -15,13 +17,16 @@ from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.user_files import checked_file
 from components.core.tables.record_files import read_record
-from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
-from components.data.source import split_of_word
+from components.data.caption_lines import Row, caption_lines
+from components.data.listed_images import Listing, image_folder, listed_source
+from components.data.row_fields import RowFields
 
 _KARPATHY = "dataset_coco.json"
 _YEARS = ("2017", "2014")
 _HOW = "put Karpathy's split file there, or COCO's annotations/captions_train2017.json and captions_val2017.json"
 _AGAIN = "download it again"
+PUBLISHED = ("image", "caption", "split")
+"""Fields of the rows of published data sets."""
 
 
 class _Sentence(BaseModel):
@@ -66,43 +71,48 @@ def read_listing(settings: Prepare) -> Listing:
     year = next((year for year in _YEARS if _annotations(folder, "train", year).is_file()), None)
     if year is None:
         raise InputError(f"{folder / _KARPATHY} is missing: {_HOW}")
-    lines = []
+    listing = Listing(_annotations(folder, "train", year), folder, [])
     for part, split in (("train", "train"), ("val", "test")):
-        lines += _lines(_annotations(folder, part, year), f"{part}{year}", split, settings)
-    return Listing(_annotations(folder, "train", year), folder, lines)
+        file = _annotations(folder, part, year)
+        if file.exists():
+            checked_file(file, folder, settings.list_bound)
+        more = published_listing(file, folder, _rows(file, f"{part}{year}", split), settings)
+        listing = replace(listing, lines=listing.lines + more.lines, unusable=listing.unusable + more.unusable)
+    return listing
+
+
+def published_listing(file: Path, folder: Path, rows: Iterable[Row], settings: Prepare) -> Listing:
+    """The captions of rows that have no other fields than `PUBLISHED`; raises as `caption_lines`."""
+    fields = RowFields.of(settings)
+    fields.columns(file, PUBLISHED)
+    return Listing(file, folder, *caption_lines(file, rows, fields, settings))
 
 
 def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
     """All captions of a split file by Karpathy, `dataset_<name>.json`; COCO's `restval` trains.
 
     Raises:
-        InputError: the file is damaged or has another layout, an unknown split, or an empty caption.
+        InputError: the file is damaged or has another layout, or an unknown split.
     """
-    lines = []
     checked_file(file, settings.folder, settings.list_bound)
+    return published_listing(file, folder, _karpathy_rows(file), settings)
+
+
+def _karpathy_rows(file: Path) -> Iterator[Row]:
     for number, image in enumerate(read_record(_KarpathyFile, file, _AGAIN).images):
-        place = f"images[{number}]"
-        split = split_of_word(f"{file}: {place}", image.split)
         name = (Path(image.filepath) / image.filename).as_posix()
         for sentence in image.sentences:
-            line = CaptionLine(place, name, sentence.raw, split=split)
-            lines.append(checked_line(file, line, settings))
-    return Listing(file, folder, lines)
+            yield f"images[{number}]", {"image": name, "caption": sentence.raw, "split": image.split}
 
 
-def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[CaptionLine]:
-    if file.exists():
-        checked_file(file, settings.folder, settings.list_bound)
+def _rows(file: Path, images: str, split: str) -> Iterator[Row]:
     content = read_record(_CaptionsFile, file, _HOW, _AGAIN)
     names = {image.id: image.file_name for image in content.images}
-    lines = []
     for number, caption in enumerate(content.annotations):
         place = f"annotations[{number}]"
         if caption.image_id not in names:
             raise InputError(f"{file}: {place} has an unknown image_id {caption.image_id}: download it again")
-        line = CaptionLine(place, f"{images}/{names[caption.image_id]}", caption.caption, split=split)
-        lines.append(checked_line(file, line, settings))
-    return lines
+        yield place, {"image": f"{images}/{names[caption.image_id]}", "caption": caption.caption, "split": split}
 
 
 def _annotations(folder: Path, part: str, year: str) -> Path:

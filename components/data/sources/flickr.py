@@ -16,10 +16,10 @@ from components.core.settings import Prepare, Settings
 from components.core.system.errors import InputError
 from components.core.system.user_files import read_file
 from components.core.tables.records import CAPTION_RATINGS
-from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
+from components.data.listed_images import Listing, image_folder, listed_source
 from components.data.row_files import LIST_BOUND
 from components.data.source import EvaluationTables, Pair, filled
-from components.data.sources.coco import read_karpathy
+from components.data.sources.coco import published_listing, read_karpathy
 
 _TOKENS = "Flickr8k.token.txt"
 _SPLITS = {
@@ -50,16 +50,15 @@ def read_listing(settings: Prepare) -> Listing:
     listed = {split: map(str.strip, _rows(folder / name)) for split, name in _SPLITS.items()}
     split_of = {image: split for split, images_of in listed.items() for image in images_of if image}
     file = folder / _TOKENS
-    lines, strays = [], set()
-    for number, (image, _, caption) in enumerate(_captions(file), 1):
-        if image in split_of:
-            line = CaptionLine(f"line {number}", image, caption, split=split_of[image])
-            lines.append(checked_line(file, line, settings))
-        else:
-            strays.add(image)
-    if strays:
+    captions = list(_captions(file))
+    if strays := {image for image, _, _ in captions} - set(split_of):
         print(f"{file}: {len(strays)} images are in no published split and are left out, first {min(strays)}")
-    return Listing(file, images, lines)
+    rows = (
+        (f"line {number}", {"image": image, "caption": caption, "split": split_of[image]})
+        for number, (image, _, caption) in enumerate(captions, 1)
+        if image in split_of
+    )
+    return published_listing(file, images, rows, settings)
 
 
 def _captions(file: Path) -> Iterator[tuple[str, str, str]]:

@@ -1,30 +1,31 @@
 """Pairs from a folder on disk: images, and a file with the columns image, caption and optionally paraphrase and split.
 
-The file is `captions.tsv`, `.csv`, `.jsonl` or `.parquet`, or `metadata.csv` or `.jsonl` of a Hugging Face image
-folder, where the columns are file_name and text. `prepare.text` makes the caption of other columns.
+The file is `captions.tsv`, `.csv`, `.jsonl`, `.json` or `.parquet`, or `metadata` of a Hugging Face image folder, where
+the columns are file_name and text; or there is one for each split, such as `train.csv` and `val.csv`. Without any, a
+text file beside each image has its caption, see `components.data.sidecars`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from components.core.settings import Prepare
-from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
-from components.data.row_files import RowFiles, texts_of
-from components.data.source import split_of_word
-from components.data.text_template import TextTemplate
+from components.data.caption_lines import caption_lines
+from components.data.listed_images import Listing, image_folder, listed_source
+from components.data.row_fields import RowFields
+from components.data.row_files import IMAGES, RowFiles
+from components.data.sidecars import find_sidecar, sidecar_rows
+from components.data.source import SPLIT_WORDS
 
 CAPTIONS = "captions.tsv"
 FILES = RowFiles(
-    files=(CAPTIONS, "captions.csv", "captions.jsonl", "captions.parquet", "metadata.csv", "metadata.jsonl"),
-    required=("image", "caption"),
-    optional=("paraphrase", "split"),
-    names={"file_name": "image", "filepath": "image", "text": "caption", "title": "caption"},
+    names=("captions", "metadata"),
+    roles={"image": IMAGES, "paraphrase": ("paraphrase",)},
     text="caption",
     texts="captions",
+    by_split=True,
 )
 """The files that may list a folder's images, and their columns."""
 _HOW = "write one line per caption, image<TAB>caption"
@@ -34,35 +35,30 @@ def read_listing(settings: Prepare) -> Listing:
     """The folder's captions.
 
     Raises:
-        InputError: the folder or the file is missing, or as `RowFiles.only`, `RowFiles.rows` and `checked_caption`.
+        InputError: the folder or the file is missing, or as `RowFiles.those`, `RowFiles.rows` and `caption_lines`.
     """
     folder = image_folder(settings)
-    template = TextTemplate(settings.text) if settings.text is not None else None
-    files = _files(template, settings.item)
-    file = files.only(folder, _HOW, settings.list_bound)
-    lines = [_line(file, place, row, settings, template) for place, row in files.rows(file)]
-    return Listing(file, folder, lines)
+    fields = RowFields.of(settings)
+    if not FILES.among(folder) and (sidecar := find_sidecar(folder)) is not None:
+        return Listing(folder / sidecar, folder, *caption_lines(folder, sidecar_rows(folder), fields, settings))
+    files = FILES if settings.image is None else replace(FILES, roles={**FILES.roles, "image": (settings.image,)})
+    listing = Listing(folder / CAPTIONS, folder, [])
+    for file in files.those(folder, _HOW, settings.list_bound):
+        rows = files.rows(file, fields.required())
+        lines, left_out = caption_lines(file, rows, fields, settings, SPLIT_WORDS.get(file.stem, ""))
+        listing = Listing(file, folder, listing.lines + lines, listing.unusable + left_out)
+    return replace(listing, folder=_place(folder, [line.image for line in listing.lines[:1]]))
 
 
-def _files(template: TextTemplate | None, item: str | None) -> RowFiles:
-    """The files with the columns that the settings require."""
-    files = FILES
-    if template is not None:
-        # `title` is a column of its own then, and not the caption.
-        names = {name: column for name, column in FILES.names.items() if column == "image"}
-        files = replace(FILES, required=("image", *template.columns), names=names)
-    return files if item is None else replace(files, required=(*files.required, item))
+def _place(folder: Path, names: Sequence[str]) -> Path:
+    """The folder that names of images are relative to: a subfolder `images` if only that has the first one."""
+    first = [path for path in (folder, folder / "images") for name in names if (path / name).is_file()]
+    return first[0] if first else folder
 
 
-def _line(
-    file: Path, place: str, row: Mapping[str, Any], settings: Prepare, template: TextTemplate | None
-) -> CaptionLine:
-    if template is not None:
-        row = {**row, "caption": template.of(row)}
-    image, caption, paraphrase = texts_of(file, place, row, "image", "caption", "paraphrase")
-    split = split_of_word(f"{file}: {place}", row.get("split"))
-    item = "" if settings.item is None else str(row.get(settings.item) or "").strip()
-    return checked_line(file, CaptionLine(place, image, caption, paraphrase, split, item=item), settings)
+def find(folder: Path) -> str | None:
+    """See `Source`: a list of captions, or the first text beside an image."""
+    return FILES.find(folder) or find_sidecar(folder)
 
 
-SOURCE = listed_source(read_listing, FILES.find, CAPTIONS, _HOW)
+SOURCE = listed_source(read_listing, find, CAPTIONS, _HOW)

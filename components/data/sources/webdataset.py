@@ -18,7 +18,8 @@ from components.core.pictures.shards.reader import Fault, RawSample, ShardReader
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.data.listed_images import image_folder
-from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
+from components.data.row_fields import RowFields, RowTexts
+from components.data.source import EmptyRowError, PictureChunk, Sample, Unusable, UnusableError, split_in_path
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 _IMAGES = ("jpg", "jpeg", "png", "webp")
@@ -34,6 +35,7 @@ def read_splits(settings: Prepare) -> Splits:
     Raises:
         InputError: there are no shards, or none to train on.
     """
+    fields = RowFields.of(settings)
     given = find_shards(settings.shards or shards_in(image_folder(settings)), ShardFiles())
     stamps = _stamps(given.urls)
     splits: dict[str, list[PictureChunk]] = {}
@@ -42,7 +44,8 @@ def read_splits(settings: Prepare) -> Splits:
     root = str(settings.folder) if settings.shards is None else shared
     for url in given.urls:
         size, split = given.sizes.get(url), split_in_path(url.removeprefix(root))
-        chunk = PictureChunk(f"{stamps[url]} {size} {split}", partial(read_shard, url, size, split), size or _USUAL)
+        stamp = f"{stamps[url]} {size} {split} {fields.stamp}"
+        chunk = PictureChunk(stamp, partial(read_shard, url, size, split, fields), size or _USUAL)
         splits.setdefault(split or TRAIN, []).append(chunk)
     if TRAIN not in splits:
         raise InputError(f"{given.urls[0]} and all other shards are of a test or validation split: {_HOW}")
@@ -69,31 +72,38 @@ def shards_in(folder: Path) -> list[str]:
     return [str(path) for path in files_in(folder, "*.tar", "*/*.tar")]
 
 
-def read_shard(url: str, size: int | None, split: str = "", *, strict: bool = True) -> Iterator[Sample | Unusable]:
+def read_shard(
+    url: str, size: int | None, split: str = "", fields: RowFields | None = None
+) -> Iterator[Sample | Unusable]:
     """The samples of a shard.
 
     Args:
         split: of samples that do not name their own.
-        strict: whether a sample without caption, or of an unknown split, is unusable.
+        fields: without them a sample without caption, or of an unknown split, is usable.
     """
     sizes = {} if size is None else {url: size}
-    for raw in ShardReader(ShardFiles(), {*_IMAGES, "txt", "json"}, sizes, _USUAL).read(url):
+    endings = _IMAGES if fields is None or fields.image is None else (fields.image,)
+    for raw in ShardReader(ShardFiles(), {*endings, "txt", "json"}, sizes, _USUAL).read(url):
         try:
-            yield _sample(raw, split, strict)
+            yield _sample(raw, endings, split, fields)
         except (Fault, UnusableError) as fault:
-            yield Unusable(f"{raw.name} cannot be used ({fault})", raw.lost)
+            lost = 0 if isinstance(fault, EmptyRowError) else raw.lost
+            yield Unusable(f"{raw.name} cannot be used ({fault})", lost)
 
 
-def _sample(raw: RawSample, split: str, strict: bool) -> Sample:
+def _sample(raw: RawSample, endings: Sequence[str], split: str, fields: RowFields | None) -> Sample:
     if raw.fault is not None:
         raise raw.fault
-    ending = next((ending for ending in _IMAGES if ending in raw.members), "")
-    image, caption = sound(raw.members.get(ending, b"")), raw.text("txt") or raw.text("json", "caption")
-    if not image or (strict and not caption):
-        raise Fault("no caption" if image else "no image")
-    if strict:
-        split = split_of_word("its JSON", raw.text("json", "split")) or split
-    return Sample.of(image, raw.name, raw.shard, raw.positions[ending], (caption,), raw.name, split)
+    ending = next((ending for ending in endings if ending in raw.members), "")
+    if not (image := sound(raw.members.get(ending, b""))):
+        raise Fault(f"no image{f': {raw.hint}' if raw.hint else ''}")
+    row = raw.fields()
+    if fields is None:
+        texts = RowTexts(tuple(filter(None, [str(row.get("caption") or "")])), split, "")
+    else:
+        texts = fields.read("it", row, split)
+    where = raw.name, raw.shard, raw.positions[ending]
+    return Sample.of(image, *where, texts.captions, raw.name, texts.split, texts.item)
 
 
 def find(folder: Path) -> str | None:

@@ -26,6 +26,8 @@ from components.core.system.errors import InputError
 from components.core.system.user_files import RefusedError
 from components.core.tables.ahead import mapped
 from components.data.checked_pictures import check_picture
+from components.data.row_fields import RowFields
+from components.data.row_files import IMAGES
 from components.data.source import Sample, Unusable, UnusableError
 from components.data.sources.folder import FILES
 from components.data.sources.webdataset import read_shard, shards_in
@@ -76,12 +78,14 @@ def _read_folder(folder: Path, names: Iterable[str], captions: dict[str, str]) -
 def _listed(folder: Path) -> tuple[dict[str, str], _Further]:
     """The first line of each picture that a file lists: its caption, and its further columns as texts."""
     captions, further = dict[str, str](), dict[str, dict[str, str]]()
-    if FILES.find(folder) is not None:
-        for _, row in FILES.rows(FILES.only(folder, "")):
-            texts = {name: "" if value is None else str(value).strip() for name, value in row.items()}
-            name = os.path.normpath(texts.pop("image"))
-            captions.setdefault(name, texts.pop("caption"))
-            further.setdefault(name, texts)
+    fields, files = RowFields(), FILES.those(folder, "") if FILES.find(folder) is not None else []
+    for _, row in chain.from_iterable(FILES.rows(file, fields.required()) for file in files):
+        texts = {name: "" if value is None else str(value).strip() for name, value in row.items()}
+        if other := next((name for name in IMAGES[1:] if texts.get(name) == texts.get("image")), None):
+            texts.pop(other)
+        name = os.path.normpath(texts.pop("image", ""))
+        captions.setdefault(name, texts.pop(fields.caption_in(texts) or "", ""))
+        further.setdefault(name, texts)
     return captions, further
 
 
@@ -98,7 +102,7 @@ def _open_shards(given: str, encoder: EncoderUnderTest | None) -> Opened:
     total = shards.samples() if len(shards.sizes) == len(shards.urls) else None
 
     def blocks() -> Iterator[ImageBlock]:
-        samples = (read_shard(url, shards.sizes.get(url), strict=False) for url in shards.urls)
+        samples = (read_shard(url, shards.sizes.get(url)) for url in shards.urls)
         return _blocks(given, chain.from_iterable(samples), embedding, {})
 
     return Opened(tower, embedding.name, dim_of(embedding), total, blocks, prepares=True)

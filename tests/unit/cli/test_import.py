@@ -174,7 +174,8 @@ def test_a_dry_run_writes_nothing_and_reports_facts_and_problems(project: Path) 
     shutil.copy("set/6.png", "set/5.png")
     output = json.loads(_run("set", "--dry-run", "--json").stdout)
     assert output["facts"][-1].startswith("copies: 1 pictures are in another file too")
-    assert output["counts"]["train"] == 30
+    # Of 19 pictures one tests and one validates: at most the one with four captions, and one with two.
+    assert (output["images"], output["counts"]) == ({"train": 19}, {"train": 34, "val": 1, "test": 1})
     Path("set/3.png").unlink()
     Path("set/4.png").write_bytes(published.picture(4)[:40])
     text = _run("set", "--dry-run").output
@@ -205,7 +206,7 @@ def _zipped(folder: Path) -> None:
         (lambda _: None, (), "set is not a folder"),
         (Path.mkdir, (), "set is in no known format (coco: dataset_coco.json; "),
         (_own_with("captions.tsv", "nothing"), (),
-         "captions.tsv: the first line must name the columns image and caption"),
+         "captions.tsv has the columns nothing and none for 'image': call one image, or name it by --image; the first"),
         (_own_with("dataset_coco.json", "{}"), (),
          "set matches several formats, coco (dataset_coco.json), folder (captions.tsv): keep the file"),
         (_own_with("captions.tsv", "image\tcaption", *_rows(4)), (), "set has 4 images: at least 10 are needed"),
@@ -224,7 +225,7 @@ def _zipped(folder: Path) -> None:
         (_write_own, ("--captions", "model", "--llm", "http://127.0.0.1:9/v1", "--model", "m"),
          "set/captions.tsv exists: move it away, or give another --out"),
         (_write_own, ("--methods", "paraclp"), "did you mean 'paraclip'"),
-        (_write_own, ("--text", "titel"), "image and titel, separated by a tab; it has image, caption"),
+        (_write_own, ("--text", "titel"), "has the columns image, caption and none for 'titel': correct --text"),
         (lambda folder: (_write_own(folder), (folder / "captions.tsv").rename(folder / "products.tsv")), (),
          "rename products.tsv to captions.tsv"),
     ],

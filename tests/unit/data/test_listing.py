@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from components.core.settings import Counts
-from components.data.listed_images import CaptionLine, Listing, share
+from components.data.caption_lines import CaptionLine
+from components.data.listed_images import Listing, share
 from components.data.source import Sample
 
 NAMES = [f"{number}.png" for number in range(20)]

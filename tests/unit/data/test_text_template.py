@@ -47,6 +47,7 @@ FULL: dict[str, Any] = {
         ("{title} for {none} EUR", ""),
         ("{none} by {brand}", ""),
         ("{title} (by {none}, {price})", ""),
+        ("{none}[ by {brand}]", ""),
         ("{none}", ""),
         ("[{none}]", ""),
     ],

@@ -67,7 +67,7 @@ def test_logs_of_several_kinds_are_read_and_others_named(tmp_path: Path) -> None
     (tmp_path / "bad.parquet").write_bytes(b"none")
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     for name, words in (
-        ("other.csv", "the first line must name the columns query"),
+        ("other.csv", "and none for .query.: call one query"),
         ("few.txt", "has 2 queries: at least 50 are needed"),
         ("bad.parquet", "is damaged"),
         ("bad.txt", "cannot be read"),

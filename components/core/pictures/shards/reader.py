@@ -150,6 +150,7 @@ class RawSample:
         lost: the number of samples of a fault.
         repetition: how often the shards were read to their end before, in this epoch.
         positions: the byte of the shard at which each member begins.
+        hint: why members with one of the wanted endings are missing, or empty.
     """
 
     shard: str
@@ -159,6 +160,7 @@ class RawSample:
     lost: int = 1
     repetition: int = 0
     positions: Mapping[str, int] = field(default_factory=dict, repr=False)
+    hint: str = ""
 
     @property
     def name(self) -> str:
@@ -171,17 +173,30 @@ class RawSample:
         Raises:
             Fault: the member is not a file, or cannot be read.
         """
-        raw = sound(self.members.get(ending, b""))
+        if key:
+            text: object = self._parsed(ending).get(key)
+        else:
+            text = self._decoded(ending)
+        return text.strip() if isinstance(text, str) else ""
+
+    def fields(self) -> dict[str, Any]:
+        """The keys of the JSON member, with the text member as `caption`; raises as `text`."""
+        text = self.text("txt")
+        return self._parsed("json") | ({"caption": text} if text else {})
+
+    def _parsed(self, ending: str) -> dict[str, Any]:
         try:
-            # Text editors may write a byte order mark.
-            text: Any = raw.decode("utf-8-sig")
-            if key and text:
-                text = json.loads(text)[key]
-        except (KeyError, TypeError):
-            return ""
+            row = json.loads(self._decoded(ending) or "{}")
         except (ValueError, RecursionError):
             raise Fault("unreadable text") from None
-        return text.strip() if isinstance(text, str) else ""
+        return row if isinstance(row, dict) else {}
+
+    def _decoded(self, ending: str) -> str:
+        try:
+            # Text editors may write a byte order mark.
+            return sound(self.members.get(ending, b"")).decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise Fault("unreadable text") from None
 
 
 def sound(member: bytes | Fault) -> bytes:
@@ -249,7 +264,9 @@ class ShardReader:
             if _UNSAFE.search(key) or len(key) > _LONGEST_KEY:
                 fault = Fault("unsafe name")
             repeated = False
-            yield RawSample(shard, key, members, fault, positions=positions)
+            dotted = next((one for one in sample if "." in one and one.rpartition(".")[2].lower() in self.wanted), "")
+            hint = dotted and f"the key of '{key}.{dotted}' ends at its first dot, as in webdataset: rename it"
+            yield RawSample(shard, key, members, fault, positions=positions, hint=hint)
 
 
 def _key_and_ending(name: str) -> tuple[str, str]:

@@ -144,7 +144,7 @@ def table(name: str, **columns: Any) -> Damage:
         ("clip-retrieval", array(vectors(0)[1:]), r"img_emb_9\.npy has 11 rows, .*metadata_9\.parquet has 12"),
         ("clip-retrieval", without(TABLE), r"metadata_10\.parquet is missing: put"),
         ("clip-retrieval", holding(TABLE, b"PAR1"), r"metadata_10\.parquet is damaged"),
-        ("beside", table("part-0.parquet", label=[1] * ROWS), r"has the columns label and none for the caption"),
+        ("beside", table("part-0.parquet", label=[1] * ROWS), r"has the columns label and none for 'caption'"),
         ("columns", table("0.parquet", **captioned(0), embedding=[[1.0]] * 11 + [[1.0, 2.0]]),
          r"0\.parquet has rows of different width"),
         ("beside", lambda folder: [path.unlink() for path in folder.iterdir()], "no embeddings to train on"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -84,12 +85,7 @@ def test_written_paraphrases_of_test_images_become_queries(world: Make, tmp_path
 def test_bad_rows(world: Make, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(picture(9))
     for row, message in (
-        (("3.png", "   "), r"line 5 \(3\.png\) has an empty caption"),
-        (("3.png", "\u200b \u2060"), r"line 5 \(3\.png\) has an empty caption"),
-        (("3.png", "word " * 500), r"line 5 \(3\.png\) has a caption of 500 words"),
-        (("3.png", "x" * 2001), r"line 5 \(3\.png\) has a caption of 2001 letters, at most 2000 are allowed"),
         (("gone.png", "a picture"), r"line 5 names gone\.png"),
-        (("", "a picture"), r"line 5 names "),
         (("../secret.png", "a picture"), r"line 5 names .*secret\.png"),
         ((str(tmp_path / "secret.png"), "a picture"), r"line 5 names .*secret\.png"),
         (("1.png", "x" * 140_000), r"line 5 cannot be read \(.*\): shorten or remove it"),
@@ -98,6 +94,25 @@ def test_bad_rows(world: Make, tmp_path: Path) -> None:
         (("1.png", "a picture", "of a tab"), r"line 5 has 3 fields, the first line 2: write"),
     ):
         assert_refused(world([*ROWS[:3], row, *ROWS[4:]]), rf"captions\.tsv: {message}")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("3.png", "   "), r"line 8 has an empty caption: write"),
+        (("3.png", "\u200b \u2060"), r"line 8 \(3\.png\) has an empty caption"),
+        (("3.png", "word " * 500), r"line 8 \(3\.png\) has a caption of 500 words"),
+        (("3.png", "x" * 2001), r"line 8 \(3\.png\) has a caption of 2001 letters, at most 2000 are allowed"),
+        (("", "a picture"), "line 8 names no image"),
+    ],
+)
+def test_a_row_without_a_usable_caption_or_image_is_left_out(
+    row: tuple[str, str], message: str, world: Make, tmp_path: Path
+) -> None:
+    splits = prepared(world([*ROWS, row]), tmp_path)
+    assert sorted(pair["caption"] for split in SPLITS for pair in splits[split]) == sorted(text for _, text in ROWS)
+    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert re.search(message, reason)
 
 
 def test_link_out_of_the_folder(world: Make, tmp_path: Path) -> None:
@@ -126,11 +141,14 @@ def test_too_few_rows(world: Make) -> None:
 def test_wrong_headers(world: Make) -> None:
     rows = [(*row, "x", "y") for row in ROWS]
     for header, message in (
-        ("file\ttext\ta\tb", "must name the columns image and caption"),
+        (
+            "file\tname\ta\tb",
+            "has the columns file, name, a, b and none for 'caption': call one caption",
+        ),
         ("image\tcaption\tcaption\tnote", "names the column caption twice"),
         ("image\tcaption\tparaphrase\tparaphrase", "names the column paraphrase twice"),
     ):
-        assert_refused(world(rows, header), rf"captions\.tsv: the first line {message}")
+        assert_refused(world(rows, header), rf"captions\.tsv {message}")
 
 
 def test_missing_and_damaged_files(world: Make, tmp_path: Path) -> None:
@@ -148,8 +166,11 @@ def test_missing_and_damaged_files(world: Make, tmp_path: Path) -> None:
         ("captions.csv", b"image,caption\n0.png,one, two\n", "line 2 has 3 fields, the first line 2: quote captions"),
         ("captions.jsonl", b'{"image": "0.png", "caption": "a"}\n{"image":', "line 2 is not JSON"),
         ("captions.jsonl", b"[1]\n", "line 1 is not a JSON object"),
-        ("captions.jsonl", b'{"image": "0.png"}\n', "it must have the columns image and caption"),
-        ("captions.jsonl", b'{"image": "0.png", "caption": 3}\n', "line 1 has no text as caption"),
+        ("captions.jsonl", b'{"image": "0.png"}\n', "has the columns image and none for 'caption'"),
+        ("captions.jsonl", b'{"image": "0.png", "caption": 3}\n', "line 1 has an empty caption"),
+        ("captions.jsonl", b'{"image": 3, "caption": "a"}\n', "line 1 has no text as image"),
+        ("captions.json", b'{"image": 3}', "is not a JSON list"),
+        ("captions.json", b'["a"]', "object 1 is not a JSON object"),
         ("captions.jsonl", b'{"image": "0.png", "caption": "a", "split": "most"}\n', "line 1 has split 'most'"),
     ):
         (folder / name).write_bytes(content)
@@ -260,10 +281,10 @@ def test_columns_make_the_caption_and_items_stay_in_one_split(world: Make, tmp_p
     for wrong, message in (
         (
             {"text": "titel, brand"},
-            "must name the columns image and titel and brand and sku, .* it has image, title, brand, sku",
+            "has the columns image, title, brand, sku and none for 'titel': correct --text",
         ),
         ({"text": "{title"}, r"prepare.text '\{title' is not a template"),
         ({"text": "{} {}"}, "names no column"),
-        ({"text": "title", "item": "product"}, "the columns image and title and product"),
+        ({"text": "title", "item": "product"}, "and none for 'product'"),
     ):
         assert_refused(world(rows, "image\ttitle\tbrand\tsku", **options | wrong), message)

@@ -176,9 +176,17 @@ TSV, JSONL = "queries.tsv", "queries.jsonl"
 # Faults that source `folder` reports in the same way are tested there.
 FAULTS: list[tuple[str, Damage, str]] = [
     ("no log", without(TSV), r"queries\.tsv is missing: write one line"),
-    ("no columns", holding(TSV, "dog\t0.png\n"), r"line must name the columns query and image, separated by a tab"),
-    ("a column twice", holding(TSV, "query\timage\tclicks\tweight\n"), "the first line names the column weight twice"),
-    ("half a letter", holding(JSONL, '{"query": "\\ud800", "image": "0.png"}\n'), "line 1 has no text as query"),
+    (
+        "no columns",
+        holding(TSV, "dog\t0.png\n"),
+        r"dog, 0\.png and none for 'image': .*by a tab",
+    ),
+    ("a column twice", holding(TSV, "query\timage\tclicks\tweight\n"), "names the column weight twice"),
+    (
+        "half a letter",
+        holding(JSONL, '{"query": "\\ud800", "image": "0.png"}\n'),
+        r"line 1 \(0\.png\) has .* half a letter",
+    ),
     ("a number of too many digits", holding(JSONL, '{"query": ' + "9" * 5000 + "}\n"), "line 1 is not JSON"),
     ("nesting without end", holding(JSONL, "[" * 200_000 + "\n"), r"queries\.jsonl: line 1 is not JSON"),
     ("a bomb", holding("3.png", _bomb()), r"3\.png is not a readable image"),
@@ -197,7 +205,7 @@ def test_faults_are_reported_in_one_line(world: Make, tmp_path: Path, fault: str
 def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world: Make, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(picture(0))
     for name in ("../secret.png", "/etc/passwd", "a\0b.png", "x" * 5000, ""):
-        counts = {"train": 6, "val": 1, "test": 1}
+        counts = {"train": 6 if name else 5, "val": 1, "test": 1}
         unusable: list[Unusable] = []
         pairs = pairs_of(world([*ROWS, ("secret", name, "1")], max_unusable_share=0.5, counts=counts), unusable)
         (lost,) = unusable

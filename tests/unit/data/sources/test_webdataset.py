@@ -106,9 +106,9 @@ def _sample(ending: str, text: bytes, shown: bytes = picture(99)) -> Callable[[s
 
 FAULTS: dict[str, tuple[Callable[[str], Members], str]] = {
     "no image": (lambda key: [(f"{key}.txt", b"only a text")], "no image"),
-    "no caption": (lambda key: [(f"{key}.png", picture(99))], "no caption"),
-    "empty caption": (_sample("txt", b" \n"), "no caption"),
-    "caption of another kind": (_sample("json", b'{"caption": 3}'), "no caption"),
+    "no caption": (lambda key: [(f"{key}.png", picture(99))], "empty caption"),
+    "empty caption": (_sample("txt", b" \n"), "empty caption"),
+    "caption of another kind": (_sample("json", b'{"caption": 3}'), "empty caption"),
     "wrong encoding": (_sample("txt", "ä".encode("latin-1")), "unreadable text"),
     "cut JSON": (_sample("json", b'{"cap'), "unreadable text"),
     "deep JSON": (_sample("json", b"[" * 100_000), "unreadable text"),
@@ -132,6 +132,16 @@ def test_unusable_samples_are_left_out_and_listed(settings: Any, tmp_path: Path)
         assert reason in lost.reason, name
         assert "000.tar/" in lost.reason
     assert_refused(settings(), r"1 of at most 12 images cannot be used, .*max_u.* is 0\.01")
+
+
+def test_a_dot_in_a_key_is_named(settings: Any, tmp_path: Path) -> None:
+    dotted: Members = [("mug.v2.front.jpg", picture(0, "JPEG")), ("mug.txt", b"a mug")]
+    samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
+    write_tar(tmp_path / "shards" / "000.tar", [*samples, *dotted])
+    unusable: list[Unusable] = []
+    reading.pairs_of(settings(max_unusable_share=0.1), unusable)
+    hint = "no image: the key of 'mug.v2.front.jpg' ends at its first dot, as in webdataset: rename it"
+    assert [lost.reason for lost in unusable] == [f"000.tar/mug cannot be used ({hint})"]
 
 
 def test_a_cut_shard_gives_what_is_before_the_cut_and_counts_by_its_size(

@@ -1,0 +1,124 @@
+"""What is done with the fields of a row, for all sources: its captions, its split and the product that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.core.pictures.embedding_files import CAPTIONS
+from components.core.settings import Prepare
+from components.core.system.errors import InputError
+from components.data.source import EmptyRowError, Unusable, split_of_word
+from components.data.text_template import TextTemplate, shown, value_of
+
+SPLIT = "split"
+_LETTERS_PER_WORD = 20
+"""Most letters per word on average, with blanks: a tokenizer takes quadratic time for letters without a blank."""
+
+
+@dataclass(frozen=True)
+class RowTexts:
+    """The captions of a row, at least one, not checked yet; its split as published or empty; its product or empty."""
+
+    captions: tuple[str, ...]
+    split: str
+    item: str
+
+
+@dataclass(frozen=True)
+class RowFields:
+    """The fields that `prepare.text`, `prepare.item` and `prepare.image` name.
+
+    Attributes:
+        captions: possible names of the field with the caption, or captions, without a template.
+        stamp: changes with the settings.
+    """
+
+    template: TextTemplate | None = None
+    item: str | None = None
+    image: str | None = None
+    captions: tuple[str, ...] = CAPTIONS
+    stamp: str = ""
+
+    @classmethod
+    def of(cls, settings: Prepare, captions: tuple[str, ...] = CAPTIONS) -> RowFields:
+        """The fields that the settings name; raises `InputError` if the template is wrong."""
+        template = TextTemplate(settings.text) if settings.text is not None else None
+        named = f"{settings.text} {settings.item} {settings.image}"
+        return cls(template, settings.item, settings.image, captions, named)
+
+    def required(self) -> dict[str, tuple[str, ...]]:
+        """What rows must have, as messages name it, -> columns of which one must be there."""
+        texts = self.template.columns if self.template is not None else ()
+        named = {name: (name, name.partition(".")[0]) for name in (*texts, self.item, self.image) if name is not None}
+        return {**({} if texts else {self.captions[0]: self.captions}), **named}
+
+    def columns(self, place: object, known: Collection[str], given: Collection[str] = ()) -> list[str]:
+        """The columns of a table that are read: `given`, and those of captions, item and split.
+
+        Raises:
+            InputError: a setting names a column that is not there, or none has captions; the message begins with
+                `place`.
+        """
+        found = found_columns(place, known, self.required())
+        return list(dict.fromkeys([*given, *found.values(), *([SPLIT] if SPLIT in known else [])]))
+
+    def caption_in(self, known: Collection[str]) -> str | None:
+        """The column of captions; None without one."""
+        return next((name for name in self.captions if name in known), None)
+
+    def read(self, place: str, row: Mapping[str, Any], split: str = "") -> RowTexts:
+        """The texts of a row; `split` is that of rows that name none.
+
+        Raises:
+            UnusableError: its split is unknown, or it has no caption.
+            InputError: a field cannot be shown as text.
+        """
+        if not (captions := self._captions(row)):
+            why = "write or remove it" if self.template is None else self.template.lacks(row)
+            raise EmptyRowError(f"{place} has an empty caption: {why}")
+        item = "" if self.item is None else shown(self.item, value_of(row, self.item), setting="prepare.item")
+        return RowTexts(captions, split_of_word(place, row.get(SPLIT)) or split, item)
+
+    def _captions(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        if self.template is not None:
+            return self.template.captions(row)
+        value = row.get(self.caption_in(row) or "")
+        texts = value if isinstance(value, list | tuple) else [value]
+        texts = [text.get("raw") if isinstance(text, Mapping) else text for text in texts]
+        return tuple(text for text in texts if isinstance(text, str) and text.strip())
+
+
+def found_columns(place: object, known: Collection[str], required: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """What is required -> the first of its columns that is there; raises as `RowFields.columns`."""
+    found = {name: next((one for one in names if one in known), None) for name, names in required.items()}
+    if missing := [name for name, column in found.items() if column is None]:
+        name = required[missing[0]][0]
+        options = {CAPTIONS[0]: ", or name it by --text", "image": ", or name it by --image", "query": ""}
+        fix = f"call one {name}{options[name]}" if name in options else "correct --text, --item or --image"
+        raise InputError(f"{place} has the columns {', '.join(known) or 'of no name'} and none for '{name}': {fix}")
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def usable_captions(place: str, captions: Iterable[str], settings: Prepare) -> Iterator[str | Unusable]:
+    """The distinct captions without blanks around them, and reasons in place of those that are empty or too long."""
+    for caption in dict.fromkeys(map(str.strip, captions)):
+        fault = caption_fault(caption, settings)
+        yield Unusable(f"{place} has {fault}", images=0) if fault else caption
+
+
+def caption_fault(caption: str, settings: Prepare) -> str:
+    """Why a caption cannot be used, and the fix; empty if it can."""
+    words, longest = len(caption.split()), settings.max_caption_words
+    if any("\ud800" <= letter <= "\udfff" for letter in caption):
+        return "a caption with half a letter, which is not Unicode: correct or remove it"
+    if not any(letter.isprintable() and not letter.isspace() for letter in caption):
+        return "an empty caption: write or remove it"
+    if words > longest:
+        length = f"{words} words"
+    elif len(caption) > longest * _LETTERS_PER_WORD:
+        length = f"{len(caption)} letters, at most {longest * _LETTERS_PER_WORD} are allowed"
+    else:
+        return ""
+    return f"a caption of {length}: shorten it or raise prepare.max_caption_words (now {longest})"
