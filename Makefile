@@ -3,7 +3,7 @@ PY := .venv/bin/python
 LLM := .venv-llm/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE := 1
-export GX_ANALYTICS_ENABLED := false
+export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 # Without kept compiled modules every process compiles its libraries again, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE

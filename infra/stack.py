@@ -91,6 +91,7 @@ def environment(prefect: str, mlflow: str = "") -> dict[str, str]:
         # SQLite allows one writer at a time; on a busy machine the default of 10 s is too short.
         "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
         "DO_NOT_TRACK": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
         # Otherwise MLflow starts half a dozen processes for jobs that this project never submits.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "PYTHONUNBUFFERED": "1",

@@ -21,7 +21,7 @@ from components.core.system.errors import InputError
 from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
 from components.registry.model import CHAMPION, find_alias
 from components.registry.restoring import check_files
-from components.tracking import explained, make_client, nothing_tracked, tracking_uri
+from components.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri
 
 _CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
 _LOCAL_POOL = "local"
@@ -104,12 +104,15 @@ def check_workers(installation: Installation) -> CheckResult:
     return fail(detail, fix) if is_local else warn(detail, fix)
 
 
-def check_tracking(_installation: Installation) -> CheckResult:
-    """MLflow's server or database answers."""
+def check_tracking(installation: Installation) -> CheckResult:
+    """MLflow's server or database answers, and the project's experiment is not deleted."""
     if nothing_tracked():
         return ok(f"{tracking_uri()} will be made by its first user")
     with explained():
-        make_client().search_experiments(max_results=1)
+        client = make_client()
+        client.search_experiments(max_results=1)
+        if installation.loaded is not None:
+            find_experiment(client, installation.loaded.dataset.name)
     return ok(f"{tracking_uri()} answers")
 
 

@@ -78,6 +78,19 @@ def make_client() -> MlflowClient:
     return client
 
 
+def find_experiment(client: MlflowClient, name: str) -> str | None:
+    """The id of an experiment, None if there is none; raises InputError if it is deleted, so that it accepts no run."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None or experiment.lifecycle_stage == "active":
+        return None if experiment is None else str(experiment.experiment_id)
+    # MLflow's own command has another default.
+    store = "" if os.environ.get(_URI) else f"{_URI}={tracking_uri()} "
+    raise InputError(
+        f"MLflow's experiment '{name}' is deleted: restore it with `{store}mlflow experiments restore --experiment-id "
+        f"{experiment.experiment_id}`, or choose another dataset.name"
+    )
+
+
 def in_store(client: MlflowClient) -> AbstractContextManager[None]:
     """A block in which MLflow reads artifacts of the client's runs.
 

@@ -24,7 +24,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError, shown_address
 from components.core.system.worker_identity import new_worker
 from components.tracking import offline_spool
-from components.tracking.address import artifacts_folder, make_client, tracking_uri
+from components.tracking.address import artifacts_folder, find_experiment, make_client, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import SOON_S, call_with_retries, fail_fast, is_full, is_transient, reason_of, wait_s
 from components.tracking.offline_spool import upload
@@ -203,26 +203,31 @@ def tracked_run(
         tracked = _begin(settings.dataset.name, title, tags)
         status = "FAILED"
         # Calls are retried here; with MLflow's own retries each would block the stage for minutes.
-        with fail_fast(), _killed_by_sigterm():
+        with fail_fast(), _stopped_by_sigterm() as sigterm:
             try:
                 tracked.log_params(params)
                 for key, path in inputs.items():
                     tracked.log_dataset(key, path, tags[f"input.{key}.sha256"])
                 yield tracked
                 status = "FINISHED"
-            except (_Killed, KeyboardInterrupt) as stop:
-                status = "KILLED"
-                if isinstance(stop, KeyboardInterrupt):
-                    raise
-                raise SystemExit(128 + signal.SIGTERM) from None
+            except BaseException as stop:
+                if sigterm.received or isinstance(stop, KeyboardInterrupt):
+                    status = "KILLED"
+                if isinstance(stop, _Killed):
+                    raise SystemExit(128 + signal.SIGTERM) from None
+                raise
             finally:
                 try:
                     # Of this process with its imports, and of its children: unlike the duration it hardly depends on
                     # other programs of the machine.
                     tracked.log_metrics({"processor_seconds": sum(os.times()[:4])})
                     tracked.end(status)
-                except _Killed:
+                except BaseException as stop:
+                    if isinstance(stop, Exception):
+                        raise
                     tracked.end(status, _KILLED_WAIT_S)
+                    if not isinstance(stop, _Killed):
+                        raise
 
 
 @contextmanager
@@ -243,23 +248,34 @@ class _Killed(BaseException):
     """The process received SIGTERM; not an `Exception`, so that no handler swallows it."""
 
 
-@contextmanager
-def _killed_by_sigterm() -> Iterator[None]:
-    """Raise `_Killed` in the main thread on the first SIGTERM, ignore later ones, and restore the old handler.
+class _Sigterm:
+    """SIGTERM in the block of a run."""
 
-    Only the first interrupts the block, so that the run is ended.
+    received = False
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[_Sigterm]:
+    """On SIGTERM in the main thread, raise the error of the old handler, or `_Killed`; restores the old one at the end.
+
+    Prefect's handler knows whether a flow is cancelled, and only by its error does the flow end as cancelled.
     """
+    sigterm = _Sigterm()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield sigterm
         return
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        sigterm.received = True
+        # Only the first one interrupts the block, so that the run is ended.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if callable(previous):
+            previous(number, frame)
         raise _Killed
 
     previous = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        yield sigterm
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -295,9 +311,8 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
-    experiment = client.get_experiment_by_name(name)
-    if experiment is not None:
-        return str(experiment.experiment_id)
+    if (known := find_experiment(client, name)) is not None:
+        return known
     if tracking_uri().startswith("http"):
         return str(client.create_experiment(name))
     # Without a location MLflow would write artifacts to ./mlruns/<id>, mixed with its database.

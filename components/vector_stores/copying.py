@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.pictures.embedding_files import CAPTIONS, COLUMNS, caption_column
-from components.core.system.errors import InputError, prefixed_errors
+from components.core.system.errors import InputError, prefixed_errors, shown_address
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, content_hash
 from components.data.source import UnusableError
 from components.data.text_template import TextTemplate
-from components.tracking import shown_address
 from components.vector_stores import find_store
 from components.vector_stores.groups import Groups
 from components.vector_stores.store import OpenStore, Page, StoreUrl, require_one_length

@@ -12,8 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from components.core.system.errors import InputError
-from components.tracking import shown_address
+from components.core.system.errors import InputError, shown_address
 
 Matrix = npt.NDArray[np.float32]
 _HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:\d*)?")

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
+from prefect import get_client
 
 import flows.stages
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import read_graph
+from components.tracking import make_client
 from flows.commands import TimeLimitError
 from flows.train import chosen_methods, compare_methods, train_paraclip
-from tests.flows.conftest import artifact, with_server
+from tests.flows.conftest import artifact, flow_runs_named, with_server
 from tests.support.params import every_method
 from tests.support.tracked_runs import find_runs
+from tests.support.waiting import wait_until
 
 REPO = Path(__file__).parents[2]
 CAPTIONS = {"synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate@paraphrases"}
@@ -109,6 +116,40 @@ def test_transient_faults_are_retried_and_the_flow_waits_for_locks(
     ran = project.ran()
     assert (ran.count("base"), ran.count("embed")) == (2, 2)
     assert set(ran) == ONE | {"compare", "promote"}
+
+
+@with_server
+def test_a_cancelled_flow_ends_as_cancelled(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Prefect's runner cancels: it announces its intent, and sends SIGTERM."""
+    from prefect._internal import control_listener
+    from prefect.exceptions import TerminationSignal
+
+    project.plan({"prepare": "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"})
+    file = project.folder / "pid.txt"
+
+    def cancel() -> None:
+        wait_until(lambda: file.exists() and file.read_text(), 120)
+        monkeypatch.setattr(control_listener, "get_intent", lambda: "cancel")
+        monkeypatch.setattr("prefect.flow_engine.get_intent", lambda: "cancel")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    try:
+        with pytest.raises(TerminationSignal):
+            train_paraclip.with_options(flow_run_name="cancelled")(method="paraclip")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    thread.join()
+    wait_until(lambda: not psutil.pid_exists(int(file.read_text())), 120)
+    with get_client(sync_client=True) as client:
+        (run,) = client.read_flow_runs(flow_run_filter=flow_runs_named("cancelled"))
+    assert run.state is not None
+    assert run.state.name == "Cancelled"
+    client = make_client()
+    experiment = client.get_experiment_by_name(load_settings().dataset.name)
+    assert [found.info.status for found in client.search_runs([experiment.experiment_id])] == ["KILLED"]
 
 
 @with_server

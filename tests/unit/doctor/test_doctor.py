@@ -141,13 +141,26 @@ def test_a_pool_without_an_online_worker_is_named(settings: Settings) -> None:
         assert (result.status, text in result.detail + result.fix) == (status, True)
 
 
+def test_a_deleted_experiment_fails_the_check_of_tracking(settings: Settings, track_in: Any) -> None:
+    track_in(Path.cwd())
+    client = make_client()
+    number = client.create_experiment(settings.dataset.name)
+    assert _check("tracking", settings).status == "ok"
+    client.delete_experiment(number)
+    result = _check("tracking", settings)
+    assert (result.status, result.detail) == ("fail", f"MLflow's experiment '{settings.dataset.name}' is deleted")
+    assert f"`mlflow experiments restore --experiment-id {number}`" in result.fix
+
+
 def test_tracking_store_and_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "will be made" in _check("tracking", settings).detail
     Path("broken.db").write_bytes(b"no database " * 100)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///broken.db")
     assert _check("tracking", settings).status == "fail"
     auth = f"Basic {base64.b64encode(b'me:pass').decode()}"
-    with _server({"/api/2.0/mlflow/experiments/search": {}}, auth) as url:
+    active = {"experiment": {"experiment_id": "1", "lifecycle_stage": "active"}}
+    routes = {"/api/2.0/mlflow/experiments/search": {}, "/api/2.0/mlflow/experiments/get-by-name": active}
+    with _server(routes, auth) as url:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
         assert _check("tracking", settings).status == "fail"
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")

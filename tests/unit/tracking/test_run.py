@@ -17,6 +17,7 @@ from mlflow.exceptions import MlflowException
 
 from components import tracking
 from components.core.settings import Settings
+from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.tracking import PARENT_RUN, STORE, in_store, make_client, tracked_run
 from components.tracking import run as run_module
@@ -93,6 +94,43 @@ def test_sigterm_and_interrupt_are_killed_and_a_second_signal_is_ignored(setting
     with pytest.raises(KeyboardInterrupt), tracked_run("train", "stopped", settings, {}, {}) as run:
         raise KeyboardInterrupt
     assert _run(run.id).info.status == "KILLED"
+
+
+def test_an_outer_handler_of_sigterm_decides_how_the_process_ends(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cancelled(BaseException):
+        """As Prefect's `TerminationSignal`, by which a flow ends as cancelled."""
+
+    def cancel(*_: object) -> None:
+        raise Cancelled
+
+    before = signal.signal(signal.SIGTERM, cancel)
+    try:
+        with pytest.raises(Cancelled), tracked_run("flow", "cancelled", settings, {}, {}) as run:  # noqa: PT012
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        assert signal.getsignal(signal.SIGTERM) is cancel
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert _run(run.id).info.status == "KILLED"
+
+
+def test_a_deleted_experiment_is_named_with_the_command_that_restores_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tracked_run("train", "first", settings, {}, {}):
+        pass
+    client, name = make_client(), settings.dataset.name
+    number = client.get_experiment_by_name(name).experiment_id
+    client.delete_experiment(number)
+    with pytest.raises(InputError) as error, tracked_run("train", "second", settings, {}, {}):
+        pass
+    command = f"mlflow experiments restore --experiment-id {number}"
+    assert str(error.value).startswith(f"MLflow's experiment '{name}' is deleted: restore it with `{command}`")
+    client.restore_experiment(number)
+    with tracked_run("train", "third", settings, {}, {}):
+        pass
 
 
 def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
