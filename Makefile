@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test test-all benchmarks speedrun lint docs claims stack base-asset captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
-	@.venv/bin/dvc repro compare
+	@.venv/bin/dvc --wait-for-lock repro compare
 	@.venv/bin/cliptune report
 	@.venv/bin/cliptune promote
 	@echo
@@ -19,7 +19,7 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@echo "next:     . .venv/bin/activate                                  # once, for the commands below"
 	@echo "          export MLFLOW_TRACKING_URI=sqlite:///mlruns/mlflow.db"
 	@echo "          python -c \"import mlflow; print(mlflow.pyfunc.load_model('models:/text-encoder@champion').predict(['a child on a couch']))\""
-	@echo "          cliptune profile apply methods && dvc repro             # all methods"
+	@echo "          cliptune profile apply methods && dvc --wait-for-lock repro  # all methods"
 	@echo "          cliptune init <folder>                              # your own pictures"
 
 # Tests wait more than they compute, so there are more workers than cores, and one thread in each; the tests of a file share
@@ -58,18 +58,18 @@ SEEDS ?= 3
 claims: .venv/.ready ## every method with SEEDS seeds (3), and which claims of the papers hold; hours a seed, a stopped run resumes
 	@cliptune profile apply claims --set "study.seeds=[$$(seq -s, 1 $$(($(SEEDS) - 1)))]"
 	@mkdir -p reports/study
-	@.venv/bin/dvc repro
+	@.venv/bin/dvc --wait-for-lock repro
 	@echo "look:     reports/claims/papers.html; undo the profile: cliptune profile reset"
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
 
 base-asset: .venv/.ready ## train the shipped base from nothing, on the pairs of params.yaml
-	@.venv/bin/dvc repro -q prepare
+	@.venv/bin/dvc --wait-for-lock repro -q prepare
 	@$(PY) -m components.base.base --asset
 
 captions: .venv/.ready ## generate every caption from nothing with the students, and export the store
-	@.venv/bin/dvc repro -q prepare
+	@.venv/bin/dvc --wait-for-lock repro -q prepare
 	@if ls state/generations.db* >/dev/null 2>&1; then \
 	  kept=state/generations-$$(date +%Y%m%d-%H%M%S); mkdir -p $$kept; mv state/generations.db* $$kept/; \
 	  echo "the store so far is kept in $$kept"; fi

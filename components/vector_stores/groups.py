@@ -1,4 +1,4 @@
-"""Points out columns that tell apart collections or models that share one table."""
+"""Names columns whose values separate collections or models that share one table."""
 
 from __future__ import annotations
 

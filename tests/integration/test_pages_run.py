@@ -43,7 +43,7 @@ ELSEWHERE = {
     "cliptune launch": "tests/integration/test_slurm.py",
     "cliptune rollback": "tests/unit/registry/test_champion.py",
     "cliptune new method mine": "tests/integration/test_new_members.py",
-    "dvc repro evaluate@mine": "tests/integration/test_new_members.py",
+    "dvc --wait-for-lock repro evaluate@mine": "tests/integration/test_new_members.py",
     "cliptune init data/catalogue": "tests/integration/test_tutorial.py",
     "cliptune profile apply catalogue": "tests/integration/test_tutorial.py",
     "cliptune init data/photographs --captions": "tests/unit/captioning/test_captioning.py",

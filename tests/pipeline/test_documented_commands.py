@@ -69,6 +69,13 @@ def test_cliptune_has_the_documented_commands_and_options() -> None:
     assert [line for line, name in profiles if name not in {*profile_names(), *_OF_THE_READER}] == []
 
 
+def test_pipelines_wait_for_the_lock_of_dvc() -> None:
+    """A plain `dvc repro` fails, and repeats its stage, if another command holds the lock for three seconds."""
+    lines = [(page.name, line) for page in PAGES for line in block_lines(page.read_text("utf-8"))]
+    lines += [("Makefile", line) for line in (REPO / "Makefile").read_text("utf-8").splitlines()]
+    assert [(page, line) for page, line in lines if re.search(r"\bdvc repro\b", line.partition("#")[0])] == []
+
+
 def test_modules_have_the_documented_options() -> None:
     own = ("benchmarks", "components", "flows", "infra", "tests")
     modules = [(line, words) for line, words in _documented("python", "-m") if words[0].startswith(own)]
@@ -96,7 +103,8 @@ def test_documented_stages_targets_and_deployments_exist(monkeypatch: pytest.Mon
     # This flow has a shorter name than its function.
     deployments = {"/".join(pair) for pair in names}
     deployments |= {f"promote/{name}" for flow, name in names if flow == "promote-best"}
-    repro, make, runs = _documented("dvc", "repro"), _documented("make"), _documented("prefect", "deployment", "run")
+    repro, make = _documented("dvc", "--wait-for-lock", "repro"), _documented("make")
+    runs = _documented("prefect", "deployment", "run")
     assert (len(repro) > 3, len(make) > 5, bool(runs)) == (True, True, True)
     unknown = [
         line for line, words in repro for word in words if word[0] != "-" and word.partition("@")[0] not in groups

@@ -16,7 +16,7 @@ _SWITCHES = ("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMET
 _CHECKS = {
     "mlflow": "from mlflow.telemetry import get_telemetry_client; print(get_telemetry_client())",
     "prefect": "from prefect._internal.analytics.enabled import is_telemetry_enabled as on; print(on() or None)",
-    "huggingface_hub": "from huggingface_hub import constants as hub; print(None if hub.HF_HUB_DISABLE_TELEMETRY else 1)",
+    "huggingface_hub": "from huggingface_hub import constants as c; print(None if c.HF_HUB_DISABLE_TELEMETRY else 1)",
     "dvc": "from dvc.analytics import is_enabled as on; print(on() or None)",
 }
 
