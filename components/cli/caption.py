@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,9 +14,6 @@ from components.core.system.project import from_root, in_project, require_projec
 
 if TYPE_CHECKING:
     from components.captions.generating.client import ServerOptions
-
-QUESTIONS = 3
-"""Questions about each picture: one for its texts, two to check them."""
 
 
 @in_project
@@ -43,23 +41,30 @@ def write_captions(
     folder: Path, url: str, model: str, output: Path, language: str = "en", *, dry_run: bool = False
 ) -> None:
     """Caption the pictures of a folder, or print the number of questions; raises as `caption_folder`."""
-    from components.captioning.folder import CAPTIONS, QUARANTINE, caption_folder, picture_files
+    from components.captioning.folder import CAPTIONS, QUARANTINE, QUESTIONS, caption_folder, find_pictures
     from components.captions.generating.engines.server import ServerEngine
     from components.captions.generating.store import GenerationStore
     from components.core.settings import load_settings
 
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise InputError(f"--language '{language}' is not an ISO 639-1 code: give one such as de")
+    engine, found = ServerEngine(server_options(url, model)), find_pictures(folder)
+    for note in found.notes:
+        typer.echo(f"left out: {note}")
     if dry_run:
-        pictures = len(picture_files(folder))
+        pictures = len(found.names)
         typer.echo(
             f"{folder}: {pictures:,} pictures, at most {QUESTIONS * pictures:,} questions to {model}; nothing sent"
         )
         return
-    engine = ServerEngine(server_options(url, model))
-    with closing(GenerationStore(load_settings().synthesize.store)) as store:
-        found = caption_folder(folder, output, engine, store, language)
-    typer.echo(f"wrote {output / CAPTIONS}: {found}; rejected texts are in {output / QUARANTINE}")
-    if found.tokens_in:
-        typer.echo(f"{found.tokens_in:,} tokens in, {found.tokens_out:,} out")
+    settings = load_settings()
+    with closing(GenerationStore(settings.synthesize.store)) as store:
+        result = caption_folder(found, output, engine, store, settings, language)
+    typer.echo(f"wrote {output / CAPTIONS}: {result}; rejected texts are in {output / QUARANTINE}")
+    if result.tokens_in:
+        typer.echo(f"{result.tokens_in:,} tokens in, {result.tokens_out:,} out")
+    if result.base != output:
+        typer.echo(f"its names are relative to {folder}: move {CAPTIONS} there before `cliptune init {folder}`")
 
 
 def server_options(url: str, model: str) -> ServerOptions:
@@ -74,6 +79,6 @@ def server_options(url: str, model: str) -> ServerOptions:
     from components.core.settings import explain_fault
 
     try:
-        return ServerOptions.model_validate({"urls": [url], "model": model})
+        return ServerOptions.model_validate({"urls": [url], "model": model}, context="--llm")
     except ValidationError as error:
         raise InputError(f"--llm: {explain_fault(error, ServerOptions)}") from None

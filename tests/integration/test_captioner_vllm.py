@@ -13,13 +13,14 @@ import pytest
 import torch
 from PIL import Image
 
-from components.captioning.folder import CAPTIONS, caption_folder
+from components.captioning.folder import CAPTIONS, caption_folder, find_pictures
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
 from components.captions.language_models.language_model import smollm2_folder
 from components.captions.prompting.inputs.pool import to_picture
 from components.captions.prompting.request import PICTURE, Request, Sampling
+from components.core.settings import Settings
 from components.core.system.errors import InputError
 from tests.integration.vllm_server import VllmServer, require_vllm, run_vllm_server
 
@@ -94,14 +95,16 @@ def test_the_answer_depends_on_the_picture(server: VllmServer, tmp_path: Path) -
     assert red != blue
 
 
-def test_an_answer_without_an_end_is_a_failure_and_nothing_is_written(server: VllmServer, tmp_path: Path) -> None:
+def test_an_answer_without_an_end_is_a_failure_and_no_caption(
+    server: VllmServer, tmp_path: Path, settings: Settings
+) -> None:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     for colour in ("red", "green", "blue"):
         _picture(pictures / f"{colour}.png", colour)
     with closing(GenerationStore(f"sqlite:///{tmp_path}/store.db")) as store:
-        with pytest.raises(InputError, match="write captions: 3 of 3 questions failed"):
-            caption_folder(pictures, tmp_path / "out", _engine(server), store)
+        with pytest.raises(InputError, match=r"no picture got a caption .*3 the answer was cut at"):
+            caption_folder(find_pictures(pictures), tmp_path / "out", _engine(server), store, settings)
         reasons = str(store.stats())
     assert "the answer was cut at" in reasons
     assert not (tmp_path / "out" / CAPTIONS).exists()

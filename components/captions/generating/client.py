@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -49,6 +50,7 @@ _DOUBLINGS = 5
 """A server with too many requests has at most 2^5 pauses before the next one, unless it wants more."""
 _ALIKE = 3
 """Number of first requests, refused alike, after which a plain question is tried."""
+_GIVEN_UP = re.compile(r" after \d+ attempts")
 _DIGITS = re.compile(r"\d+")
 _DENYING = {401, 403, 404}
 """Most often a wrong key, path or model; some gateways deny single prompts with them."""
@@ -159,6 +161,11 @@ class RowRefused(Exception):
     """Why the server will never answer this request, in a few words without secrets."""
 
 
+def may_pass(failure: str) -> bool:
+    """Whether a reply's failure was the server's, so that the same question may be answered later."""
+    return _GIVEN_UP.search(failure) is not None
+
+
 class LlmClient:
     """Answers requests through one server."""
 
@@ -233,7 +240,12 @@ class LlmClient:
         """The answer of the first attempt that succeeds; parameters that the server refuses are left out at once."""
         from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
 
-        path, body = body_of(request, self._options.model, self._parameters)
+        try:
+            # Pictures are made here, each in a thread, while other requests are in flight.
+            make = partial(body_of, request, self._options.model, self._parameters)
+            path, body = await asyncio.to_thread(make) if request.pictures else make()
+        except ValueError as error:
+            raise RowRefused(f"unreadable: {error}") from None
         try:
             async with asyncio.timeout(self._options.give_up_s):
                 content = await self._client.post(

@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from components.captions.prompting.request import COMPLETION, PICTURE, ModelAnswer, PromptPicture, Request, Sampling
+from components.captions.prompting.request import (
+    COMPLETION,
+    PICTURE,
+    ModelAnswer,
+    PromptPicture,
+    Request,
+    Sampling,
+    ShownPicture,
+)
 
 _RENAMED = {"max_tokens": "max_completion_tokens"}
 """Parameter -> its name on servers that refuse the first name; without a limit an answer could cost anything."""
@@ -100,7 +108,7 @@ def seed_of(request: Request) -> int:
     return int(request.key[:8], 16) >> 1
 
 
-def _content(text: str, pictures: Iterator[PromptPicture]) -> str | list[dict[str, Any]]:
+def _content(text: str, pictures: Iterator[ShownPicture]) -> str | list[dict[str, Any]]:
     """Plain text, or parts where pictures stand between texts."""
     if PICTURE not in text:
         return text

@@ -104,6 +104,16 @@ def first_verdict(answer: str) -> str | None:
     return found[1].lower() if found else None
 
 
+def clear_verdict(answer: str) -> str | None:
+    """The verdict that an answer begins with, or its only one; None where it has both later, or neither.
+
+    >>> clear_verdict("No: yes, a man, but no dog."), clear_verdict("It is true, yes."), clear_verdict("Say yes or no?")
+    ('no', 'yes', None)
+    """
+    verdicts = {word.lower() for word in _VERDICT.findall(_CHOICE.sub(" ", answer))}
+    return first_verdict(answer) or (verdicts.pop() if len(verdicts) == 1 else None)
+
+
 def scored_json(answer: str, keys: Sequence[str]) -> str | None:
     """The first JSON object of `answer` that has all of `keys`: text each, and a number from 0 to 1 for `score`.
 

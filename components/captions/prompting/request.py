@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
+from typing import Protocol
 
 from components.captions.prompting.parsing import without_thought
 from components.core.tables.files import content_hash
@@ -44,6 +45,19 @@ class PromptPicture:
         return content_hash(self.data)
 
 
+class ShownPicture(Protocol):
+    """A picture that a question shows; `data` may be made when the question is sent, and then raise ValueError."""
+
+    @property
+    def data(self) -> bytes: ...
+
+    @property
+    def media_type(self) -> str: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class InputRow:
     """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any.
@@ -55,7 +69,7 @@ class InputRow:
     sample: int
     inputs: Inputs
     other_id: str | None = None
-    pictures: tuple[PromptPicture, ...] = ()
+    pictures: tuple[ShownPicture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +107,7 @@ class Request:
     model: str
     sampling: Sampling
     attempt: int
-    pictures: tuple[PromptPicture, ...] = ()
+    pictures: tuple[ShownPicture, ...] = ()
     parse: Parse | None = field(default=None, compare=False, repr=False)
     source: InputRow = field(default=InputRow("", 0, {}), compare=False, repr=False)
     sample: int = field(default=0, compare=False, repr=False)

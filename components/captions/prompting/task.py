@@ -59,7 +59,7 @@ class PromptTask:
     @property
     def writes_text(self) -> bool:
         """Whether the answer is a text for training or evaluation, and not a verdict or a score."""
-        return self.judges is None and len(self.outputs) == 1
+        return {"verdict", "score"}.isdisjoint(self.outputs)
 
     @property
     def parse_cut(self) -> Parse:

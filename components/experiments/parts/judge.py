@@ -16,7 +16,7 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.captions.generating.asking import ask
 from components.captions.generating.engines import Engine
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Chat, PromptPicture, Request, Sampling
+from components.captions.prompting.request import Chat, Request, Sampling, ShownPicture
 from components.core.compute.metrics import Indices, Reals
 from components.core.system.errors import InputError
 
@@ -30,7 +30,7 @@ class JudgeQuestion:
     """One question to a judge; see `Request` for how messages mark pictures."""
 
     messages: Chat
-    pictures: tuple[PromptPicture, ...] = ()
+    pictures: tuple[ShownPicture, ...] = ()
 
 
 @dataclass(frozen=True)

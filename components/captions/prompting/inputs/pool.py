@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from more_itertools import batched
 
-from components.captions.prompting.request import InputRow, PromptPicture
+from components.captions.prompting.request import InputRow, PromptPicture, ShownPicture
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS
@@ -78,7 +78,7 @@ def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
 
 
 @contextmanager
-def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], PromptPicture]]:
+def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], ShownPicture]]:
     """A look-up of pictures of a `PAIRS` table by pair id; they are kept on disk for the length of the block.
 
     Raises:
