@@ -16,7 +16,7 @@ from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
 from components.index.building import build
-from components.index.facts import FACTS
+from components.index.facts import FACTS, PREPARATION
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source, source_of
 from components.index.sources.source import ImageBlock, Opened
@@ -32,11 +32,12 @@ def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
     """
     source = find_source(source_of(place))
     folder = cache / content_hash(str(Path(place).absolute()))[:16]
-    kept = folder / content_hash(encoder.image_tower_sha256 or "", _state(place))[:16]
+    kept = folder / content_hash(encoder.image_tower_sha256 or "", _state(place), str(PREPARATION))[:16]
     if (index := _opened(kept)) is None:
         opened = source.open(place, encoder)
         for before in map(_opened, _indexes(folder)):
-            opened = opened if before is None else _reusing(opened, before)
+            if before is not None and before.facts.preparation == PREPARATION:
+                opened = _reusing(opened, before)
         build(kept, opened, encoder=encoder, replace=True)
         index = ImageIndex.open(kept)
     for other in _indexes(folder):

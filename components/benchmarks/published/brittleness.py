@@ -24,12 +24,12 @@ from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, 
 from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.benchmarks.scoring.protocols.choices import row_cosine
 from components.core.compute.metrics import Features, average_overlap, rank_correlation, shared_of_top, top_k
+from components.core.pictures.folder import picture_names
 from components.core.system.errors import InputError
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import VAL2017
 
 NAME, COCO, QUERIES, IMAGES = "brittleness", "brittleness_coco", "queries.txt", "images"
-_SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
 def edits(query: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ def score_own(context: PublishedContext) -> Scores:
         queries = list(dict.fromkeys(filter(None, map(str.strip, path.read_text("utf-8-sig").splitlines()))))
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is damaged ({error}): save it as UTF-8") from None
-    names = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.suffix.lower() in _SUFFIXES)
+    names = sorted(picture_names(folder))
     if not queries or not names:
         raise InputError(f"{context.folder} needs a query in {QUERIES} and a picture in {IMAGES}/: add them")
     return _scores(NAME, context, queries, context.image_files(IMAGES, names))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from components.core.pictures.folder import picture_names
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError
 from components.test_sets.files import TestSetFiles
@@ -26,7 +27,6 @@ from components.test_sets.pictures import LazyPicture, picture_file
 if TYPE_CHECKING:
     from components.core.pictures.shards.reader import RawSample
 
-_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
 _COUNT, _CLASS = "nshards.txt", "cls"
 
@@ -40,7 +40,7 @@ def _find_folders(folder: Path, facts: ImageSetFacts, split: str) -> Path | None
 def _read_folders(_files: TestSetFiles, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
     """A folder per class (torchvision's ImageFolder): `test/<class>/<image>`, classes in the order of their names."""
     folders = _class_folders(path, facts)
-    images = [sorted(file for file in (path / name).rglob("*") if file.suffix.lower() in _ENDINGS) for name in folders]
+    images = [sorted(path / name / file for file in picture_names(path / name)) for name in folders]
     for name, files in zip(folders, images, strict=True):
         if not files:
             raise InputError(f"{path / name} holds no images: fetch the set again")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from components.core.pictures.folder import is_ignored
 from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
 
 NAME, FOLDER = "coco_p", "coco_p"
@@ -63,7 +64,9 @@ def _renamed(row: dict[str, Any]) -> dict[str, Any]:
 
 def image_files(folder: Path) -> list[Path]:
     """The images in `folder`, sorted by name."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in {".jpg", ".png"})
+    return sorted(
+        path for path in folder.iterdir() if path.suffix.lower() in {".jpg", ".png"} and not is_ignored(path.name)
+    )
 
 
 def _tested(files: TestSetFiles) -> Tested:

@@ -34,6 +34,7 @@ def test_classes_are_named_after_their_sorted_folders(tmp_path: Path) -> None:
     write(tmp_path / "test", ["sea_lion", "ant", ".git", "__MACOSX"])
     colour_image(tmp_path / "test" / "ant" / "b.png", (0, 0, 0))
     (tmp_path / "test" / "ant" / "notes.txt").write_text("no image")
+    (tmp_path / "test" / "ant" / "._b.png").write_bytes(b"a copy of a computer")
     found = read(tmp_path, facts_of("rendered_sst2", 2))
     assert found.labels.tolist() == [0, 0, 1]
     assert found.class_names == ["ant", "sea lion"]
