@@ -35,13 +35,14 @@ def test_a_run_in_the_repository_is_not_in_its_store(settings: Settings, monkeyp
 @pytest.mark.parametrize(
     "write",
     [
-        lambda: sqlite3.connect("mlruns/mlflow.db"),
-        lambda: Path("state/generations.db").write_bytes(b""),
-        lambda: Path("data/new").mkdir(),
-        lambda: Path("models/base").rename("elsewhere"),
-        lambda: (REPO / "dvc.lock").open("a"),
-        lambda: shutil.rmtree("reports"),
-        (Path.home() / ".prefect" / "profiles.toml").unlink,
+        # Of files that are not there, so that a broken guard does no harm.
+        lambda: sqlite3.connect("mlruns/none/mlflow.db"),
+        lambda: Path("state/none/generations.db").write_bytes(b""),
+        lambda: Path("data/none/new").mkdir(),
+        lambda: Path("models/none").rename("elsewhere"),
+        lambda: (REPO / "dvc.lock" / "none").open("a"),
+        lambda: shutil.rmtree("reports/none"),
+        (Path.home() / ".prefect" / "none").unlink,
     ],
 )
 def test_the_stores_of_the_user_are_guarded(write: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
