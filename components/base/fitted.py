@@ -17,7 +17,7 @@ from components.base.contrastive import contrast, train_rows
 from components.base.published import timm_encoder
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_device
-from components.core.compute.provenance import code_hash
+from components.core.compute.provenance import code_hash, path_hash
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings
 from components.core.system.errors import InputError, prefixed_errors
@@ -26,7 +26,7 @@ from components.core.tables.arrays import mapped_array
 from components.core.tables.files import atomic_file, content_hash, file_hash
 from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder, Vectors
-from components.encoders.adapter.language_tower import LanguageClip
+from components.encoders.adapter.language_tower import LanguageClip, folder_of
 from components.encoders.embeddings import require_finite
 from components.encoders.new_text_towers import with_language_tower
 from components.methods.contract.method import Optimisation
@@ -65,8 +65,10 @@ def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tu
     own = base.fit.model_dump(exclude={"projection_lr", "language_model"})
     plan = Optimisation(**own, clip_gradient=1.0, image_tower="trained")
     model = LanguageClip(projection, encoder.model.text)
-    model.logit_scale = encoder.model.logit_scale
-    depends_on = [file_hash(train_pairs), whole.image_tower_hash(), repr(sorted(encoder.sidecar.architecture.items()))]
+    model.logit_scale, model.logit_bias = encoder.model.logit_scale, encoder.model.logit_bias
+    named = base.fit.language_model
+    depends_on = [path_hash(folder_of(named))] if named else []
+    depends_on += [file_hash(train_pairs), whole.image_tower_hash(), repr(sorted(encoder.sidecar.architecture.items()))]
     rates = dict.fromkeys(("visual.", "text.projection.", "logit_scale"), base.fit.projection_lr / base.fit.lr)
     source = _source(settings, train_pairs, features, encoder, plan)
     return encoder, contrast(model, source, plan, settings, tracked, depends_on, rates)

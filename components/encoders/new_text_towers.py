@@ -31,6 +31,8 @@ def with_language_tower(
 ) -> Encoder:
     """The base encoder with a language model as text tower; all other parts of the text side and logit scale are new.
 
+    A base with a logit bias gets a new one.
+
     `language_model` is a Hugging Face folder or name; None is all-MiniLM-L6-v2 from its package.
 
     Raises:
@@ -49,9 +51,7 @@ def with_language_tower(
         )
     old = base.sidecar.architecture
     config: dict[str, Any] = {
-        "embed_dim": old["embed_dim"],
-        "quick_gelu": has_quick_gelu(old),
-        "vision_cfg": old["vision_cfg"],
+        **_image_side(old),
         "text_cfg": {
             "context_length": tokenizer.context_length,
             "language_model": Path(language_model).name if language_model else PACKAGED,
@@ -62,7 +62,7 @@ def with_language_tower(
         },
     }
     tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm, adapter_placement)
-    model = LanguageClip(base.model.visual, tower)
+    model = LanguageClip(base.model.visual, tower, config.get("init_logit_bias"))
     same = base.sidecar
     encoder = Encoder.of(model, tokenizer, same.name, same.model, config, same.method, same.preparation.differences())
     # The image tower is unchanged, so its embeddings remain valid.
@@ -87,8 +87,8 @@ def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
             f"only one of the base and '{other.sidecar.name}' has QuickGELU: an encoder has one activation"
         )
     config = {
-        **{key: old[key] for key in ("embed_dim", "vision_cfg")},
-        **{"quick_gelu": has_quick_gelu(old), "custom_text": True},
+        **_image_side(old),
+        "custom_text": True,
         "text_cfg": new["text_cfg"] | {"proj_bias": True},
     }
     model = build(config)
@@ -97,11 +97,18 @@ def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
         {name: part for name, part in kept.items() if "text_projection" not in name}, strict=False
     )
     model.visual, model.logit_scale = base.model.visual, base.model.logit_scale
+    model.logit_bias = getattr(base.model, "logit_bias", None)
     same = base.sidecar
     preprocess = same.preparation.differences()
     encoder = Encoder.of(model, other.tokenizer, same.name, same.model, config, same.method, preprocess)
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": same.image_tower_sha256})
     return encoder
+
+
+def _image_side(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration that a new text tower leaves."""
+    kept = {key: config[key] for key in ("embed_dim", "vision_cfg", "init_logit_bias") if key in config}
+    return {**kept, "quick_gelu": has_quick_gelu(config)}
 
 
 def with_random_weights(base: Encoder) -> Encoder:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
+from components.core.compute.provenance import check_weight_index
 from components.methods.contract.losses import Features, Losses, contrast
 from components.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 
@@ -69,6 +70,7 @@ class FrozenDecoder:
 
         from components.encoders.adapter.language_tower import quiet_loading
 
+        check_weight_index(language_model)
         self._texts, self._of_tokens = tokenizer.texts, of_tokens
         self._tokenizer: Any = AutoTokenizer.from_pretrained(language_model, padding_side="right")
         self._tokenizer.pad_token = self._tokenizer.pad_token or self._tokenizer.eos_token

@@ -18,6 +18,7 @@ from platformdirs import user_cache_path
 from safetensors import SafetensorError
 
 from components.captions.language_models.weights import GGUF, find_weights
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, file_hash
 
@@ -99,6 +100,7 @@ def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tupl
     where: dict[str, Any] = {"revision": commit or "main"}
     weights: dict[str, Any] = {"use_safetensors": True}
     place = source
+    check_weight_index(source)
     if source.endswith(GGUF):
         path = Path(source)
         place, where = str(path.parent), {"gguf_file": path.name}

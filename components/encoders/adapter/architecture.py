@@ -37,7 +37,7 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
             text.get("adapter_norm", False),
             text.get("adapter_placement", "layers"),
         )
-        return LanguageClip(image_tower(config), tower)
+        return LanguageClip(image_tower(config), tower, config.get("init_logit_bias"))
     model = _open_clip(config, text_files)
     without_dropout(model)
     return _fast(model, config)

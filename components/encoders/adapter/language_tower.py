@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 
 PACKAGED = "all-MiniLM-L6-v2"
@@ -55,10 +56,12 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
     """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
 
     Raises:
-        InputError: it is missing, cannot be fetched, is not in safetensors, has no stack of layers or lacks weights.
+        InputError: it is missing, cannot be fetched, is not in safetensors, has no stack of layers, lacks weights or
+            names some outside its folder.
     """
     from transformers import AutoConfig, AutoModel
 
+    check_weight_index(source)
     with quiet_loading():
         try:
             config = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
@@ -227,13 +230,15 @@ class AdaptedLayer(nn.Module):
 
 
 class LanguageClip(nn.Module):
-    """An image tower of open_clip, a `LanguageTower` and CLIP's logit scale."""
+    """An image tower of open_clip, a `LanguageTower`, CLIP's logit scale, and a logit bias if it has a first value."""
 
-    def __init__(self, visual: nn.Module, text: LanguageTower) -> None:
+    def __init__(self, visual: nn.Module, text: LanguageTower, logit_bias: float | None = None) -> None:
         super().__init__()
         self.visual = visual
         self.text = text
         self.logit_scale = nn.Parameter(torch.tensor(1 / 0.07).log())
+        bias = None if logit_bias is None else nn.Parameter(torch.tensor(float(logit_bias)))
+        self.register_parameter("logit_bias", bias)
 
     def encode_image(self, pixels: Tensor) -> Tensor:
         """Raw image features `[batch, dim]` of normalised pixels `[batch, 3, size, size]`."""

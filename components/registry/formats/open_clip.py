@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.model_configs import CONFIG
+from components.encoders.adapter.model_configs import CONFIG, LOCAL, model_config
 from components.registry.formats.format import ExportedVectors, Format
 
 
@@ -46,7 +46,10 @@ def _with_own_weights(architecture: dict[str, Any]) -> dict[str, Any]:
 
 @torch.inference_mode()
 def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> ExportedVectors:
-    model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+    text = model_config(f"{LOCAL}{folder}")["text_cfg"]
+    # open_clip looks for a language model's configuration by its name, and not in the folder.
+    own = {"text_cfg": text} if "hf_model_name" in text else {}
+    model, _, prepare = open_clip.create_model_and_transforms(f"{LOCAL}{folder}", **own)
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
     model.eval()
     pixels = torch.stack([prepare(image) for image in images])
@@ -65,5 +68,10 @@ FORMAT = Format(
         "import open_clip\n"
         'model, _, preprocess = open_clip.create_model_and_transforms("local-dir:{folder}")\n'
         'tokenizer = open_clip.get_tokenizer("local-dir:{folder}")'
+    ),
+    notes=(
+        "If `text_cfg` of open_clip_config.json has a `hf_model_name`, open_clip looks for it on Hugging Face's hub. "
+        "This folder has its files: pass `text_cfg=text_cfg | {'hf_model_name': folder}` to "
+        "`create_model_and_transforms`.",
     ),
 )

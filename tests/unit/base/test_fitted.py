@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,30 @@ def test_a_killed_stage_computes_no_finished_block_again(
         assert (project / "base" / name).read_bytes() == (project / "whole" / name).read_bytes()
     run(chosen, project / "base", project / "pairs")
     assert len(sizes) == 3
+
+
+def test_checkpoints_belong_to_the_files_of_the_language_model(
+    project: Path, chosen: Settings, language_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[list[str]] = []
+
+    def noting(*args: Any) -> None:
+        named.append(args[5])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitted, "contrast", noting)
+    own = project / "language"
+    shutil.copytree(language_folder, own)
+    fit = chosen.base.fit
+    assert fit is not None
+    changed = chosen.base.model_copy(update={"fit": fit.model_copy(update={"language_model": str(own)})})
+    for content in ("", " ", " "):
+        (own / "config.json").write_text((own / "config.json").read_text() + content)
+        with pytest.raises(KeyboardInterrupt):
+            run(chosen.model_copy(update={"base": changed}), project / "base", project / "pairs")
+    first, second, third = named
+    assert first != second
+    assert second != third
 
 
 def test_a_cut_block_and_a_tower_without_a_projection_are_refused(project: Path, chosen: Settings) -> None:

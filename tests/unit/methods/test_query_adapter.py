@@ -12,7 +12,9 @@ import torch
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.new_text_towers import with_language_tower, with_text_tower_of
+from components.methods.contract.losses import has_sigmoid_loss
 from components.methods.query_adapter import METHOD
+from components.methods.registry import find_method
 from tests.conftest import TINY
 
 TEXTS = ["a dog", "two cats on a sofa", "a red car"]
@@ -41,6 +43,28 @@ def test_the_tower_is_the_other_ones_and_pictures_keep_their_vectors(tiny_encode
         adapted.model.text.text_projection.bias.zero_()
     np.testing.assert_allclose(adapted.embed_texts(TEXTS), other.embed_texts(TEXTS), atol=1e-5)
     adapted.save(tmp_path / "adapted")
+
+
+@pytest.mark.parametrize("built", ["query_adapter", "lm_text_tower", "clip_scratch", "base.fit"])
+def test_a_new_text_tower_of_a_base_with_a_logit_bias_has_one(
+    built: str, tmp_path: Path, language_folders: dict[str, Path]
+) -> None:
+    base = _other(init_logit_bias=-10.0)
+    base.sidecar = base.sidecar.model_copy(update={"image_tower_sha256": base.image_tower_hash()})
+    model = str(language_folders["bert"])
+    given = {"language_model": model} if built == "lm_text_tower" else {}
+    if built == "base.fit":
+        encoder = with_language_tower(base, model, "finetuned")
+    else:
+        method = find_method(built)
+        encoder = method.start(base, method.settings({"image_tower": "frozen"} | given))
+        hyper = method.settings({"image_tower": "frozen", "learn_logit_scale": True} | given)
+        assert "logit_bias" in method.freeze(encoder.model, hyper)
+    assert has_sigmoid_loss(encoder.model, find_method("paraclip").settings({}))
+    encoder.save(tmp_path / "saved")
+    loaded = Encoder.load(tmp_path / "saved")
+    assert loaded.sidecar.logit_bias
+    assert loaded.model.logit_bias.item() == -10.0
 
 
 def test_towers_that_cannot_be_combined_are_refused(tiny_encoder: Encoder, language_folders: dict[str, Path]) -> None:

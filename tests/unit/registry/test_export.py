@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -279,3 +280,20 @@ def test_a_prefix_with_objects_is_not_exported_to(monkeypatch: pytest.MonkeyPatc
 def test_readmes_tell_of_special_tokens() -> None:
     for name in ("fastembed", "immich"):
         assert any("special token" in note for note in find_format(name).notes)
+
+
+def test_a_hugging_face_tower_of_a_local_folder_is_exported_with_its_files(
+    tmp_path: Path, language_folders: dict[str, Path]
+) -> None:
+    named = tmp_path / "language"
+    shutil.copytree(language_folders["bert"], named)
+    text = {"hf_model_name": str(named), "hf_tokenizer_name": str(named), "context_length": 16}
+    config = TINY | {"text_cfg": text | {"hf_proj_type": "mlp", "hf_pooler_type": "mean_pooler"}}
+    encoder = Encoder.create("small", "small", config, "test")
+    shutil.rmtree(named)
+    encoder.save(tmp_path / "saved")
+    write_checked(Encoder.load(tmp_path / "saved"), find_format("open_clip"), tmp_path / "out")
+    loaded = folder_encoder(f"local-dir:{tmp_path / 'out'}", check_on="cpu")
+    assert loaded.sidecar.parity is not None
+    for other in (loaded, Encoder.load(tmp_path / "out")):
+        np.testing.assert_allclose(other.embed_texts(TEXTS), encoder.embed_texts(TEXTS), atol=1e-6)

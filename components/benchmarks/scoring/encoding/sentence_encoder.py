@@ -14,6 +14,7 @@ from more_itertools import chunked
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash, file_hash
@@ -85,6 +86,7 @@ def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise InputError(f"{folder} is not a sentence encoder: give a folder with modules.json or config.json")
     _refuse_pickles(folder)
+    check_weight_index(folder)
     from sentence_transformers import SentenceTransformer
 
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 
 Vectors = npt.NDArray[np.float32]
@@ -101,6 +102,7 @@ def _load(name: str | None = None) -> tuple[Any, Any]:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     place = get_model_path() if name is None else name
+    check_weight_index(place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place)
         model = AutoModel.from_pretrained(place, dtype=torch.float32).eval()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.core.compute import provenance
-from components.core.compute.provenance import git_commit
+from components.core.compute.provenance import check_weight_index, git_commit
+from components.core.system.errors import InputError
 
 
 def test_a_commit_is_dirty_where_code_differs_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +47,25 @@ def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
     assert hashes("base/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
     edited_base, edited_train = hashes("base/loop.py")
     assert (edited_base == base, edited_train == train) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}, None),
+        ({"weight_map": {"a": "../other/model.safetensors"}}, r"outside its folder, '\.\./other/model\.safetensors'"),
+        ({"weight_map": {"a": "/srv/model.safetensors"}}, "outside its folder"),
+        ({"weight_map": {"a": "deeper/model.safetensors"}}, "outside its folder"),
+        ({"weights": {}}, "is not an index of weights"),
+        ({"weight_map": [1]}, "is not an index of weights"),
+        ({"weight_map": {"a": 1}}, "is not an index of weights"),
+    ],
+)
+def test_weights_that_an_index_names_are_beside_it(content: Any, message: str | None, tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "model.safetensors.index.json").write_text(json.dumps(content))
+    if message is None:
+        check_weight_index(tmp_path)
+        return
+    with pytest.raises(InputError, match=message):
+        check_weight_index(tmp_path)
