@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import torch
@@ -15,14 +13,20 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.settings import Settings
+from components.core.tables import NEIGHBOUR
 from components.core.tables.folders import EVALUATION, PAIRS
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
+from components.costing.parameters import SMOLLM2, count, parts_of, size_of
 from components.costing.questions import TaskQuestions, count_questions
 from components.costing.rates import Rates, Tokens
 from components.encoders.adapter.architecture import build
-from components.encoders.adapter.language_tower import folder_of, from_config, packaged_model
+from components.encoders.adapter.language_tower import packaged_model
 from components.encoders.adapter.model_configs import model_config
 from components.methods.contract.method import Method
+from components.methods.joint import JointSettings
+from components.methods.lm_text_tower import LmTextTowerSettings
+from components.methods.query_adapter import QueryAdapterSettings
+from components.methods.read_clip import ReadClipSettings
 from components.methods.registry import find_entry
 from components.test_queries.kinds import written_files
 from components.validation.rules.tables import find_table
@@ -100,7 +104,7 @@ class Costing:
 
     def _base(self, _name: str) -> Cost:
         base, model = self._settings.base, self._model
-        weights = 4 * _count(model)
+        weights = 4 * count(model)
         plan = {"scratch": base.scratch, "timm": base.fit}.get(base.source)
         if plan is None:
             cost = self._rows("base", 0, f"loads {base.model}")
@@ -112,7 +116,7 @@ class Costing:
         passes = _WITH_BACKWARD * samples if base.source == "scratch" else visited
         seconds = self._text_seconds(samples, self._text_size("base")) + self._image_seconds(passes)
         cost = self._rows("base", 0, f"{samples:,} samples", seconds)
-        return replace(cost, disk=weights, memory=cost.memory + _OPTIMISER * _count(model))
+        return replace(cost, disk=weights, memory=cost.memory + _OPTIMISER * count(model))
 
     def _embed(self, _name: str) -> Cost:
         counts, dim = self._settings.prepare.counts, model_config(self._settings.base.model)["embed_dim"]
@@ -122,7 +126,7 @@ class Costing:
             cost = self._rows("embed", images, f"{images:,} vectors")
         else:
             cost = self._rows("embed", images, f"{images:,} pictures", self._image_seconds(images))
-        return replace(cost, disk=4.0 * dim * images, memory=cost.memory + 4 * _count(self._model))
+        return replace(cost, disk=4.0 * dim * images, memory=cost.memory + 4 * count(self._model))
 
     def _synthesize(self, name: str) -> Cost:
         block, questions = self._settings.synthesize, self._questions[name]
@@ -193,26 +197,41 @@ class Costing:
         method, hyper, model = entry.method, entry.hyper, self._model
         columns = method.columns(hyper)
         rows = self._trained_rows(method.needs(hyper), entry.reads)
-        texts = len(columns - set(IMAGES))
-        images = 0 if hyper.image_tower == "frozen" else len(columns & set(IMAGES))
+        shown = [column for column in columns if column.removeprefix(NEIGHBOUR) in IMAGES]
+        texts, images = len(columns) - len(shown), 0 if hyper.image_tower == "frozen" else len(shown)
         visited = self._pictures(rows) if method.epoch_unit(hyper) == "images" else rows
         samples = hyper.epochs * (visited // hyper.batch_size) * hyper.batch_size
         seconds = self._text_seconds(samples * texts, self._text_size(name))
-        # A frozen language model has no backward pass.
-        if getattr(hyper, "strategy", "") == "frozen":
+        # Frozen text towers have no backward pass.
+        tower = self._language_tower(name)
+        if (tower and tower.strategy == "frozen") or isinstance(hyper, QueryAdapterSettings):
             seconds /= _WITH_BACKWARD
         seconds += self._load_seconds(name)
         seconds += self._image_seconds(_WITH_BACKWARD * samples * images)
+        teachers = 0
+        if method.reads_base(hyper):
+            seconds += self._text_seconds(samples * texts, self._text_size("base")) / _WITH_BACKWARD
+            seconds += self._image_seconds(samples * images)
+            teachers += count(model)
+        for part in parts_of(hyper):
+            if isinstance(part, ReadClipSettings):
+                size = size_of(part.language_model, SMOLLM2)
+                # Its own weights have no gradient, a third of all products.
+                seconds += self._text_seconds(samples, size) * 2 / _WITH_BACKWARD
+                teachers += size
         cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
-        notes, trained = [], _count(model)
-        if method.build_encoder is Method.build_encoder:
+        notes, trained = [], count(model)
+        builder = getattr(hyper, "builder", None)
+        if (method.build_encoder is Method.build_encoder or isinstance(hyper, JointSettings)) and builder is None:
             trained = sum(weights.numel() for weights in method.freeze(model, hyper).values())
-        elif method.name != "lm_text_tower":
+        elif tower is None and getattr(hyper, "encoder", None):
             notes.append("a guess: its own text tower counts like the base's")
         if method.augment is not None:
             notes.append("a lower bound: without the texts that it tries for each batch")
-        memory = cost.memory + 4 * _count(model) + _OPTIMISER * trained
-        return replace(cost, disk=cost.disk + 4 * _count(model), memory=memory, notes=tuple(notes))
+        if self._settings.train.validate_every:
+            notes.append("a lower bound: without early metrics")
+        memory = cost.memory + 4 * (count(model) + teachers) + _OPTIMISER * trained
+        return replace(cost, disk=cost.disk + 4 * count(model), memory=memory, notes=tuple(notes))
 
     def _evaluate(self, name: str) -> Cost:
         pictures = self._settings.prepare.counts.test
@@ -237,25 +256,25 @@ class Costing:
 
     def _text_size(self, encoder: str) -> int:
         """Parameters of an encoder's text tower without embeddings."""
-        base, size = self._settings.base, _count(self._model, ("visual.", "embedding"))
-        if self._has_language_model(encoder):
-            given = self._settings.methods.get(encoder, {}).get("language_model")
+        base, size = self._settings.base, count(self._model, ("visual.", "embedding"))
+        if tower := self._language_tower(encoder):
+            given = tower.language_model
         elif base.source == "timm" and base.fit is not None:
             given = base.fit.language_model
         else:
             return size
         # A model that has not been fetched yet counts like the text tower of CLIP.
-        with suppress(OSError), torch.device("meta"):
-            size = _count(from_config(folder_of(given or str(packaged_model()))), ("embedding",))
-        return size
+        return size_of(given or str(packaged_model()), size, ("embedding",))
 
-    def _has_language_model(self, encoder: str) -> bool:
-        entry: dict[str, Any] = self._settings.methods.get(encoder, {})
-        return bool(entry.get("method", encoder) == "lm_text_tower")
+    def _language_tower(self, encoder: str) -> LmTextTowerSettings | None:
+        """The settings of a method, or of a part, whose text tower is a language model."""
+        methods = self._settings.methods
+        parts = parts_of(find_entry(methods, encoder).hyper) if encoder in methods else []
+        return next((part for part in parts if isinstance(part, LmTextTowerSettings)), None)
 
     def _load_seconds(self, encoder: str) -> float:
         """Time until a text tower that is a language model can compute."""
-        return self._rates.language_tower_load_s if self._has_language_model(encoder) else 0.0
+        return self._rates.language_tower_load_s if self._language_tower(encoder) else 0.0
 
     def _text_seconds(self, texts: int, size: int) -> float:
         """Time of texts forward and backward through a text tower."""
@@ -318,12 +337,6 @@ class Costing:
 _VIT_B_32_TEXT, _VIT_B_32_OPERATIONS = 38_091_777, 8_817_623_040
 """Parameters of ViT-B/32's text tower, without the tables of words and positions, and operations of its image tower for
 one picture; a machine's rates are of these towers."""
-
-
-def _count(model: nn.Module, without: Sequence[str] = ()) -> int:
-    """The number of parameters, without those whose names have one of these parts."""
-    named = model.named_parameters()
-    return sum(weights.numel() for name, weights in named if not any(part in name for part in without))
 
 
 def _together(*costs: Cost) -> Cost:

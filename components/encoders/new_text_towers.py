@@ -107,7 +107,7 @@ def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
 
 def _image_side(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a configuration that a new text tower leaves."""
-    kept = {key: config[key] for key in ("embed_dim", "vision_cfg", "init_logit_bias") if key in config}
+    kept: dict[str, Any] = {key: config[key] for key in ("embed_dim", "vision_cfg", "init_logit_bias") if key in config}
     return {**kept, "quick_gelu": has_quick_gelu(config)}
 
 

@@ -103,6 +103,61 @@ def test_only_what_is_trained_costs_training_time(
         assert _work(found)["base"] == pytest.approx(seconds)
 
 
+def test_all_models_of_a_step_and_pictures_of_neighbours_are_counted(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+) -> None:
+    methods: dict[str, Any] = raw_params["methods"]
+    common = {"epochs": 1, "batch_size": 100, "train_data": "data/validated", "image_tower": "frozen"}
+
+    def tried(method: str, **given: Any) -> tuple[float, Cost]:
+        methods["tried"] = common | {"method": method} | given
+        found = cost(["train@tried"])
+        return _work(found)["train@tried"], found["train@tried"]
+
+    def texts(found: Cost) -> str:
+        return found.work.partition(" samples of ")[2]
+
+    rows = int(tried("negclip")[1].work.partition(" ")[0].replace(",", ""))
+    # Image, caption and hard negative, and the neighbour's.
+    assert texts(tried("negclip")[1]) == "4 texts"
+    assert texts(tried("negclip", hard_images=False)[1]) == "2 texts"
+    assert texts(tried("conclip")[1]) == texts(tried("conclip", distractors=False)[1]) == "2 texts"
+    frozen, trained = (tried("negclip", image_tower=tower)[0] for tower in ("frozen", "trained"))
+    assert trained - frozen == pytest.approx(3 * 2 * rows / 500)
+    # A forward pass of the base, of the texts and of the pictures that train.
+    assert tried("negclip", retention=1.0)[0] - frozen == pytest.approx(4 * rows / 1000 / 3)
+    kept = tried("negclip", retention=1.0, image_tower="trained")[0]
+    assert kept - trained == pytest.approx(4 * rows / 1000 / 3 + 2 * rows / 500)
+    # Its tower and the base's see each caption.
+    adapter, found = tried("query_adapter")
+    assert adapter > int(found.work.partition(" ")[0].replace(",", "")) * 2 / 1000 / 3
+    language = tried("lm_text_tower", strategy="frozen")[0]
+    assert tried("proclip", strategy="frozen")[0] > language
+    # The language model of READ-CLIP, which is many times the tiny tower.
+    without = tried("negclip", hard_images=False)[0]
+    assert tried("read_clip")[0] > without + rows / 1000 * 134_515_008 / TEXT / 2
+    more = tried("read_clip")[1].memory - tried("negclip", hard_images=False)[1].memory
+    assert more == pytest.approx(4 * 134_515_008)
+    inside = {"parts": {"negclip": {}, "read_clip": {}}}
+    assert tried("joint", **inside)[0] > tried("read_clip")[0]
+
+
+def test_a_joint_run_of_the_bases_tower_is_no_guess(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+) -> None:
+    entry = {"epochs": 1, "batch_size": 100, "train_data": "data/validated", "image_tower": "frozen"}
+    raw_params["methods"] |= {"one": entry | {"method": "paraclip"}, "several": entry | {"method": "joint"}}
+    raw_params["methods"]["several"] |= {"parts": {"paraclip": {}}}
+    one, several = cost(["train@one", "train@several"]).values()
+    assert several.memory == one.memory
+    assert not any("guess" in note for note in several.notes)
+    raw_params["train"]["validate_every"] = None
+    raw_params["methods"]["several"]["parts"] = {"lm_text_tower": {}}
+    (language,) = cost(["train@several"]).values()
+    assert language.notes == ()
+    assert (language.seconds or 0) > (several.seconds or 0)
+
+
 def test_smaller_patches_take_longer(cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]) -> None:
     times = {}
     for model in ("ViT-B-32", "ViT-B-16"):
