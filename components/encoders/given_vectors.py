@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -17,7 +18,11 @@ from components.core.tables.records import PAIRS, SPLITS
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 
 LEAST_COSINE = 0.99
-"""Smallest median cosine of pictures that are embedded again; libraries decode and resize with other arithmetic."""
+"""Smallest cosine of pictures that are embedded again; libraries decode and resize with other arithmetic."""
+_FOREIGN = 0.1
+"""Share of pictures that may have a smaller cosine: a file was replaced, or another library turns it."""
+_UNRELATED = 0.2
+"""Share of captions that may find their vector in the worse half, where half of the vectors of another model are."""
 _SAMPLE, _FEWEST = 1000, 100
 """Most rows that are compared, and fewest whose captions say something."""
 _PICTURES = 64
@@ -65,20 +70,29 @@ def check_given(encoder: Encoder, pairs: Path) -> None:
         raw = [read_picture(path, None) for path in pictures.values()]
         # Other tools ignore a rotation in the EXIF data.
         again = [encoder.embed_pixels(preparation.decode(raw, turned=turned)) for turned in (True, False)]
-        cosine = float(np.median(np.max([(found * given).sum(axis=1) for found in again], axis=0)))
-        found = f"{len(pictures)} pictures embedded again have a median cosine of {cosine:.3f} with the given vectors"
-        if cosine < LEAST_COSINE:
-            raise InputError(f"{found}: these are of another model or preparation: set base to theirs")
+        cosines = np.max([(found * given).sum(axis=1) for found in again], axis=0)
+        low, worst = int((cosines < LEAST_COSINE).sum()), list(pictures.values())[int(cosines.argmin())]
+        found = f"{len(pictures)} pictures embedded again have a median cosine of {np.median(cosines):.3f}"
+        found += f" with the given vectors, {low} of them less than {LEAST_COSINE}"
+        if low > _FOREIGN * len(pictures):
+            raise InputError(
+                f"{found} (least: {worst.name}, {cosines.min():.3f}): these are of another model or preparation: set "
+                "base to theirs, or read one model's rows with where="
+            )
         print(f"embed: {found}")
         return
     if len(rows) < _FEWEST or encoder.sidecar.method.startswith("timm:"):
         return
-    recall, chance = _recall(encoder, rows["caption"].to_pylist(), vectors), _DEPTH / len(rows)
+    above = _above(encoder, rows["caption"].to_pylist(), vectors)
+    recall, chance = float((above < _DEPTH).mean()), _DEPTH / len(rows)
     found = f"{recall:.0%} of {len(rows):,} captions find their vector among the first {_DEPTH} (chance {chance:.0%})"
-    if recall < _CHANCES * chance:
+    late = np.quantile(above, 1 - _UNRELATED) >= len(rows) / 2
+    if recall < _CHANCES * chance or late:
+        part = f", and {(above >= len(rows) / 2).mean():.0%} in the worse half (chance 50%)" if late else ""
         raise InputError(
-            f"{found}: the vectors are of another model, or the base does not read this language: set base to the "
-            "model of the vectors, or embed.check_given: false"
+            f"{found}{part}: {'some or all ' if late else 'the '}vectors are of another model, or the base does not "
+            "read this language: set base to the model of the vectors, read one model's rows with where=, or set "
+            "embed.check_given: false"
         )
     print(f"embed: {found}")
 
@@ -99,7 +113,8 @@ def _pictures(rows: pa.Table) -> dict[int, Path]:
     return found
 
 
-def _recall(encoder: Encoder, captions: Sequence[str], vectors: Vectors) -> float:
+def _above(encoder: Encoder, captions: Sequence[str], vectors: Vectors) -> npt.NDArray[np.int64]:
+    """The number of vectors that fit each caption better than its own one does."""
     scores = encoder.embed_texts(captions) @ vectors.T
-    above = (scores > np.diag(scores)[:, None]).sum(axis=1)
-    return float((above < _DEPTH).mean())
+    above: npt.NDArray[np.int64] = (scores > np.diag(scores)[:, None]).sum(axis=1)
+    return above

@@ -66,6 +66,27 @@ def test_vectors_of_a_tool_that_ignores_rotations_fit(
         assert "3 pictures embedded again have a median cosine of 1.000" in capsys.readouterr().out
 
 
+def test_a_part_of_foreign_vectors_is_found(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    """Two models in one table: a median does not see a third of the rows."""
+    folder, count = tmp_path / "shop", 30
+    folder.mkdir()
+    for number in range(count):
+        Image.new("RGB", (20, 16), (8 * number, 200 - 6 * number, 90)).save(folder / f"{number}.png")
+    files = [folder / f"{number}.png" for number in range(count)]
+    vectors = tiny_encoder.embed_images([file.read_bytes() for file in files])
+    other = np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
+    captions, names = [f"colour {number}" for number in range(count)], [file.name for file in files]
+    mixed = [np.where((np.arange(count) < foreign)[:, None], other, vectors) for foreign in (2, 10)]
+    check_given(tiny_encoder, _write(folder, mixed[0], captions, names))
+    with pytest.raises(InputError, match=r"a median cosine of 1\.000 .*, 10 of them less than 0\.99 \(least: \d\.png"):
+        check_given(tiny_encoder, _write(folder, mixed[1], captions, names))
+    texts = [f"a mug with the number {number}, {number * 7}" for number in range(300)]
+    made, names = tiny_encoder.embed_texts(texts), ["https://host/1.jpg"] * 300
+    half = np.where((np.arange(300) % 2 == 0)[:, None], made, np.random.default_rng(1).normal(size=made.shape))
+    with pytest.raises(InputError, match=r"in the worse half .*: some or all vectors are of another model"):
+        check_given(tiny_encoder, _write(folder, half.astype(np.float32), texts, names))
+
+
 def test_without_pictures_captions_must_find_their_vectors(
     tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
