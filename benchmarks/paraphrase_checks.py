@@ -79,7 +79,11 @@ def measure(labelled: Sequence[Labelled], settings: Settings) -> dict[str, tuple
         table, limits = find_table(name), settings.validation.limits(name)
         (answer,) = (answer for answer in table.answers if answer.task == task)
         rows = {place: one for place, one in enumerate(labelled) if one.task == task}
-        given = {answer.source: [one.source for one in rows.values()], answer.column: [o.answer for o in rows.values()]}
+        given = {"caption": [one.caption for one in rows.values()]}
+        given |= {
+            answer.source: [one.source for one in rows.values()],
+            answer.column: [o.answer for o in rows.values()],
+        }
         frame = pd.DataFrame(given, index=list(rows), dtype=object).assign(row=list(rows), facts=None)
         alone = type(table)(table.table, (answer,), table.about)
         columns = add_columns(frame, alone, limits, probes, np.array([], np.int64))

@@ -167,9 +167,14 @@ class Limits(Block):
     or any, the language of each caption is detected. Prompts name it where it is not English, rules that read English
     apply to English captions only, and texts that are certainly in another language are rejected, except with null."""
     keep_numbers: bool = True
-    """Require the source's numbers, in digits or words, in paraphrases and rewrites."""
+    """Require the source's numbers and measures, in digits or words, in paraphrases and rewrites, and no other counts,
+    measures or prices."""
     keep_names: bool = True
-    """Require the source's capitalised names in paraphrases and rewrites."""
+    """Require the source's capitalised names in paraphrases and rewrites, and no others."""
+    keep_colours: bool = True
+    """Reject paraphrases and rewrites with another colour in place of one of the source's; synonyms are allowed."""
+    keep_negations: bool = True
+    """Reject paraphrases and rewrites that deny something that the source does not deny, or the reverse."""
     keep_details: bool = False
     """Require the source's colours, sizes, garments, breeds, materials, body parts, places and people, or synonyms of
     them, in paraphrases and rewrites."""

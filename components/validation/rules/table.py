@@ -138,6 +138,11 @@ def each(measure: Callable[[str, str], float | str | None]) -> Callable[[View], 
     return lambda view: [measure(text, source) for text, source in zip(view.texts, view.sources, strict=True)]
 
 
+def each_in_language(measure: Callable[[str, str, str], str | None]) -> Callable[[View], list[Any]]:
+    """A measure of a view, from a measure of an answer, its source and the caption's language."""
+    return lambda view: [measure(*row) for row in zip(view.texts, view.sources, view.languages, strict=True)]
+
+
 def in_english(measure: Callable[[View], list[Any]]) -> Callable[[View], list[Any]]:
     """A measure of the rows with English captions, null of others."""
 

@@ -33,6 +33,7 @@ from components.validation.rules.table import Synthesised, TableAnswer, TextChec
 from components.validation.rules.world.checks import FactChecks
 
 _TRUE = (*COMMON, *KEPT, FAITHFUL)
+_KEPT_BUT_DENYING = tuple(check for check in KEPT if check.column != "changed_negation")
 
 CUES = re.compile(
     r"\b(?:no|not|cannot|without|none|nothing|never|neither|nor|nobody|nowhere|hardly|barely|lack(?:s|ed|ing)?|"
@@ -227,7 +228,7 @@ _TABLES = (
         records.ABSENCES,
         (
             TableAnswer("absent_object", "name_absent", (*_OF_NAMES, _UNMENTIONED, _ABSENT), suffix="_object"),
-            TableAnswer("absence", "state_absence", (*COMMON, *KEPT, _DENIED, _FAITHFUL_BESIDES)),
+            TableAnswer("absence", "state_absence", (*COMMON, *_KEPT_BUT_DENYING, _DENIED, _FAITHFUL_BESIDES)),
         ),
     ),
     Synthesised(

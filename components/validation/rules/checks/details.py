@@ -15,13 +15,13 @@ from components.core.text.languages import words_of
 from components.validation.rules.checks.numbers_and_names import find_lost_number
 
 
-def find_lost_detail(text: str, source: str) -> str | None:
-    """The kind of the first detail of `source` that `text` does not have; None without one.
+def find_lost_detail(text: str, source: str, kind: str | None = None) -> str | None:
+    """The kind of the first detail of `source`, of `kind` if given, that `text` does not have; None without one.
 
     >>> find_lost_detail("a girl rides a sled", "a girl in purple rides a sled")
     'colour'
     """
-    return _first_missing(source, text)
+    return _first_missing(source, text, kind)
 
 
 def find_added_detail(text: str, source: str) -> str | None:
@@ -35,10 +35,10 @@ def find_added_detail(text: str, source: str) -> str | None:
     return _first_missing(text, source) or ("number" if find_lost_number(source, text) else None)
 
 
-def _first_missing(text: str, other: str) -> str | None:
+def _first_missing(text: str, other: str, kind: str | None = None) -> str | None:
     has = set(words_of(other))
     for word in words_of(text):
-        groups = _groups().get(word, ())
+        groups = [group for group in _groups().get(word, ()) if kind in (None, group[0])]
         if groups and not any(group & has for _, group in groups):
             return groups[0][0]
     return None

@@ -9,10 +9,17 @@ from typing import Any
 
 from components.core.text import new_words, normalised
 from components.core.text.languages import identified, word_count
+from components.validation.rules.checks.changes import (
+    find_changed_colour,
+    find_changed_measure,
+    find_changed_negation,
+    find_lost_count,
+    find_other_count,
+)
 from components.validation.rules.checks.details import find_added_detail, find_lost_detail
-from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
+from components.validation.rules.checks.numbers_and_names import find_added_name, find_lost_name
 from components.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
-from components.validation.rules.table import TextCheck, View, each, in_english
+from components.validation.rules.table import TextCheck, View, each, each_in_language, in_english
 from components.validation.rules.world.checks import FactChecks
 
 
@@ -107,12 +114,18 @@ NEW_WORDS = TextCheck(
 """Uses content words that its source does not have."""
 
 KEPT = (
-    TextCheck("lost_number", "lost_number", each(find_lost_number), switch="keep_numbers"),
+    TextCheck("lost_number", "lost_number", each_in_language(find_lost_count), switch="keep_numbers"),
+    TextCheck("other_count", "other_count", each_in_language(find_other_count), switch="keep_numbers"),
+    TextCheck("measure", "measure", each_in_language(find_changed_measure), switch="keep_numbers"),
+    TextCheck("changed_colour", "changed_colour", each_in_language(find_changed_colour), switch="keep_colours"),
+    TextCheck("changed_negation", "changed_negation", each_in_language(find_changed_negation), switch="keep_negations"),
     TextCheck("lost_name", "lost_name", in_english(each(find_lost_name)), switch="keep_names"),
+    TextCheck("added_name", "added_name", in_english(each(find_added_name)), switch="keep_names"),
     TextCheck("lost_detail", "lost_detail", in_english(each(find_lost_detail)), switch="keep_details"),
     TextCheck("added_detail", "added_detail", in_english(each(find_added_detail)), switch="reject_added_details"),
 )
-"""Has the numbers, names and details of its source, and no others; not for texts that deny or swap something."""
+"""Has the numbers, measures, colours, negations, names and details of its source, and no others; not for texts that
+deny or swap something."""
 
 UNSEEN = tuple(check for check in COMMON if check.column not in ("leak", "tokens"))
 """Checks of texts that are never trained on: these may repeat a benchmark, and the encoder cuts long ones, as in

@@ -17,6 +17,7 @@ _NOISE = re.compile(r"[_@#/\\]|www\.|\.(?:jpe?g|png|gif|webp|svg|tiff?|bmp|com|n
 _DIGITS = re.compile(r"[1-9][0-9]{0,3}|[1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}")
 """A count in digits; a longer one without separators is a code."""
 
+_WHOLE = re.compile(r"(?<![0-9])(?<![0-9][.,])[0-9]{1,9}(?:,[0-9]{3}){0,2}(?![.,]?[0-9])")
 _ENDS = ".,;:!?'\"-\u2013\u2014"
 _MONTHS = {name.casefold() for name in (*calendar.month_name, *calendar.month_abbr) if name}
 _DAYS = {name.casefold() for name in (*calendar.day_name, *calendar.day_abbr)}
@@ -35,6 +36,12 @@ _SCALES = {"x", "\u00d7", "by", "hundred", "thousand", "million", "billion", "do
 """Words next to digits that are part of something else: sizes of pictures, and numbers half in words."""
 
 _TITLES = {"co", "dr", "inc", "jr", "ltd", "mr", "mrs", "ms", "mt", "prof", "sr", "st", "vs"}
+_KINDS = re.compile(r"\ban? [a-z]+ ([A-Z]\w+)")
+"""Capitalised by mistake, as in "a huge Tortoise"."""
+_FIRST = re.compile(r"\W*([A-Z][a-z]+) ([a-z]+)\b")
+_BEGINNING = 4
+_COMMON_NAMES = {"american", "asian", "christmas", "claus", "dad", "european", "frisbee", "mom", "mum", "santa"}
+"""Names of what captions write without capitals, or in other words."""
 _NO_NAMES = _MONTHS | _DAYS | _MEDIA | _TITLES
 _OTHER_WORDS = {
     2: {"both", "couple", "couples", "double", "dual", "duo", "pair", "pairs", "twin", "twins", "twosome"},
@@ -59,16 +66,22 @@ def find_lost_number(text: str, source: str) -> str | None:
 
     Only separate numbers from two on matter, not parts of a file name, code, address, price, date or picture size.
     """
-    text, source = _in_digits(text), _DOZENS.sub(" | ", source)
-    wanted = [(number, "digits") for number in _standing_digits(source)]
-    wanted += [(number, "word") for number in _number_words(_POINTED_AT.sub(" | ", source))]
+    source = _DOZENS.sub(" | ", source)
+    wanted = [(number, "digits") for number in standing_digits(source)]
+    wanted += [(number, "word") for number in number_words(_POINTED_AT.sub(" | ", source))]
     if not wanted:
         return None
-    words = set(re.findall(r"[^\W\d_]+", text.casefold()))
-    held = {int(digits.replace(",", "")) for digits in re.findall(r"[0-9]{1,9}(?:,[0-9]{3}){0,2}", text)}
-    held |= set(_number_words(text.replace("-", " ")))
-    held |= {number for number, others in _OTHER_WORDS.items() if words & others}
+    held = numbers_of(text)
     return next((kind for number, kind in wanted if number not in held), None)
+
+
+def numbers_of(text: str) -> set[int]:
+    """All whole numbers of an English text, in digits or words, also in compounds and in words such as "pair"."""
+    text = _in_digits(text)
+    words = set(re.findall(r"[^\W\d_]+", text.casefold()))
+    held = {int(digits.replace(",", "")) for digits in _WHOLE.findall(text)}
+    held |= set(number_words(text.replace("-", " ")))
+    return held | {number for number, others in _OTHER_WORDS.items() if words & others}
 
 
 def find_lost_name(text: str, source: str) -> str | None:
@@ -76,14 +89,34 @@ def find_lost_name(text: str, source: str) -> str | None:
 
     If most words are capitalised, as in titles, capitals mean nothing, nor do words in capitals only.
     """
-    inside = [word for words in _sentences(source) for word in _after_start(words)]
-    names = [word for word in inside if _is_name(word)]
-    plain = sum(word.islower() and bool(content_words(word)) for word in inside)
-    if not names or 2 * plain < len(names):
-        return None
     held = {_folded(word) for word in _PARTS.findall(text)}
     held |= {f"{word}s" for word in held} | {word.removesuffix("s") for word in held}
-    return "name" if any(_folded(name) not in held for name in names) else None
+    return "name" if any(_folded(name) not in held for name in _names(source)) else None
+
+
+def find_added_name(text: str, source: str) -> str | None:
+    """`name` if `source` lacks a capitalised word inside a sentence of `text`, and any that begins alike, else None.
+
+    >>> find_added_name("Black headphones by Bose", "Sony headphones in black")
+    'name'
+    >>> find_added_name("Women from India", "indian women") is None
+    True
+    """
+    begun = {_folded(word)[:_BEGINNING] for word in _PARTS.findall(source)}
+    added = set(map(_folded, _names(text))) - _COMMON_NAMES - set(map(_folded, _KINDS.findall(text)))
+    # Each word that begins a text is capitalised, but "Sony headphones" and "Bose headphones" name two things.
+    if (first := _FIRST.match(source)) and content_words(first[1]) and content_words(first[2]):
+        others = re.findall(rf"([A-Z][a-z]+) {first[2]}\b", text)
+        added |= {_folded(word) for word in others if content_words(word) and _folded(first[1]) not in text.casefold()}
+    return "name" if any({name[:_BEGINNING], name.removesuffix("s")}.isdisjoint(begun) for name in added) else None
+
+
+def _names(text: str) -> list[str]:
+    """The capitalised words inside sentences; none of a text in which most words are capitalised."""
+    inside = [word for words in _sentences(text) for word in _after_start(words)]
+    names = [word for word in inside if _is_name(word)]
+    plain = sum(word.islower() and bool(content_words(word)) for word in inside)
+    return names if 2 * plain >= len(names) else []
 
 
 def _in_digits(text: str) -> str:
@@ -102,7 +135,8 @@ def _quiet(text: str) -> str:
     return " ".join("|" if _NOISE.search(word) else word for word in text.split())
 
 
-def _standing_digits(source: str) -> Iterator[int]:
+def standing_digits(source: str) -> Iterator[int]:
+    """The counts in digits, see `find_lost_number`."""
     bare = (token.strip(_ENDS) for token in _quiet(source.casefold()).split())
     tokens = ["", *filter(None, bare), ""]
     for place, token in enumerate(tokens):
@@ -116,7 +150,7 @@ def _standing_digits(source: str) -> Iterator[int]:
             yield number
 
 
-def _number_words(text: str) -> Iterator[int]:
+def number_words(text: str) -> Iterator[int]:
     """Numbers from two to a thousand in words, except parts of compounds such as "two-tone"."""
     tokens = re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*|\|", _quiet(text).casefold())
     words = [word for token in tokens for word in (token.split("-") if _is_number(token) else [token])]

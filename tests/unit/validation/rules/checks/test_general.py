@@ -70,8 +70,11 @@ def test_a_switch_turns_its_check_off_and_no_other() -> None:
 
     assert _faults("rewrites", "language", "Ein kleiner Hund sitzt links von einer großen Katze.") == "de"
     assert reasons() - reasons(language=None) == {"rewrite_language"}
-    assert reasons() - reasons(keep_numbers=False) == {"rewrite_lost_number"}
-    assert reasons() - reasons(keep_names=False) == {"rewrite_lost_name"}
+    numbers = {"rewrite_lost_number", "rewrite_other_count", "rewrite_measure"}
+    assert reasons() - reasons(keep_numbers=False) == numbers
+    assert reasons() - reasons(keep_names=False) == {"rewrite_lost_name", "rewrite_added_name"}
+    assert reasons() - reasons(keep_colours=False) == {"rewrite_changed_colour"}
+    assert reasons() - reasons(keep_negations=False) == {"rewrite_changed_negation"}
     assert reasons() - reasons(reject_injections=False) == {"rewrite_injection"}
     assert reasons(reject_added_details=True) - reasons() == {"rewrite_added_detail"}
     assert reasons(keep_details=True) - reasons() == {"rewrite_lost_detail"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import draw_scenes
-from components.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
+from components.validation.rules.checks.numbers_and_names import find_added_name, find_lost_name, find_lost_number
 
 WORDS = inflect.engine()
 
@@ -118,6 +118,24 @@ def test_a_name_is_lost() -> None:
         ("IMG_3.jpg a walk through London", "A walk through a city."),
     ]
     assert [row for row in rows if find_lost_name(row[1], row[0]) != "name"] == []
+
+
+def test_a_name_is_added() -> None:
+    rows = {
+        ("Sony headphones in black", "Black headphones by Bose"): "name",
+        ("Sony headphones in black", "Bose headphones in black"): "name",
+        ("Sony headphones in black", "Black Bose headphones"): "name",
+        ("Sony headphones in black", "Black headphones by Sony"): None,
+        ("Children and a dog", "Kids and a dog"): None,
+        ("Two men", "Both men"): None,
+        ("a man in Paris", "A man in London"): "name",
+        ("indian women with phones", "Women from India with phones"): None,
+        ("LED mirror", "A mirror with LEDs"): None,
+        ("a dog and a flying disc", "A dog with a Frisbee"): None,
+        ("a large turtle on red", "On red a huge Tortoise walks"): None,
+        ("sony headphones", "Headphones by Sony"): None,
+    }
+    assert {row: find_added_name(row[1], row[0]) for row in rows} == rows
 
 
 def test_capitals_that_name_nothing_may_go() -> None:
