@@ -90,11 +90,12 @@ def apply_profile(
             differ = (models[0].llms, models[0].default_llm) != (models[1].llms, models[1].default_llm)
         else:
             start, differ = committed, False
+        more = profiles.assigned(values or ())
         try:
-            text = profiles.overlaid(name, start, more=profiles.assigned(values or ()), keep_models=differ)
+            text = profiles.overlaid(name, start, more=more, keep_models=differ)
         except InputError as error:
             raise InputError(str(error).replace(str(committed), f"the committed {PARAMS}")) from None
-        notices = list(profiles.notices(name, text, start))
+        notices = list(profiles.notices(name, text, start, more=more))
     for notice in notices:
         typer.echo(notice, err=True)
     if text == PARAMS.read_text("utf-8"):

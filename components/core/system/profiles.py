@@ -146,10 +146,12 @@ def _leave_out(overlay: Mapping[str, Any], llms: Mapping[str, Any], fitted: Mapp
                 entry.pop(key, None)
 
 
-def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES) -> Iterator[str]:
+def notices(
+    name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES, more: Mapping[str, Any] | None = None
+) -> Iterator[str]:
     """Notices about the text of `overlaid`: keys that stay as in params.yaml, and values of other profiles in it."""
     settings, wanted = load_settings(params), dict[str, Any]()
-    for overlay in _overlays(folder, name):
+    for overlay in [*_overlays(folder, name), more or {}]:
         merge(wanted, overlay)
     dataset = settings.dataset.name
     kept = list(_differing(read_yaml(text), wanted))

@@ -223,7 +223,11 @@ def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None
 def test_values_are_laid_over_a_profile_by_key(params: Path) -> None:
     values = assigned(("study.seeds=[1]", "train.seed = 7", "train.resume=false"))
     assert values == {"study": {"seeds": [1]}, "train": {"seed": 7, "resume": False}}
-    settings = yaml.safe_load(overlaid("claims", params, more=assigned(("study.seeds=[]",))))
+    more = assigned(("study.seeds=[]",))
+    text = overlaid("claims", params, more=more)
+    assert list(notices("claims", text, params, more=more)) == []
+    assert any("study.seeds" in notice for notice in notices("claims", text, params))
+    settings = yaml.safe_load(text)
     assert (settings["study"]["seeds"], settings["study"]["claims"]) == ([], ["papers"])
     for text, message in (("study", "is not KEY=VALUE"), ("a..b=1", "is not KEY=VALUE"), ("a=[", "line 1, column")):
         with pytest.raises(InputError, match=message):
