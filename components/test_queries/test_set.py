@@ -98,6 +98,7 @@ def _write(
         # Kinds have too few questions for a share of each.
         writer.check_failed()
         _require_accepted(answers["paraphrase"], options.min_accepted_share)
+        _require_kinds(answers, files, settings.evaluate.benchmarks)
         _write_tables(place, writer, answers, files)
         chosen = _chosen(validation, options.max_validation_captions, seed)
         _write_tables(
@@ -117,7 +118,7 @@ def _write(
             reasons={kind: _reasons(found) for kind, found in answers.items()},
         )
         write_record(place / SUMMARY, summary)
-    _print(summary, files)
+    print(f"test_set: {summary}")
     return summary
 
 
@@ -159,12 +160,15 @@ def _require_accepted(paraphrases: Sequence[Candidate], least: float) -> None:
         )
 
 
-def _print(summary: WrittenSummary, files: Mapping[QueryKind, str]) -> None:
-    print(f"test_set: {summary}")
+def _require_kinds(answers: _Answers, files: Mapping[QueryKind, str], benchmarks: Sequence[str]) -> None:
+    """Raise InputError if a benchmark would have no query, which is known here before anything trains."""
     for kind, file in files.items():
-        if not summary.accepted[kind.name]:
-            benchmark = file.removesuffix(".parquet")
-            print(f"test_set: no {kind.name} was accepted: remove '{benchmark}' from evaluate.benchmarks")
+        benchmark = file.removesuffix(".parquet")
+        if benchmark in benchmarks and all(one.reason for one in answers[kind.name]):
+            raise InputError(
+                f"test_set: none of {len(answers[kind.name])} answers is an accepted {kind.name}: remove '{benchmark}' "
+                "from evaluate.benchmarks, add test pictures, or choose another test_set.llm"
+            )
 
 
 def main() -> None:

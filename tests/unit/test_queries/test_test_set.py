@@ -180,12 +180,11 @@ def test_too_few_and_failed_answers_end_the_stage_and_keep_the_others(write: Any
         write({"negate_terms": None})
     assert not SET.exists()
     # The next run sends only questions without an answer.
-    engine = ScriptedEngine({"judge_negation": "No"})
-    assert write(engine.faults).asked["judge_paraphrase"] == 4
-    summary = read_summary()
-    assert summary is not None
-    assert (summary.accepted["negation"], summary.reasons["negation"]) == (0, {"judge": 6})
-    shutil.rmtree(SET)
+    with pytest.raises(
+        InputError, match=r"none of 6 answers is an accepted negation: remove 'negations' from evaluate"
+    ):
+        write({"judge_negation": "No"})
+    assert not SET.exists()
     Path("store.db").unlink()
     with pytest.raises(InputError, match=r"0 of 12 paraphrases were accepted \(judge 12\)"):
         write({"judge_paraphrase": "No"})
