@@ -36,9 +36,9 @@ _SCALES = {"x", "\u00d7", "by", "hundred", "thousand", "million", "billion", "do
 """Words next to digits that are part of something else: sizes of pictures, and numbers half in words."""
 
 _TITLES = {"co", "dr", "inc", "jr", "ltd", "mr", "mrs", "ms", "mt", "prof", "sr", "st", "vs"}
-_KINDS = re.compile(r"\ban? [a-z]+ ([A-Z]\w+)")
+_KINDS = re.compile(r"\b[Aa]n? [a-z]+ ([A-Z]\w+)")
 """Capitalised by mistake, as in "a huge Tortoise"."""
-_FIRST = re.compile(r"\W*([A-Z][a-z]+) ([a-z]+)\b")
+_FIRST = re.compile(r"\W*(?!(?:Big|Huge|Large|Little|Old|Small|Tiny|Young)\b)([A-Z][a-z]+) ([a-z]+)\b")
 _BEGINNING = 4
 _COMMON_NAMES = {"american", "asian", "christmas", "claus", "dad", "european", "frisbee", "mom", "mum", "santa"}
 """Names of what captions write without capitals, or in other words."""

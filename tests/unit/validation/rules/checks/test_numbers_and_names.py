@@ -132,7 +132,8 @@ def test_a_name_is_added() -> None:
         ("indian women with phones", "Women from India with phones"): None,
         ("LED mirror", "A mirror with LEDs"): None,
         ("a dog and a flying disc", "A dog with a Frisbee"): None,
-        ("a large turtle on red", "On red a huge Tortoise walks"): None,
+        ("a large turtle on red", "A huge Tortoise walks on red"): None,
+        ("Large owl on red", "Huge owl on red"): None,
         ("sony headphones", "Headphones by Sony"): None,
     }
     assert {row: find_added_name(row[1], row[0]) for row in rows} == rows
