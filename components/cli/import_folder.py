@@ -105,8 +105,7 @@ def import_folder(
     start, trained = base_block(base or _BASE) if extends is None else {}, _methods(methods or "paraclip")
     if index is not None and _copy_index(index, place, text, dry_run):
         return
-    # Of a database, the copy has the finished captions.
-    given = (("text", text if index is None else None), ("item", item), ("image", image))
+    given = (("text", text), ("item", item), ("image", image))
     fields = {key: value for key, value in given if value is not None}
     if captions is not None:
         write_captions(place, llm, model, place, dry_run=dry_run)

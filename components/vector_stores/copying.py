@@ -19,7 +19,6 @@ from components.core.pictures.embedding_files import CAPTIONS, COLUMNS, caption_
 from components.core.system.errors import InputError, prefixed_errors, shown_address
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, content_hash
-from components.data.source import UnusableError
 from components.data.text_template import TextTemplate
 from components.vector_stores import find_store
 from components.vector_stores.groups import Groups
@@ -100,7 +99,7 @@ def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -
     database.
 
     Args:
-        text: the caption as a column, several, or a template; by default the first of `caption`, `text`, `title`.
+        text: `prepare.text` of the copy, of which no field may be missing.
 
     Returns:
         The number of rows.
@@ -113,20 +112,20 @@ def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -
         raise InputError(f"{folder} has files: name a new folder for the vectors")
     groups = Groups()
     with _reading(url, "run this again: the copy resumes") as (opened, place):
-        staged = state / content_hash(place.shown, text or "")[:16]
+        staged = state / content_hash(place.shown)[:16]
         version, total = opened.state(), opened.count()
         marks = _resumed(opened, staged, version)
         read, after = (marks[-1].read, marks[-1].last) if marks else (0, None)
-        template: TextTemplate | None = None
         with bar(f"read {place.shown}", total, "vector", initial=read) as progress:
             for page in _pages(opened, after):
                 read += page.rows
                 progress.update(page.rows)
                 groups.add(page.payloads)
                 if page.keys:
-                    template = template or _template(page, text)
+                    if not marks:
+                        _template(page, text)
                     require_one_length({page.vectors.shape[1], *(mark.dim for mark in marks[:1])})
-                    marks.append(_write(staged, len(marks), page, template if text else None, version, after, read))
+                    marks.append(_write(staged, len(marks), page, version, after, read))
                 after = page.last
         if (read, opened.state()) != (total, version) or not _is_current(opened, marks):
             shutil.rmtree(staged, ignore_errors=True)
@@ -197,36 +196,25 @@ def _template(page: Page, text: str | None) -> TextTemplate:
     return template
 
 
-def _write(
-    staged: Path, number: int, page: Page, template: TextTemplate | None, version: str, after: Any, read: int
-) -> _Mark:
+def _write(staged: Path, number: int, page: Page, version: str, after: Any, read: int) -> _Mark:
     finite = np.isfinite(page.vectors).all(axis=1) & page.vectors.any(axis=1)
     mark = _Mark(version, after, page.last, read, _hash(page), page.vectors.shape[1], int(finite.sum()))
     with atomic_file(staged / f"vectors_{number:06d}.parquet") as temporary:
-        table = pa.table(_columns(page, template))
+        table = pa.table(_columns(page))
         pq.write_table(table.replace_schema_metadata({_MARK: json.dumps(asdict(mark))}), temporary)
     return mark
 
 
-def _columns(page: Page, template: TextTemplate | None) -> dict[str, pa.Array]:
+def _columns(page: Page) -> dict[str, pa.Array]:
     """All fields, `key`, the place of the picture as `image_path`, and the vectors."""
     names = dict.fromkeys(name for payload in page.payloads for name in payload if name not in COLUMNS)
     columns = {name: _array([_plain(payload.get(name)) for payload in page.payloads]) for name in names}
-    if template is not None:
-        columns["caption"] = pa.array([_caption(template, payload) for payload in page.payloads], pa.string())
     columns.setdefault("key", pa.array(page.keys, pa.string()))
     if picture := next((name for name in _PICTURES if name in names), None):
         places = (payload.get(picture) for payload in page.payloads)
         columns["image_path"] = pa.array(["" if place is None else str(place) for place in places])
     vectors = pa.array(page.vectors.ravel())
     return columns | {COLUMNS[0]: pa.FixedSizeListArray.from_arrays(vectors, page.vectors.shape[1])}
-
-
-def _caption(template: TextTemplate, payload: Mapping[str, Any]) -> str:
-    try:
-        return next(iter(template.captions(payload)), "")
-    except UnusableError:
-        return ""
 
 
 def _plain(value: Any) -> Any:

@@ -66,11 +66,13 @@ def test_rows_become_a_folder_of_embeddings(write: Callable[[Path], str], tmp_pa
     assert copy(url, folder, "title, brand", tmp_path / "state") == ROWS
     rows = pa.concat_tables(pq.read_table(file) for file in sorted(folder.iterdir()))
     np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), VECTORS, atol=1e-6)
-    assert rows["caption"].to_pylist()[:2] == ["mug 0", "mug 1, Acme"]
+    assert rows.select(["title", "brand"]).to_pylist()[1] == {"title": "mug 1", "brand": "Acme"}
     assert rows["image_path"].to_pylist()[7] == "7.jpg"
     source = find_source("embeddings")
     assert source.describe is not None
-    described = source.describe(Prepare(source="embeddings", counts=Counts(train=1, val=1, test=1), folder=folder))
+    described = source.describe(
+        Prepare(source="embeddings", counts=Counts(train=1, val=1, test=1), folder=folder, text="title, brand")
+    )
     assert described.images == {"train": ROWS}
     assert not list((tmp_path / "state").iterdir())
 
@@ -172,3 +174,19 @@ def test_init_copies_into_the_folder_and_writes_a_profile(tmp_path: Path, monkey
     assert "2,500 vectors of 4 numbers; fields of the first: title, brand, path" in seen.output
     assert "caption: mug 1, Acme" in seen.output
     assert not Path("data").exists()
+
+
+def test_fields_of_a_database_are_read_as_those_of_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = Path(__file__).parents[3]
+    for name in ("params.yaml", "dvc.yaml", "components", "infra/profiles/toy.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).symlink_to(repo / name)
+    monkeypatch.chdir(tmp_path)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS[:90].ravel()), DIM)
+    rows = [{"title": f"mug {row}", "brand": "Acme", "sku": row // 3} for row in range(90)]
+    lancedb.connect(tmp_path / "database").create_table("images", pa.Table.from_pylist(rows).append_column("v", lists))
+    arguments = ["--index", f"lance://{tmp_path}/database/images", "--text", "{title}[ by {brand}]", "--item", "sku"]
+    done = CliRunner().invoke(app, ["init", "data/mugs", "--name", "mugs", *arguments])
+    assert done.exit_code == 0, done.output
+    assert "such as: mug 0 by Acme" in done.output
+    assert "items: 30 products, 30 with several pictures, at most 3" in done.output
