@@ -150,7 +150,7 @@ def test_a_server_that_will_answer_nothing_ends_the_run_at_once_in_its_own_words
     script: Script, message: str, settings: Settings
 ) -> None:
     with scripted(script) as server:
-        block = {"engine": "server", "urls": [server.url], "model": "fake", "concurrency": 4}
+        block = {"engine": "server", "urls": [server.url], "model": "fake", "concurrency": 4, "give_up_s": 3.0}
         models = settings.synthesize.model_copy(update={"llms": {"big": block}})
         with pytest.raises(InputError) as ended:
             list(make_engine(models, "big").answer(questions(500)))
@@ -163,7 +163,7 @@ def test_a_server_that_will_answer_nothing_ends_the_run_at_once_in_its_own_words
 def test_an_address_without_a_server_ends_the_run_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-    options = ServerOptions.model_validate({"urls": [url], "model": "fake"}, context="--llm")
+    options = ServerOptions.model_validate({"urls": [url], "model": "fake", "give_up_s": 3.0}, context="--llm")
     with pytest.raises(InputError, match=rf"{url} accepts no connection \(.*\): start the server, .* URL in --llm"):
         replies(ServerEngine(options), questions())
 
