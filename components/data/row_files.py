@@ -13,11 +13,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
 
-import pyarrow as pa
-
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, checked_file
-from components.core.tables.parquet_rows import batches, opened_parquet
+from components.core.tables.parquet_rows import DAMAGED, batches, opened_parquet
 from components.data.caption_lines import Row
 from components.data.row_fields import SPLIT, found_columns
 from components.data.source import SPLIT_WORDS
@@ -229,7 +227,7 @@ def _parquet(kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"row {number}", row
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise InputError(f"{file} is damaged ({error}): write it again") from None
 
 

@@ -237,7 +237,7 @@ def all_published(folder: Path = PUBLISHED) -> list[PublishedReport]:
 
 
 def _run_evaluate(encoder: str) -> str:
-    return f"run `python -m components.evaluation.evaluate --encoder {encoder}`"
+    return f"run `dvc --wait-for-lock repro evaluate@{encoder}`"
 
 
 def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: int) -> dict[str, Result]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
+from components.core.tables.parquet_rows import DAMAGED
 from components.index.facts import BUILD_AGAIN, ColumnKind, Facts, refuse_link, rows_file
 
 _TEXT = pa.large_string()
@@ -160,7 +161,7 @@ class _Segment:
     def _file(self) -> pa.ipc.RecordBatchFileReader:
         try:
             return pa.ipc.open_file(pa.memory_map(str(self._path)))
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise self._damaged(error) from None
 
     def batch(self, number: int) -> pa.RecordBatch:
@@ -169,7 +170,7 @@ class _Segment:
             found = self._file.get_batch(number)
             if number not in self._validated:
                 found.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise self._damaged(error) from None
         if found.num_rows != min(_BATCH, self._count - number * _BATCH) or found.column("image_id").null_count:
             raise InputError(f"{self._path} does not have the {self._count} rows that index.json lists: {BUILD_AGAIN}")

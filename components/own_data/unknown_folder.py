@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.pictures.folder import is_ignored
+from components.core.tables.parquet_rows import DAMAGED
 
 _LOOKED_AT = 10_000
 """Files that are counted at most."""
@@ -53,5 +53,5 @@ def _fix(folder: Path, files: Iterable[Path], table: Path | None, columns: Seque
 def _columns(table: Path | None) -> list[str]:
     try:
         return [] if table is None else list(pq.read_schema(table).names)
-    except (pa.ArrowException, OSError):
+    except DAMAGED:
         return []

@@ -69,7 +69,7 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
         if left != right:
             raise InputError(
                 f"'{first.encoder}' and '{other.encoder}' were evaluated on different data or protocols: "
-                f"run `python -m components.evaluation.evaluate` for both"
+                f"run `dvc --wait-for-lock repro evaluate`"
             )
     cells: dict[str, dict[str, Cell]] = {}
     for name in first.metrics:

@@ -123,9 +123,9 @@ def _commands(command: Any, path: str) -> Iterator[str]:
             yield from _commands(command.commands[name], f"{path} {name}")
         return
     text, *examples = re.split(r"\nExamples?: ", inspect.cleandoc(command.help or ""))
-    yield f"## {path}\n\n{text.strip()}\n"
+    yield f"## {path}\n\n{_shown(text.strip())}\n"
     if examples:
-        lines = re.split(r";\s+", examples[0].replace("\n", " "))
+        lines = [" ".join(line.split()) for line in re.split(r";\s+|\n\n", examples[0])]
         yield "```text\n" + "\n".join(lines) + "\n```\n"
     rows = []
     for one in command.params:
@@ -227,9 +227,16 @@ def _value(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text for a table's cell."""
-    text = " ".join(text.replace("|", "\\|").split())
-    return text[:1].upper() + text[1:]
+    """A text for a table's cell. It begins with a capital, unless the first word is one to be typed."""
+    text = " ".join(_shown(text).replace("|", "\\|").split())
+    is_typed = re.match(r"\w+([_:@/]|, \w+(_\w+)?,)", text) is not None
+    return text if is_typed else text[:1].upper() + text[1:]
+
+
+def _shown(text: str) -> str:
+    """Markdown of a help text: words in angle brackets are no tags, and code stays as it is."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else part.replace("<", "&lt;").replace(">", "&gt;") for part in parts)
 
 
 def _first(thing: type) -> str:

@@ -192,6 +192,7 @@ def main(kind: str, seconds: float, seed: int, folder: Path) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    faulthandler.enable()
     read_files = main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
     print(f"read {read_files} files")
     sys.exit(read_files < 1)

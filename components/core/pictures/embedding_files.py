@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from components.core.pictures.folder import files_in
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array
+from components.core.tables.parquet_rows import DAMAGED
 
 COLUMNS = ("embedding", "image_embedding", "img_emb", "vector")
 """Names of the column of vectors in Parquet files, in order of precedence."""
@@ -53,7 +54,7 @@ class EmbeddingFile:
             return pq.read_metadata(self.captions)
         except FileNotFoundError:
             raise InputError(f"{self.captions} is missing: {HOW}") from None
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
 
     def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
@@ -66,7 +67,7 @@ class EmbeddingFile:
             with pq.ParquetFile(self.captions) as stream:
                 names = [column.name for column in stream.schema_arrow if wanted(column)]
                 return rows_of_file(stream, names, first, count)
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
 
 
@@ -112,7 +113,7 @@ def captions_of(embeddings: Path) -> Path:
 def _has_vectors(path: Path) -> bool:
     try:
         return embedding_column(pq.read_schema(path)) is not None
-    except (pa.ArrowException, OSError):
+    except DAMAGED:
         return False
 
 
@@ -142,7 +143,7 @@ def embedding_shape(path: Path) -> tuple[int, int]:
     try:
         with pq.ParquetFile(path) as file:
             return file.metadata.num_rows, read_embeddings(path, 0, min(1, file.metadata.num_rows)).shape[1]
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
 
 
@@ -180,7 +181,7 @@ def _from_parquet(path: Path, first: int, count: int) -> npt.NDArray[np.floating
             if column is None:
                 raise InputError(f"{path} has no column of vectors: name it {COLUMNS[0]}")
             lists = rows_of_file(file, [column], first, count).column(0).combine_chunks()
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
     values = lists.flatten().to_numpy(zero_copy_only=False)
     dim = len(values) // max(1, len(lists))

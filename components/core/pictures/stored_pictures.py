@@ -15,7 +15,7 @@ from components.core.pictures.shards.listing import ShardFiles, is_remote
 from components.core.system.errors import InputError
 from components.core.system.user_files import RefusedError, open_file
 from components.core.tables.files import image_id
-from components.core.tables.parquet_rows import batches, opened_parquet
+from components.core.tables.parquet_rows import DAMAGED, batches, opened_parquet
 
 PICTURE = ("image_id", "image", "file", "position", "size")
 """Columns of a table of pairs with the place of a row's picture."""
@@ -105,7 +105,7 @@ class Pictures:
             return bytes(opened.read(size))
         except RefusedError as error:
             raise InputError(f"{file} {error.why.partition(':')[0]}: {_FIX}") from None
-        except (OSError, pa.ArrowException) as error:
+        except DAMAGED as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"{file} cannot be read ({reason}): {_FIX}") from None
 

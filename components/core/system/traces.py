@@ -35,7 +35,7 @@ def exported_spans() -> Iterator[None]:
         yield
         return
     if find_spec("opentelemetry.exporter.otlp") is None or find_spec(_PACKAGE) is None:
-        raise InputError(f"{ENDPOINT} is set, and its exporter is missing: install cliptune[otel]")
+        raise InputError(f"{ENDPOINT} is set, and its exporter is missing: run `make .venv/.ready`, which installs it")
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file
+from components.core.tables.parquet_rows import DAMAGED
 
 Append = Callable[[dict[str, list[object]] | pa.Table], None]
 """Appends columns to a table that is being written."""
@@ -132,7 +133,7 @@ class Table:
             if missing:
                 raise InputError(f"{path} lacks the column '{missing[0]}' of a '{self.name}' table: run `dvc repro`")
             yield
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             reason = str(error).splitlines()[0][:120]
             raise InputError(
                 f"{path} cannot be read as a '{self.name}' table ({reason}): delete it and run `dvc repro`"

@@ -20,7 +20,7 @@ from components.core.pictures.stored_pictures import image_column, table_and_col
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound
-from components.core.tables.parquet_rows import batches, opened_parquet
+from components.core.tables.parquet_rows import DAMAGED, batches, opened_parquet
 from components.data.listed_images import image_folder
 from components.data.row_fields import SPLIT, RowFields
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path
@@ -53,7 +53,7 @@ def _parts(file: Path, named: str, fields: RowFields, most: Bound) -> tuple[str,
         with opened_parquet(file) as stored:
             columns = _columns(file, stored.schema_arrow, fields)
             counts = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise InputError(f"{file} is damaged ({error}): download it again") from None
     return TRAIN if SPLIT in columns else named or TRAIN, _row_groups(file, named, fields, columns, counts, most)
 
@@ -93,7 +93,7 @@ def _samples(
                     yield Unusable.by(fault)
                     continue
                 yield Sample.of(raw, place, stored_in, number, texts.captions, name, texts.split, texts.item)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise InputError(f"{file} is damaged ({error}): download it again") from None
 
 
@@ -123,7 +123,7 @@ def find(folder: Path) -> str | None:
     for file in _files(folder)[:1]:
         try:
             schema = pq.read_schema(file)
-        except (pa.ArrowException, OSError):
+        except DAMAGED:
             return None
         if any(image_column(schema, name) is not None for name in schema.names):
             return str(file.relative_to(folder))

@@ -5,6 +5,7 @@ const VERDICTS = { y: "right", n: "wrong" };
 let rows = [];
 let place = 0;
 let busy = false;
+let loading = false;
 
 async function request(path, body) {
   const options = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
@@ -35,13 +36,28 @@ function draw() {
   part("written").textContent = row.query;
   part("kind").textContent = row.kind;
   part("asked").textContent = row.question + (row.verdict ? ` Your answer: ${row.verdict}.` : "");
-  part("shown").hidden = !row.picture;
-  if (row.picture) part("shown").src = `pictures/${place}.jpg`;
-  part("shown").alt = row.caption;
+  show(part("shown"), row.picture ? `pictures/${place}.jpg` : "", row.caption);
+}
+
+// Until its own picture is there, a query has none and takes no answer: the one before would be judged with it.
+function show(image, address, text) {
+  image.alt = text;
+  if (image.getAttribute("src") === address) return;
+  loading = address !== "";
+  image.hidden = true;
+  const seen = (ok) => () => {
+    loading = false;
+    image.hidden = !ok;
+    if (!ok) say("the picture cannot be shown: judge by its caption", true);
+  };
+  image.onload = seen(true);
+  image.onerror = seen(false);
+  if (address) image.src = address;
+  else image.removeAttribute("src");
 }
 
 async function press(key) {
-  if (busy) return;
+  if (busy || (loading && key !== "b")) return;
   if (key === "b") {
     place = Math.max(0, place - 1);
     return draw();

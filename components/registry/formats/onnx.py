@@ -49,7 +49,7 @@ def refuse(encoder: Encoder) -> None:
     """Raise InputError if a package is missing, or the library `tokenizers` cannot read the tokenizer."""
     missing = [package for package in _PACKAGES if find_spec(package) is None]
     if missing:
-        raise InputError(f"ONNX needs the package {missing[0]}: install cliptune[onnx]")
+        raise InputError(f"ONNX needs the package {missing[0]}: run `make .venv/.ready`, which installs it")
     if isinstance(encoder.tokenizer, HuggingFaceTokenizer) and not encoder.tokenizer.is_fast:
         raise InputError(
             f"'{encoder.sidecar.name}' has a tokenizer without {TOKENIZER}, which onnxruntime needs: use "

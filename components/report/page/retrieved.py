@@ -82,7 +82,7 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
         if len(listed.query) != len(queries):
             raise InputError(
                 f"'{listed.encoder}' was evaluated on other queries: "
-                f"run `python -m components.evaluation.evaluate --encoder {listed.encoder}`"
+                f"run `dvc --wait-for-lock repro evaluate@{listed.encoder}`"
             )
     try:
         gold = [gallery_rows[query["image_id"]] for query in queries]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.system.errors import InputError
+from components.core.tables.parquet_rows import DAMAGED
 from components.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, released_test_rows
 
 CON_CLIP, SEMCLIP = "cc_neg", "cc_neg_semclip"
@@ -43,7 +43,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
         if absent:
             raise InputError(f"{path} lacks the column '{absent[0]}': make it with {_CONVERT}")
         rows: list[dict[str, Any]] = pq.read_table(path, columns=list(_TABLE_COLUMNS)).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         reason = str(error).splitlines()[0][:120]
         raise InputError(f"{path} is not a Parquet file ({reason}): convert it again") from None
     return rows

@@ -162,7 +162,7 @@ def test_a_mix_that_cannot_be_written_is_not_searched(monkeypatch: pytest.Monkey
     monkeypatch.setattr("components.core.system.checking.check_methods", lambda *_: [])
     for members, name, refusal in (
         ("base paraclip", "all_needs", "mixes.all_needs: 'base' is unknown"),
-        ("paraclip semclip", "a/b", "mixes.a/b would replace another encoder, or"),
+        ("paraclip semclip", "a/b", "'a/b' becomes a folder and a DVC stage"),
         ("paraclip semclip", "paraclip", "mixes.paraclip would replace another"),
         ("paraclip paraclip", "all_needs", "give two or more encoders to mix, each once"),
         ("paraclip", "all_needs", "give two or more encoders to mix, each once"),
