@@ -220,7 +220,7 @@ def tune_mix(
 
     require_project()
     settings = load_checked()
-    _check_mix(settings, name, members)
+    _check_mix(name, members)
     outcome = run(settings, members, read_claims(claims).families, trials, store or STORE)
     table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
     for need, value in outcome.scores.items():
@@ -236,16 +236,15 @@ def tune_mix(
         typer.echo(f"mixes:\n  {name}: {{a: {mix.a}, b: {mix.b}, weights: [{weights}]}}")
 
 
-def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
+def _check_mix(name: str, members: list[str]) -> None:
     """Refuse a search whose mix would not be valid in params.yaml."""
-    from components.core.settings import Mix
     from components.core.system.checking import check_names
+    from components.core.system.profiles import settings_with
 
     if len(members) < 2 or len(set(members)) < len(members):
         raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")
     for first, second in pairwise(members):
-        mix = Mix(a=first, b=second, weights=(0.5, 0.5))
-        check_names(settings.model_copy(update={"mixes": settings.mixes | {name: mix}}))
+        check_names(settings_with(None, {"mixes": {name: {"a": first, "b": second, "weights": [0.5, 0.5]}}}))
 
 
 def _write_mix(name: str, outcome: MixSearchResult) -> None:

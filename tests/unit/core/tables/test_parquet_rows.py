@@ -30,7 +30,7 @@ from components.data.sources.folder import FILES
 from components.data.sources.huggingface import read_splits
 folder = Path(sys.argv[1])
 if (folder / "captions.parquet").exists():
-    print(sum(len(row["caption"]) for _, row in FILES.rows(folder / "captions.parquet")))
+    print(sum(len(row["caption"]) for _, row in FILES.rows(folder / "captions.parquet", {"caption": ("caption",)})))
     raise SystemExit
 settings = Prepare(source="huggingface", folder=folder, counts=Counts(train=1, val=1, test=1))
 samples = [replace(sample, raw=None) for chunk in read_splits(settings)["train"] for sample in chunk.read()]
