@@ -14,7 +14,6 @@ from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
-    from components.core.settings import Settings
     from components.study.search import MixSearchResult
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
