@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from tqdm import tqdm
 
 from components.captions.generating.wire import (
     FilteredError,
@@ -276,10 +277,10 @@ class LlmClient:
         return answer
 
     def _announce(self) -> None:
-        """Print once how the parameters of the requests differ from those of params.yaml."""
+        """Print once, above the progress bar, how the parameters of the requests differ from those of params.yaml."""
         if (said := str(self._parameters)) != self._announced:
             self._announced = said
-            print(f"{self._options.model}: requests are sent {said}, because the server refuses these parameters")
+            tqdm.write(f"{self._options.model}: requests are sent {said}, because the server refuses these parameters")
 
     def _failure(self, error: APIStatusError) -> ServerFault | RowRefused | InputError:
         code, options = error.status_code, self._options
