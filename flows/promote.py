@@ -46,11 +46,7 @@ def promote_best(approval: bool = False, dry_run: bool = False, wait_hours: Posi
 
 
 def decide(approval: bool, wait_hours: float = WAIT_HOURS) -> None:
-    """In a flow: promote the best candidate if it passes, and with `approval` only if a person agrees.
-
-    Raises:
-        InputError: results are missing, MLflow gives no answer, or the candidate changed while the flow waited.
-    """
+    """In a flow: promote the best candidate if it passes, and with `approval` only if a person agrees."""
     note = _approval(judge(), wait_hours) if approval else ""
     if note is not None:
         decision = promote()

@@ -136,11 +136,7 @@ def run_shard(name: str, command: Sequence[str], shard: str, home: str, host: st
 
 
 def checkout(home: str, host: str) -> Path:
-    """The project on this worker: the flow's own folder on the flow's host, else the worker's CLIPTUNE_HOME.
-
-    Raises:
-        InputError: there is no checkout; the message names the folder.
-    """
+    """The project on this worker: the flow's own folder on the flow's host, else the worker's CLIPTUNE_HOME."""
     folder = Path(home if socket.gethostname() == host else os.environ.get(HOME, home))
     if not (folder / "params.yaml").is_file():
         raise InputError(f"worker {socket.gethostname()} has no checkout in {folder}: set {HOME} on it to its folder")
@@ -148,11 +144,7 @@ def checkout(home: str, host: str) -> Path:
 
 
 def make_runner(scale: Scale, stage: str) -> AnyRunner:
-    """The task runner that a stage's `scale` describes; it starts when it is entered.
-
-    Raises:
-        InputError: the runner's package is not installed.
-    """
+    """The task runner that a stage's `scale` describes; it starts when it is entered."""
     if scale.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=scale.workers)
     try:

@@ -88,11 +88,7 @@ def scale_of(settings: Settings, shards: int | None, runner: str | None) -> Scal
 
 
 def chosen_tasks(settings: Settings, tasks: list[str] | None) -> list[str]:
-    """The prompt tasks of a run.
-
-    Raises:
-        InputError: a task is unknown; the message lists all tasks.
-    """
+    """The prompt tasks of a run."""
     available = list(settings.synthesize.tasks)
     for name in tasks or []:
         if name not in available:

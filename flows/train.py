@@ -91,11 +91,7 @@ def train_and_promote(methods: list[str] | None, parallel: int, stage_hours: flo
 
 
 def chosen_methods(settings: Settings, methods: list[str] | None) -> list[str]:
-    """The entries of `methods` that a run trains.
-
-    Raises:
-        InputError: one is unknown, or `compare_encoders` does not list it, so that no stage would score it.
-    """
+    """The entries of `methods` that a run trains."""
     scored = [name for name in settings.compare_encoders if name != BASE]
     for name in methods or []:
         if name not in settings.methods:

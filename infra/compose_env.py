@@ -28,11 +28,7 @@ NAMES = (
 
 
 def write_env(path: Path = ENV, lines: Iterable[str] | None = None) -> None:
-    """Write a new secret for each of `NAMES`, or `lines`, into a file that only its owner can read.
-
-    Raises:
-        InputError: the file exists; new passwords would not fit the existing databases.
-    """
+    """Write a new secret for each of `NAMES`, or `lines`, into a file that only its owner can read."""
     if path.exists():
         raise InputError(f"{path} already exists: remove it and the volumes first if you want new passwords")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -94,11 +94,7 @@ class Services:
             time.sleep(1)
 
     def call(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Run a command to its end, logged like a service.
-
-        Raises:
-            InputError: the command failed, or a service ended.
-        """
+        """Run a command to its end, logged like a service."""
         service = self.start(name, command, environment)
         self.running.remove(service)
         try:
@@ -111,11 +107,7 @@ class Services:
             service.check()
 
     def wait_until(self, healthy: Callable[[], bool], seconds: float, name: str, tick: Callable[[], None]) -> None:
-        """Wait for a service, and call `tick` twice a second.
-
-        Raises:
-            InputError: it is not healthy in time, or a service ended.
-        """
+        """Wait for a service, and call `tick` twice a second."""
         deadline = time.monotonic() + seconds
         while not healthy():
             self.check()
@@ -139,10 +131,6 @@ def assert_ports_free(ports: Mapping[str, int]) -> None:
 
     Args:
         ports: option -> port.
-
-    Raises:
-        InputError: two options have one port, or a process listens on it; the message names the process if it is the
-            user's own.
     """
     for option, port in ports.items():
         if other := next((name for name, value in ports.items() if value == port and name != option), None):

@@ -33,11 +33,7 @@ START_SECONDS = 300
 
 
 def run(prefect_port: int, mlflow_port: int) -> None:
-    """Start everything, print the addresses, and run until Ctrl-C.
-
-    Raises:
-        InputError: a port is taken, or a service does not start or ends early.
-    """
+    """Start everything, print the addresses, and run until Ctrl-C."""
     if not Path("prefect.yaml").is_file():
         raise InputError("prefect.yaml is missing: run the command in the project's folder")
     assert_ports_free({"--prefect-port": prefect_port, "--mlflow-port": mlflow_port})
@@ -59,11 +55,7 @@ def run(prefect_port: int, mlflow_port: int) -> None:
 
 
 def read_login() -> dict[str, str]:
-    """The variables of `LOGIN`, which the first start makes.
-
-    Raises:
-        InputError: other users of the machine may read the file.
-    """
+    """The variables of `LOGIN`, which the first start makes."""
     if not LOGIN.exists():
         # MLflow keeps the password that it had when it made its list of users.
         shutil.rmtree(LOGIN.parent, ignore_errors=True)

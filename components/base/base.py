@@ -29,11 +29,7 @@ from components.tracking import RUN_FILE, TrackedRun, tracked_run
 
 
 def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = folders.PAIRS) -> None:
-    """Write the base encoder's folder.
-
-    Raises:
-        InputError: the model, tag or file is unknown, broken, or has another activation than its config.
-    """
+    """Write the base encoder's folder."""
     base, train_pairs = settings.base, pairs_folder / "train.parquet"
     if base.source == "scratch":
         _train(settings, pretrain, output, train_pairs)

@@ -48,11 +48,7 @@ _LOG_SCALE = 3.0
 
 
 def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tuple[Encoder, Checkpoints]:
-    """Train `base.model` from random weights on `train_pairs` with the settings of `base.scratch`.
-
-    Raises:
-        InputError: the model is unknown, or its image tower cannot start at random.
-    """
+    """Train `base.model` from random weights on `train_pairs` with the settings of `base.scratch`."""
     base = settings.base
     assert base.scratch is not None
     config = model_config(base.model)
@@ -126,11 +122,7 @@ def clip_loss(features: Features) -> Losses:
 
 
 def scene_labels(pairs: Path) -> dict[str, Rows]:
-    """The labels `SHOWN` and `PLACES` of each pair; no labels if a picture was not drawn from facts.
-
-    Raises:
-        InputError: the table is missing or damaged.
-    """
+    """The labels `SHOWN` and `PLACES` of each pair; no labels if a picture was not drawn from facts."""
     facts = PAIRS.read(pairs, ["facts"])["facts"].to_pylist()
     if None in facts:
         return {}

@@ -41,11 +41,7 @@ _BATCH = 32
 
 
 def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tuple[Encoder, Checkpoints]:
-    """Train `base.model` with a language model as text tower on `train_pairs` with the settings of `base.fit`.
-
-    Raises:
-        InputError: the image tower is not timm's or has no projection, or weights are unavailable or do not fit.
-    """
+    """Train `base.model` with a language model as text tower on `train_pairs` with the settings of `base.fit`."""
     base, seed, device = settings.base, settings.train.seed, pick_device(settings.device)
     assert base.fit is not None
     with prefixed_errors("params.yaml: base"):
@@ -94,9 +90,6 @@ def trunk_features(encoder: Encoder, width: int, pairs: Path, folder: Path) -> d
 
     Args:
         encoder: its image tower has no projection.
-
-    Raises:
-        InputError: an image cannot be decoded, its feature is not finite, or a block in `folder` is damaged.
     """
     seeing = Encoder(encoder.model, encoder.sidecar.model_copy(update={"embed_dim": width}), encoder.tokenizer)
     folder = folder / content_hash(seeing.image_tower_hash(), code_hash("embed"))[:16]

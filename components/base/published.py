@@ -57,11 +57,7 @@ class PublishedWeights:
 
 
 def published_weights(name: str, tag: str) -> PublishedWeights:
-    """The weights `name:tag`; a name that differs only in its activation is replaced by the one that the weights have.
-
-    Raises:
-        InputError: open_clip has no such weights.
-    """
+    """The weights `name:tag`; a name that differs only in its activation is replaced by the one that the weights have."""
     from open_clip import get_pretrained_cfg, list_models, list_pretrained_tags_by_model
 
     config = model_config(name)
@@ -111,11 +107,7 @@ def facts_of(name: str, tag: str) -> dict[str, Any]:
 
 
 def encoder_by_name(name: str) -> Encoder:
-    """The encoder `<model>:<tag>`, `<model>:<file>`, `hf-hub:<org>/<name>` or `local-dir:<folder>` of open_clip.
-
-    Raises:
-        InputError: the model or tag is unknown, or the weights do not fit or cannot be read or fetched.
-    """
+    """The encoder `<model>:<tag>`, `<model>:<file>`, `hf-hub:<org>/<name>` or `local-dir:<folder>` of open_clip."""
     if name.startswith((HUB, LOCAL)):
         return folder_encoder(name)
     model, _, weights = name.partition(":")
@@ -128,9 +120,6 @@ def open_clip_encoder(model: str, tag: str, check_on: str | None = None) -> Enco
     Args:
         check_on: the device on which its features are compared with those that open_clip computes; by default they
             are not.
-
-    Raises:
-        InputError: as `encoder_by_name`; or features differ.
     """
     from open_clip import create_model_and_transforms
 
@@ -162,12 +151,7 @@ def folder_encoder(name: str, check_on: str | None = None) -> Encoder:
 
 
 def weights_file_encoder(model: str, file: Path, check_on: str | None = None) -> Encoder:
-    """An encoder with the weights of a file, of the configuration beside it or of one by name; see `open_clip_encoder`.
-
-    Raises:
-        InputError: the model is unknown, the configuration contradicts it, or the file is missing, broken or does not
-            fit.
-    """
+    """An encoder with the weights of a file, of the configuration beside it or of one by name; see `open_clip_encoder`."""
     beside = file.parent / CONFIG
     own = beside.is_file()
     if own:
@@ -275,9 +259,6 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
         file: the tower's weights; without it timm fetches them.
         seed: of the text tower and of the projection to `embed_dim`, where the configuration has one.
         package: a Python package with the tower's weights, instead of a file.
-
-    Raises:
-        InputError: the image tower is not timm's, or its weights are unavailable or do not fit it.
     """
     config = deepcopy(model_config(model))
     name = config["vision_cfg"].get("timm_model_name")

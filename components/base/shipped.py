@@ -51,11 +51,7 @@ class ShippedBase(BaseModel):
 
 
 def recipe_of(settings: Settings, train_pairs: Path) -> Recipe:
-    """The recipe of `base.scratch` on these pairs.
-
-    Raises:
-        InputError: the settings have no `base.scratch`, the model is unknown, or the table is missing.
-    """
+    """The recipe of `base.scratch` on these pairs."""
     base = settings.base
     if base.scratch is None:
         raise InputError("source 'shipped' needs `scratch`, the recipe of the shipped base: restore that block")
@@ -94,11 +90,7 @@ def shipped_encoder(settings: Settings, train_pairs: Path, assets: Path = ASSETS
 
 
 def write_shipped(encoder: Encoder, settings: Settings, train_pairs: Path, assets: Path = ASSETS) -> None:
-    """Write an encoder that `pretrain` trained with these settings, rounded to bfloat16, and its record.
-
-    Raises:
-        InputError: the settings have no `base.scratch`, or the table of pairs is missing.
-    """
+    """Write an encoder that `pretrain` trained with these settings, rounded to bfloat16, and its record."""
     recipe = recipe_of(settings, train_pairs)
     with atomic_folder(assets / plain_name(settings.base.model)) as folder:
         tensors = {name: tensor.contiguous() for name, tensor in encoder.model.state_dict().items()}

@@ -42,11 +42,7 @@ class MtebBenchmark(Benchmark[PublishedContext]):
 
 
 def mieb_benchmark(name: str) -> MtebBenchmark:
-    """The benchmark of the task `name` of mteb, such as `CIFAR10ZeroShot`.
-
-    Raises:
-        InputError: mteb is not installed, has no such task, or the task has sounds or videos.
-    """
+    """The benchmark of the task `name` of mteb, such as `CIFAR10ZeroShot`."""
     try:
         import mteb
     except ImportError:
@@ -108,11 +104,7 @@ class HandedOver:
         self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
 
     def encode(self, inputs: Any, **_: Any) -> Features:
-        """Features `[rows, dim]` of batches with lists `text`, `image` (Pillow's) or both.
-
-        Raises:
-            InputError: a feature is not finite.
-        """
+        """Features `[rows, dim]` of batches with lists `text`, `image` (Pillow's) or both."""
         parts: dict[str, list[Features]] = {}
         for batch in track(inputs, "embed for mteb", len(inputs), "step"):
             for kind, embed in (("text", self._texts), ("image", self._pictures)):

@@ -84,11 +84,7 @@ class Captionable:
 
 
 def find_pictures(folder: Path) -> Captionable:
-    """The pictures in a folder and below.
-
-    Raises:
-        InputError: the folder does not exist, or has none.
-    """
+    """The pictures in a folder and below."""
     found: FolderPictures = pictures_in(folder)
     found.require()
     odd = [name for name in found.names if not _fits_a_table(name)]
@@ -119,10 +115,6 @@ def caption_folder(
     Each line of the first has a picture, a text, its kind, the model, and the thing that the model did not see when it
     looked for it; source `folder` reads picture and text. The second has every picture and text that was rejected, with
     the reason. Names of pictures are relative to `output` if the pictures are below it, else to their own folder.
-
-    Raises:
-        InputError: there are captions already, the model cannot answer, the server failed at more questions than
-            `synthesize.max_failed_share` allows, or no picture got a caption; the answers are stored.
     """
     if (output / CAPTIONS).exists():
         raise InputError(f"{output / CAPTIONS} exists: move it away, or give another --out")

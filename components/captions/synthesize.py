@@ -35,10 +35,6 @@ def run(
     """Write `<table>/<task>.parquet` with one row per question, and return the counts.
 
     With a `shard` only its questions are answered and stored; a later run without a shard writes the table.
-
-    Raises:
-        InputError: the task, model, store or input table is wrong, the engine cannot work, or more questions failed
-            than `synthesize.max_failed_share` allows; the answers are stored and written nevertheless.
     """
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)

@@ -68,11 +68,7 @@ def write_captions(
 
 
 def server_options(url: str, model: str) -> ServerOptions:
-    """The settings of a server.
-
-    Raises:
-        InputError: the URL or the name is wrong.
-    """
+    """The settings of a server."""
     from pydantic import ValidationError
 
     from components.captions.generating.client import ServerOptions

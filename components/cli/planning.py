@@ -38,11 +38,7 @@ class Planned:
 
 
 def plan(targets: Iterable[str]) -> list[Planned]:
-    """The stages that `targets` (stages, or groups such as `train`) need, and these, in an order that can run.
-
-    Raises:
-        InputError: params.yaml has a wrong key, value or name, DVC cannot read the pipeline, or a stage is unknown.
-    """
+    """The stages that `targets` (stages, or groups such as `train`) need, and these, in an order that can run."""
     settings = load_settings()
     check_names(settings)
     _check_gate(settings)
@@ -64,11 +60,7 @@ def plan(targets: Iterable[str]) -> list[Planned]:
 
 
 def _check_gate(settings: Settings) -> None:
-    """Check the metrics of `promote` that are over all queries.
-
-    Raises:
-        InputError: the benchmark does not have the metric, or `evaluate.top_k` not the depth.
-    """
+    """Check the metrics of `promote` that are over all queries."""
     from components.benchmarks.project import find_benchmark
 
     promote = settings.promote

@@ -80,11 +80,7 @@ def shown_time(seconds: float) -> str:
 
 
 def new_file(path: Path) -> Path:
-    """The path of a file to write, relative to the project's folder.
-
-    Raises:
-        InputError: a file or folder exists there; no command overwrites one.
-    """
+    """The path of a file to write, relative to the project's folder."""
     place = from_root(path)
     if place.exists() or place.is_symlink():
         raise InputError(f"{path} exists: name a new file, or remove it")
@@ -100,11 +96,7 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def encoder_names(names: Sequence[str]) -> list[str]:
-    """The names of encoders, with folders relative to the project's folder.
-
-    Raises:
-        InputError: a name is unknown; no encoder is loaded.
-    """
+    """The names of encoders, with folders relative to the project's folder."""
     from components.registry.encoder_names import check_name, name_from_root
 
     places = [name_from_root(name) for name in names]

@@ -31,10 +31,6 @@ def write_shards(pairs: Path, output: Path, per_shard: int) -> dict[str, int]:
     """Write `00000.tar`, ... with `<id>.png` (or jpg, webp) and `<id>.txt`, and `sizes.json`; returns the sizes.
 
     Duplicate pairs are left out. The same pairs give the same bytes. Shards in `output` are replaced.
-
-    Raises:
-        InputError: the table is missing or damaged, an image is not JPEG, PNG or WebP, an id cannot be a file's name,
-            or `output` holds other files than shards.
     """
     if per_shard < 1:
         raise InputError(f"--per-shard is {per_shard}: give 1 or more")

@@ -79,11 +79,7 @@ class Costing:
         }  # fmt: skip
 
     def of(self, stages: Sequence[str]) -> list[Cost]:
-        """The cost of each of `stages`.
-
-        Raises:
-            InputError: a setting is wrong.
-        """
+        """The cost of each of `stages`."""
         costs = []
         for stage in stages:
             group, _, name = stage.partition("@")

@@ -45,11 +45,7 @@ class TaskQuestions:
 
 
 def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
-    """The questions of each task of params.yaml.
-
-    Raises:
-        InputError: a task or its model is wrong.
-    """
+    """The questions of each task of params.yaml."""
     answers, counts = _KnownAnswers(settings), dict[str, TaskQuestions]()
 
     def count(name: str) -> TaskQuestions:

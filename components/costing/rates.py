@@ -64,11 +64,7 @@ class Rates(Block):
 
 
 def load_rates(given: Path | None = None) -> Rates:
-    """The rates of this package, overridden by those of the file `given`.
-
-    Raises:
-        InputError: the file is missing, is not YAML, or has an unknown key or a wrong value.
-    """
+    """The rates of this package, overridden by those of the file `given`."""
     content = _read(_MEASURED)
     if given is not None:
         own = _read(given)

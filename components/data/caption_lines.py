@@ -51,9 +51,6 @@ def caption_lines(
     Args:
         split: of rows that name none.
         is_weighted: whether `weight` is how often people chose the image, and not how heavy a product is.
-
-    Raises:
-        InputError: a field cannot be shown as text, or a weight is not a number above zero.
     """
     lines, left_out = list[CaptionLine](), list[Unusable]()
     for place, row in rows:

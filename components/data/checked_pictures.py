@@ -54,11 +54,7 @@ def check_picture(raw: bytes, name: str) -> None:
 
 
 def checked(chunks: Sequence[PictureChunk], settings: Prepare) -> Iterator[Sample | Unusable]:
-    """The checked samples of all chunks, in order; several chunks are checked ahead.
-
-    Raises:
-        InputError: a file cannot be read at all.
-    """
+    """The checked samples of all chunks, in order; several chunks are checked ahead."""
     results = [_result(chunk, settings) for chunk in chunks]
     missing = sum(not result.is_file() for result in results)
     with (
@@ -72,11 +68,7 @@ def checked(chunks: Sequence[PictureChunk], settings: Prepare) -> Iterator[Sampl
 
 
 def check_now(chunks: Sequence[PictureChunk], settings: Prepare) -> int:
-    """Check all chunks without a stored result; returns their number.
-
-    Raises:
-        InputError: a file cannot be read at all.
-    """
+    """Check all chunks without a stored result; returns their number."""
     work = [(chunk, result) for chunk in chunks if not (result := _result(chunk, settings)).is_file()]
     with _bar([chunk for chunk, _ in work]) as progress, closing(_each(work, len(work), settings.processes)) as each:
         for chunk, _ in each:
@@ -150,11 +142,7 @@ def _start(environment: dict[str, str]) -> None:
 def _each(
     work: Iterable[tuple[PictureChunk, Path]], missing: int, processes: int | None
 ) -> Generator[tuple[PictureChunk, Path]]:
-    """Each chunk after it has been checked, as many ahead as there are processes; in this process if few are missing.
-
-    Raises:
-        InputError: a process was killed, or a chunk cannot be read.
-    """
+    """Each chunk after it has been checked, as many ahead as there are processes; in this process if few are missing."""
     count = min(missing, processes or len(os.sched_getaffinity(0)))
     # With fewer chunks, starting other processes takes longer.
     if missing <= 2 or count == 1:

@@ -50,11 +50,7 @@ class KnownSet:
 
 
 def known_sets(data: Path) -> list[KnownSet]:
-    """The test sets in the folder of `cliptune evaluate --data-dir`; each set reads its pictures once.
-
-    Raises:
-        InputError: the folder does not exist.
-    """
+    """The test sets in the folder of `cliptune evaluate --data-dir`; each set reads its pictures once."""
     return [
         KnownSet(found.name, fault=found.fault) if found.tested is None else _known(found.name, found.tested)
         for found in load_test_sets(data)
@@ -93,20 +89,12 @@ class Guard:
 
     @staticmethod
     def of(prepare: Prepare) -> Guard:
-        """The guard of the settings; without `prepare.heldout_testsets_dir` it has no test sets.
-
-        Raises:
-            InputError: the folder does not exist.
-        """
+        """The guard of the settings; without `prepare.heldout_testsets_dir` it has no test sets."""
         known = known_sets(prepare.heldout_testsets_dir) if prepare.heldout_testsets_dir else []
         return Guard(prepare.heldout_testsets_dir, prepare.on_test_leak == "refuse", known)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The test pairs, and the others that are in no test set.
-
-        Raises:
-            InputError: a training or validation pair is in a test set and `refuse` is set, or a split loses all pairs.
-        """
+        """The test pairs, and the others that are in no test set."""
         kept: Counter[str] = Counter()
         for pair in pairs:
             hits = self._hits(pair) if self.known and pair.split in ("train", "val") else []

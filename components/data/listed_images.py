@@ -119,11 +119,7 @@ def listed_source(
 
 
 def image_folder(settings: Prepare) -> Path:
-    """`prepare.folder`.
-
-    Raises:
-        InputError: it is not set, or does not exist.
-    """
+    """`prepare.folder`."""
     if settings.folder is None:
         raise InputError(f"params.yaml: prepare.source '{settings.source}' needs prepare.folder: set it to the images")
     if not settings.folder.is_dir():
@@ -132,11 +128,7 @@ def image_folder(settings: Prepare) -> Path:
 
 
 def checked_files(files: Sequence[Path], settings: Prepare, fix: str) -> list[Sample]:
-    """The checked pictures of these files, in order; a repeated file is read once.
-
-    Raises:
-        InputError: one is missing, with the fix, or cannot be used.
-    """
+    """The checked pictures of these files, in order; a repeated file is read once."""
     if missing := next((file for file in files if not file.is_file()), None):
         raise InputError(f"{missing} is missing: {fix}")
     chunks = [
@@ -288,9 +280,6 @@ def share(
     images are drawn from the training images in `drawing_order`. A line that repeats a caption of an image is dropped,
     and its weight is added to the first such line; the heaviest line of an image comes first. Images that cannot be
     used may be missing from the `counts`.
-
-    Raises:
-        InputError: there are too few images or lines.
     """
     grouped = listing.by_image(samples).values()
     images = [_distinct(image) for image in grouped]

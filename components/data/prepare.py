@@ -42,9 +42,6 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     """Write `<split>.parquet` for every split, one Parquet file per benchmark table, and `leaks/` next to the pairs.
 
     Images that cannot be used are listed in `unusable.parquet` next to the pairs.
-
-    Raises:
-        InputError: the source is incomplete, or has too many images that cannot be used.
     """
     guard = Guard.of(settings.prepare)
     source, unusable = find_source(settings.prepare.source), list[Unusable]()
@@ -81,11 +78,7 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
 
 
 def run_tracked(settings: Settings) -> None:
-    """`run` as an MLflow run, with the number of pairs of each split as metrics.
-
-    Raises:
-        InputError: see `run`; the MLflow run ends as failed.
-    """
+    """`run` as an MLflow run, with the number of pairs of each split as metrics."""
     source = settings.prepare.source
     params = settings.prepare.model_dump(mode="json", exclude={"state"}) | {"world": settings.dataset.model_dump()}
     with tracked_run("prepare", source, settings, params, {}) as tracked:
@@ -99,11 +92,7 @@ def run_tracked(settings: Settings) -> None:
 
 
 def check(settings: Settings, shard: Shard) -> None:
-    """Check a shard of the source's pictures, and store the results in `prepare.state`; write no tables.
-
-    Raises:
-        InputError: the source is incomplete, or its pictures cannot be split into shards.
-    """
+    """Check a shard of the source's pictures, and store the results in `prepare.state`; write no tables."""
     source = find_source(settings.prepare.source)
     if source.parts is None:
         raise InputError(

@@ -55,12 +55,7 @@ class RowFields:
         return {**({} if texts else {self.captions[0]: self.captions}), **named}
 
     def columns(self, place: object, known: Collection[str], given: Collection[str] = ()) -> list[str]:
-        """The columns of a table that are read: `given`, and those of captions, item and split.
-
-        Raises:
-            InputError: a setting names a column that is not there, or none has captions; the message begins with
-                `place`.
-        """
+        """The columns of a table that are read: `given`, and those of captions, item and split."""
         found = found_columns(place, known, self.required())
         return list(dict.fromkeys([*given, *found.values(), *([SPLIT] if SPLIT in known else [])]))
 

@@ -69,12 +69,7 @@ class RowFiles:
         return []
 
     def those(self, folder: Path, how: str, most: Bound = LIST_BOUND) -> list[Path]:
-        """The one file that is in `folder`, or those of splits.
-
-        Raises:
-            InputError: there is none, with the fix `how`, or there are several; or one is larger than `most`, or a link
-                to a file outside the folder.
-        """
+        """The one file that is in `folder`, or those of splits."""
         present = self.among(folder)
         if not present:
             raise InputError(f"{folder / self.names[0]}.tsv is missing: {how}")
@@ -90,10 +85,6 @@ class RowFiles:
 
         Args:
             required: what rows must have besides the first of `roles`.
-
-        Raises:
-            InputError: it is damaged, not UTF-8, without a required column or with a column twice, or a line has more
-                or fewer fields than columns; the message names the line.
         """
         columns = {name: names for name, names in self.roles.items() if name == "image"}
         columns.update(required)

@@ -29,11 +29,7 @@ def find_sidecar(folder: Path) -> str | None:
 
 
 def sidecar_rows(folder: Path) -> Iterator[Row]:
-    """A row for each image: its path, the keys of its JSON file, and the text of its text file as caption.
-
-    Raises:
-        InputError: a file is not UTF-8, not a JSON object, or refused.
-    """
+    """A row for each image: its path, the keys of its JSON file, and the text of its text file as caption."""
     pictures = pictures_in(folder)
     for note in pictures.notes:
         print(f"{folder}: {note}")

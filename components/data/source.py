@@ -207,12 +207,7 @@ class Source:
     has_fields: bool = False
 
     def usable(self, settings: Settings, unusable: list[Unusable]) -> Iterator[Pair]:
-        """The pairs; the others are appended to `unusable`.
-
-        Raises:
-            InputError: as `pairs`, a setting names a field that no row has, or more images cannot be used than
-                `prepare.max_unusable_share` allows.
-        """
+        """The pairs; the others are appended to `unusable`."""
         prepare = settings.prepare
         share, wanted = prepare.max_unusable_share, prepare.counts.total
         if not self.has_fields and (given := [name for name in FIELDS if getattr(prepare, name) is not None]):

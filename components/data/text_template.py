@@ -42,9 +42,6 @@ class TextTemplate:
     Attributes:
         columns: the names of the fields.
 
-    Raises:
-        InputError: it names no field, braces or brackets do not match, or a format is none.
-
     >>> TextTemplate("{title} by {brand}, {color}").of({"title": "Mug", "brand": None, "color": "red"})
     'Mug, red'
     >>> TextTemplate("{title}[ ({size.cm:.1f} cm)]").of({"title": "Mug", "size": {"cm": 8}})
@@ -70,11 +67,7 @@ class TextTemplate:
         return [name for name in self.columns if not {name, name.partition(".")[0]} & set(columns)]
 
     def of(self, row: Mapping[str, Any]) -> str:
-        """The caption of a row; empty if it lacks a value that the text needs, see `lacks`.
-
-        Raises:
-            InputError: a value cannot be shown as text, or does not fit its format.
-        """
+        """The caption of a row; empty if it lacks a value that the text needs, see `lacks`."""
         return self._made(row)[0]
 
     def captions(self, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -158,11 +151,7 @@ def _filled(part: _Field | _Optional, row: Mapping[str, Any]) -> str:
 
 
 def shown(name: str, value: Any, spec: str = "", setting: str = "prepare.text") -> str:
-    """The value of field `name` as text; empty for none, NaN and blanks.
-
-    Raises:
-        InputError: it cannot be shown; the message begins with `setting`.
-    """
+    """The value of field `name` as text; empty for none, NaN and blanks."""
     value = _raw(value)
     if value is None or value == "" or (isinstance(value, float) and not isfinite(value)):
         return ""

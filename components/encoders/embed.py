@@ -78,10 +78,6 @@ def run(
 
     Embeddings of source `embeddings` are copied. With a `shard` only its parts are embedded, into `embed.state`; a
     later run without a shard joins all parts. With `track` it is an MLflow run with the manifest as artifact.
-
-    Raises:
-        InputError: an image is missing or cannot be decoded, or its feature is not finite; the message names it. Or
-            the user's embeddings are of another model than the base.
     """
     with join_world(pick_device(settings.device)) as (world, device), ExitStack() as stack:
         tracked, begun = None, time.monotonic()

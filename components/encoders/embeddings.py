@@ -52,11 +52,7 @@ class ImageEmbeddings:
 
     @staticmethod
     def open(folder: Path, split: str, pairs_file: Path) -> ImageEmbeddings:
-        """Map the features of `split` into memory.
-
-        Raises:
-            InputError: they are missing or damaged, or belong to another version of `pairs_file`.
-        """
+        """Map the features of `split` into memory."""
         fix = "delete its folder and run `dvc repro embed`"
         path, norms_path = folder / f"{split}.npy", folder / f"{split}.norms.npy"
         for needed in (path, norms_path):
@@ -92,9 +88,6 @@ def require_finite(features: npt.NDArray[np.float32], encoder: str, kind: str, n
     Args:
         features: `[rows, dim]`.
         kind: the input of a row, such as "picture".
-
-    Raises:
-        InputError: a row is not finite; the message has its name and the encoder's.
     """
     row = non_finite_row(features)
     if row is not None:

@@ -56,9 +56,6 @@ def check_given(encoder: Encoder, pairs: Path) -> None:
 
     Args:
         pairs: folder of the tables of pairs.
-
-    Raises:
-        InputError: the vectors are of another model or another preparation of pictures.
     """
     blocks = (PAIRS.blocks(pairs / f"{split}.parquet", rows=_SAMPLE) for split in reversed(SPLITS))
     rows = next((block for split in blocks for block in split), None)

@@ -34,9 +34,6 @@ def with_language_tower(
     A base with a logit bias gets a new one.
 
     `language_model` is a Hugging Face folder or name; None is all-MiniLM-L6-v2 from its package.
-
-    Raises:
-        InputError: language model or tokenizer is missing, or the two do not fit each other.
     """
     source = language_model or str(packaged_model())
     added = alignment_layers if strategy == "alignment" else 0
@@ -71,11 +68,7 @@ def with_language_tower(
 
 
 def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
-    """The base encoder with the text tower of another one, whose projection into the base's space is new.
-
-    Raises:
-        InputError: the other one's text tower is not open_clip's own, or one of the two has QuickGELU.
-    """
+    """The base encoder with the text tower of another one, whose projection into the base's space is new."""
     old, new = base.sidecar.architecture, other.sidecar.architecture
     theirs = getattr(other.model, "text", other.model)
     if not hasattr(theirs, "text_projection"):

@@ -62,11 +62,7 @@ class Reference:
 
 
 def measured_parity(encoder: Encoder, reference: Reference, device: str = "cpu") -> Parity:
-    """The largest differences of unit features of 100 texts and 20 pictures of several shapes and modes.
-
-    Raises:
-        InputError: one is larger than `TOLERANCE`.
-    """
+    """The largest differences of unit features of 100 texts and 20 pictures of several shapes and modes."""
     texts, pictures = sample_texts(_TEXTS), sample_pictures()
     tokens = reference.tokenized(texts, encoder)
     pixels = torch.stack([_prepared(reference, raw) for raw in pictures])

@@ -77,11 +77,7 @@ class Drift:
 
 
 def read_log(file: Path) -> list[str]:
-    """The queries of a text file with one on each line, or of column `query` of a TSV, CSV, JSONL or Parquet file.
-
-    Raises:
-        InputError: the file is missing or damaged, has no such column, or too few queries.
-    """
+    """The queries of a text file with one on each line, or of column `query` of a TSV, CSV, JSONL or Parquet file."""
     try:
         if file.suffix in _LOG.endings:
             texts: list[object] = [row.get(COLUMN) for _, row in _LOG.rows(file, {COLUMN: (COLUMN,)})]
@@ -96,11 +92,7 @@ def read_log(file: Path) -> list[str]:
 
 
 def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, used: Folders = DEFAULT) -> list[str]:
-    """Captions of the training split, and the queries that encoders are tested with.
-
-    Raises:
-        InputError: stage `prepare` has not run.
-    """
+    """Captions of the training split, and the queries that encoders are tested with."""
     texts: list[str] = PAIRS.read(pairs / "train.parquet", ["caption"])["caption"].to_pylist()
     for table, path, column in (
         (CAPTION_QUERIES, benchmark_table(used.evaluation, retrieval.FILE), "text"),

@@ -36,11 +36,7 @@ from components.tracking import add_metrics, tracked_run
 
 
 def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
-    """Score encoder `name`; writes and returns its report.
-
-    Raises:
-        InputError: the encoder, a benchmark table or the image embeddings are missing or wrong.
-    """
+    """Score encoder `name`; writes and returns its report."""
     if Path(name).name != name:
         raise InputError(
             f"'{name}' is not an encoder's name: give the name of a folder in {folders.models}, such as base"
@@ -69,9 +65,6 @@ def score_all(
     Args:
         gallery: ids and unit features `[images, dim]` of the test pictures by the encoder's image tower.
         tables: files of the benchmarks, see `table_files`.
-
-    Raises:
-        InputError: a benchmark table is damaged or empty.
     """
     context = ProjectContext(under_test, folders.evaluation, options.top_k, *gallery)
     with computing_on(under_test.device):
@@ -123,9 +116,6 @@ def image_features(
     """Ids and unit features `[images, dim]` of the images in `<split>.parquet` by this encoder's image tower.
 
     Without the folder `embeddings` the pictures are embedded, as for another image tower.
-
-    Raises:
-        InputError: the stored features do not fit the pairs, an image cannot be decoded, or a feature is not finite.
     """
     stored = ImageEmbeddings.open(embeddings, pairs_file.stem, pairs_file) if embeddings.is_dir() else None
     if stored is not None and stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:

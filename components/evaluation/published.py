@@ -67,11 +67,7 @@ def run_all(under_test: EncoderUnderTest, benchmarks: Sequence[PublishedBenchmar
 
 
 def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: Plan) -> BenchmarkRun:
-    """Score one benchmark, or return the existing result of the same encoder, protocol version and data.
-
-    Raises:
-        InputError: files are missing or not as published, or the encoder cannot be used with this benchmark.
-    """
+    """Score one benchmark, or return the existing result of the same encoder, protocol version and data."""
     folder = benchmark.check_files(plan.data)
     if under_test.image_tower_sha256 is None and not benchmark.text_only:
         raise InputError(

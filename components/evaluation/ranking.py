@@ -50,11 +50,7 @@ class Ranking:
 
 
 def chosen_benchmarks(names: Sequence[str], folder: Path = DEFAULT.evaluation) -> list[ProjectBenchmark]:
-    """The benchmarks with these names; without any, those of `BENCHMARKS` whose tables are in `folder`.
-
-    Raises:
-        InputError: a name is unknown, or no table exists.
-    """
+    """The benchmarks with these names; without any, those of `BENCHMARKS` whose tables are in `folder`."""
     if names:
         return [find_benchmark(name) for name in names]
     found = [one for one in map(find_benchmark, BENCHMARKS) if not missing_tables(one, folder)]
@@ -72,9 +68,6 @@ def score_encoders(
     """Score each encoder on the project's test pictures; its values per query are in `reports/rank`.
 
     Encoders with the same image tower embed the pictures once.
-
-    Raises:
-        InputError: an encoder has no image tower, two have the same name, or a table is missing.
     """
     tables = table_files(benchmarks, folders.evaluation)
     galleries: dict[str, tuple[Sequence[str], Features]] = {}

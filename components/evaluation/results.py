@@ -181,11 +181,7 @@ def write_results(report: Report, scores: Scores, folder: Path, per_query: Path 
 
 
 def read_scores(report: Report, folder: Path) -> Scores:
-    """Read the values per query behind `report`.
-
-    Raises:
-        InputError: they are missing, damaged, or belong to another evaluation.
-    """
+    """Read the values per query behind `report`."""
     path = folder / report.file.with_suffix(".safetensors")
     found: dict[str, dict[str, npt.NDArray[Any]]] = {}
     try:
@@ -210,29 +206,17 @@ def read_scores(report: Report, folder: Path) -> Scores:
 
 
 def read_report(encoder: str, folder: Path) -> Report:
-    """Read an encoder's results on the benchmarks of the pipeline.
-
-    Raises:
-        InputError: there are none, or the file is damaged.
-    """
+    """Read an encoder's results on the benchmarks of the pipeline."""
     return read_record(Report, folder / f"{encoder}.json", _run_evaluate(encoder))
 
 
 def read_published(path: Path) -> PublishedReport:
-    """Read one result on a published benchmark.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Read one result on a published benchmark."""
     return read_record(PublishedReport, path, "delete it and run `cliptune evaluate` again")
 
 
 def all_published(folder: Path = PUBLISHED) -> list[PublishedReport]:
-    """Every result on published benchmarks below `folder`, by encoder, weights and benchmark.
-
-    Raises:
-        InputError: one is damaged.
-    """
+    """Every result on published benchmarks below `folder`, by encoder, weights and benchmark."""
     return [read_published(path) for path in sorted(folder.glob("*/*/*.json"))]
 
 

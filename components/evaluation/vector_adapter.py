@@ -66,11 +66,7 @@ class Fitted:
 
 
 def read_vectors(path: Path) -> tuple[list[str], Vectors]:
-    """Captions and their unit vectors by the closed model, of a `.npy` with its Parquet file, or a Parquet file.
-
-    Raises:
-        InputError: a file is missing or damaged, has no captions, too few rows, or rows that are zero or not finite.
-    """
+    """Captions and their unit vectors by the closed model, of a `.npy` with its Parquet file, or a Parquet file."""
     file = EmbeddingFile(path, captions_of(path))
     rows, _ = file.shape()
     name = caption_column(file.metadata().schema.to_arrow_schema().names)

@@ -148,11 +148,7 @@ class Explorer:
         return offered
 
     def filtered(self, wanted: Mapping[str, str], words: str = "") -> Marks | None:
-        """A boolean per row: its columns have the wanted values and its caption contains the words; None for all rows.
-
-        Raises:
-            InputError: the index has no such column to filter by.
-        """
+        """A boolean per row: its columns have the wanted values and its caption contains the words; None for all rows."""
         conditions = [self._column(name, value) for name, value in wanted.items()]
         if words:
             conditions.append(pc.match_substring(self.index.column(CAPTION), words, ignore_case=True))
@@ -257,9 +253,6 @@ def changed(folders: Folders, reports: Sequence[Report], metric: str, count: int
 
     Args:
         metric: a key of `METRICS`, at depth 10 or the nearest that was measured.
-
-    Raises:
-        InputError: the metric is unknown or was not measured, or both were scored on other data.
     """
     first, second = reports
     if (first.data_hash, first.protocol) != (second.data_hash, second.protocol):

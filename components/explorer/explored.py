@@ -108,11 +108,7 @@ class Explored:
         }
 
     def changed(self, first: int, second: int, metric: str, count: int) -> Changed:
-        """See `components.explorer.changed`.
-
-        Raises:
-            InputError: an encoder was not evaluated in this project.
-        """
+        """See `components.explorer.changed`."""
         reports = scored(self.folders, self.hashes)
         chosen = [reports[number] for number in (first, second)]
         for number, report in zip((first, second), chosen, strict=True):
@@ -151,11 +147,7 @@ class Explored:
         return {"question": question, "query": request.query, "paraphrase": request.paraphrase, "sides": sides}
 
     def vote(self, answer: VoteAnswer) -> dict[str, Any]:
-        """Store the answer, and return the names of the two encoders.
-
-        Raises:
-            InputError: the question is unknown or was answered, or the store cannot be reached.
-        """
+        """Store the answer, and return the names of the two encoders."""
         if answer.question not in self.waiting:
             raise InputError("this vote has expired (already stored, or the explorer was restarted): search again")
         request, (left, right) = self.waiting[answer.question]
@@ -194,11 +186,7 @@ class Thumbnails:
         self.small = lru_cache(_KEPT)(self._jpeg)
 
     def large(self, row: int) -> bytes:
-        """The picture, at most `LARGE` pixels long.
-
-        Raises:
-            InputError: there is none, or it cannot be decoded.
-        """
+        """The picture, at most `LARGE` pixels long."""
         return self._jpeg(row, LARGE)
 
     def _jpeg(self, row: int, side: int = SIDE) -> bytes:
@@ -206,11 +194,7 @@ class Thumbnails:
 
 
 def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:
-    """The picture as JPEG, at most `side` pixels long.
-
-    Raises:
-        InputError: it cannot be decoded; `subject` begins the message.
-    """
+    """The picture as JPEG, at most `side` pixels long."""
     try:
         return upright_jpeg(encoded, side)
     except ValueError as error:
@@ -233,11 +217,7 @@ class ParaphraseWriter:
         return engine_of(self._settings.synthesize, TASK)
 
     def paraphrases(self, text: str, count: int) -> list[str]:
-        """Up to `count` different paraphrases of a text.
-
-        Raises:
-            InputError: params.yaml has no such task, the model is unavailable, or it returns nothing usable.
-        """
+        """Up to `count` different paraphrases of a text."""
         if not self.can:
             raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the wordings yourself")
         questions = questions_of(self._settings, TASK, self._engine)

@@ -26,9 +26,6 @@ def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
     """The index of the pictures in `place` (see `components.index.sources.source_of`), in its own folder of `cache`.
 
     Vectors of pictures in the previous index are reused.
-
-    Raises:
-        InputError: `place` is not a source of pictures, or as `components.index.building.build`.
     """
     source = find_source(source_of(place))
     folder = cache / content_hash(str(Path(place).absolute()))[:16]

@@ -41,9 +41,6 @@ class Reviewing:
     """The queries to read, in a random order that is the same every time.
 
     The first `sample` of this order are shown, so more are a larger random sample and not another one.
-
-    Raises:
-        InputError: there is no test set, or it cannot be read.
     """
 
     def __init__(
@@ -78,11 +75,7 @@ class Reviewing:
         ]
 
     def add(self, answer: ReviewAnswer) -> None:
-        """Store a verdict.
-
-        Raises:
-            InputError: there is no such row, or the store cannot be reached.
-        """
+        """Store a verdict."""
         kind, caption, query = key_of(self._query(answer.row))
         review = Review(
             user=self._user, test_set=self._test_set, caption=caption, query=query, kind=kind, verdict=answer.verdict
@@ -91,11 +84,7 @@ class Reviewing:
             reviews.add(review)
 
     def picture(self, row: int) -> bytes:
-        """The picture of a query as JPEG, at most `LARGE` pixels long.
-
-        Raises:
-            InputError: there is none, or it cannot be read.
-        """
+        """The picture of a query as JPEG, at most `LARGE` pixels long."""
         found = self._pictures.get(self._query(row).image_id)
         if found is None:
             raise InputError(f"row {row} has no picture")

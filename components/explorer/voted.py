@@ -51,9 +51,6 @@ def write_captions(votes: Sequence[Vote], path: Path, folder: Path | None = None
 
     Returns:
         Number of rows written, and of rows left out because their picture is not a file of these folders.
-
-    Raises:
-        InputError: there would be no row.
     """
     marked = dict.fromkeys(
         (vote.image, _flat(vote.query), _flat(vote.paraphrase)) for vote in votes if vote.image and vote.paraphrase

@@ -112,12 +112,7 @@ def build(
     *,
     replace: bool = False,
 ) -> Added:
-    """Write an index atomically; approximate search is tuned with `encoder` on `queries`, or on captions of the images.
-
-    Raises:
-        InputError: `folder` is not empty, another process changes it, the source cannot be read or has no image, or the
-            kind is unknown or cannot be tuned.
-    """
+    """Write an index atomically; approximate search is tuned with `encoder` on `queries`, or on captions of the images."""
     check_output(folder, replace=replace)
     known, columns = _Known(np.empty(0, np.uint64)), dict[str, ColumnKind]()
     with _alone(folder):
@@ -138,11 +133,7 @@ def build(
 def append(
     folder: Path, opened: Opened, encoder: EncoderUnderTest | None = None, queries: Sequence[str] | None = None
 ) -> Added:
-    """Add new images to an index; if this fails, the index is unchanged.
-
-    Raises:
-        InputError: as `build` and `ImageIndex.open`, or the new vectors are of another image tower.
-    """
+    """Add new images to an index; if this fails, the index is unchanged."""
     read_facts(folder)
     with _alone(folder):
         index = ImageIndex.open(folder)
@@ -166,11 +157,7 @@ def append(
 
 
 def check_output(folder: Path, *, replace: bool) -> None:
-    """Check that an index may be written to a folder.
-
-    Raises:
-        InputError: it holds an index and `replace` is false, or it holds other files.
-    """
+    """Check that an index may be written to a folder."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise InputError(f"{folder} is not a folder: choose another for the index")
     if (folder / FACTS).is_file():
@@ -181,12 +168,7 @@ def check_output(folder: Path, *, replace: bool) -> None:
 
 
 def check_source(folder: Path, facts: Facts, opened: Opened) -> None:
-    """Check that the vectors of a source fit an index.
-
-    Raises:
-        InputError: they are of another tower, or have another length, or the pictures of the index were not turned
-            upright.
-    """
+    """Check that the vectors of a source fit an index."""
     if opened.image_tower_sha256 != facts.image_tower_sha256:
         raise InputError(
             f"{folder} was built with image tower {facts.image_tower_sha256[:12]} (of '{facts.encoder}'), new images "
@@ -218,11 +200,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def remeasure(folder: Path, encoder: EncoderUnderTest, queries: Sequence[str] | None = None) -> Facts:
-    """Measure an encoder's recall and store it in the index's facts.
-
-    Raises:
-        InputError: as `components.index.tuning.measured` and `ImageIndex.open`.
-    """
+    """Measure an encoder's recall and store it in the index's facts."""
     read_facts(folder)
     with _alone(folder):
         index = ImageIndex.open(folder)

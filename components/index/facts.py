@@ -127,11 +127,7 @@ def write_facts(folder: Path, facts: Facts) -> Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """Read `index.json`; the files that it lists need not exist.
-
-    Raises:
-        InputError: there is no index, or `index.json` is damaged or was edited.
-    """
+    """Read `index.json`; the files that it lists need not exist."""
     path = folder / FACTS
     refuse_link(path)
     facts = read_record(Facts, path, "make one with `cliptune index build`", BUILD_AGAIN)
@@ -148,11 +144,7 @@ def refuse_link(path: Path) -> None:
 
 
 def choose_kind(name: str, rows: int) -> str:
-    """`name`, or for `auto` the kind for so many rows.
-
-    Raises:
-        InputError: the kind is unknown.
-    """
+    """`name`, or for `auto` the kind for so many rows."""
     if name == AUTO:
         return EXACT if rows <= 1_000_000 else IVF_PQ
     return choose(list(KINDS), name, "--kind")

@@ -48,11 +48,7 @@ class ImageIndex:
 
     @staticmethod
     def open(folder: Path) -> ImageIndex:
-        """Open the index in a folder, memory-mapped; only `cliptune index check` compares the hashes of its files.
-
-        Raises:
-            InputError: there is none, it has another kind, or a file is missing, a link, damaged, or does not fit.
-        """
+        """Open the index in a folder, memory-mapped; only `cliptune index check` compares the hashes of its files."""
         facts = read_facts(folder)
         try:
             return ImageIndex(folder, facts)
@@ -77,11 +73,7 @@ class ImageIndex:
         return self._rows.schema
 
     def accept(self, encoder: EncoderUnderTest) -> None:
-        """Check that an encoder has the image tower of the index.
-
-        Raises:
-            InputError: it has another image tower, or none.
-        """
+        """Check that an encoder has the image tower of the index."""
         accept_tower(self.facts, self.folder, encoder)
 
     def search(self, vectors: npt.ArrayLike, k: int, rows: Filter | None = None) -> Found:
@@ -91,9 +83,6 @@ class ImageIndex:
 
         Args:
             vectors: of texts or images by an accepted encoder, of any length.
-
-        Raises:
-            InputError: the vectors have another width or are not finite, or the filter has row numbers out of range.
         """
         queries = self._queries(vectors)
         with span("index.search", images=len(self), queries=len(queries), k=k):
@@ -114,19 +103,11 @@ class ImageIndex:
         return self._approximate.search(queries, k, effort, rows)
 
     def rows(self, numbers: npt.ArrayLike) -> pa.Table:
-        """Rows by number, in the given order: image_id, caption, name, file, position, size and further columns.
-
-        Raises:
-            InputError: there is no such row, or the file is damaged.
-        """
+        """Rows by number, in the given order: image_id, caption, name, file, position, size and further columns."""
         return self._rows.take(self._numbers(numbers))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column of all rows, for filters.
-
-        Raises:
-            InputError: there is no such column, or the file is damaged.
-        """
+        """One column of all rows, for filters."""
         return self._rows.column(name)
 
     def vector(self, numbers: npt.ArrayLike) -> Features:
@@ -134,11 +115,7 @@ class ImageIndex:
         return self.vectors.take(self._numbers(numbers))
 
     def picture(self, row: int) -> bytes:
-        """The encoded picture of a row, read from its file or shard.
-
-        Raises:
-            InputError: the row has no picture, or the picture is missing or has changed.
-        """
+        """The encoded picture of a row, read from its file or shard."""
         (indexed,) = self.rows([row]).to_pylist()
         with Pictures() as pictures:
             return picture_of(indexed, row, pictures)

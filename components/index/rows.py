@@ -79,11 +79,7 @@ def further_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Table:
-    """A table with exactly an index's columns; missing ones are null.
-
-    Raises:
-        InputError: a column has another type than in the index; the message begins with `where`.
-    """
+    """A table with exactly an index's columns; missing ones are null."""
     schema, found = schema_of(columns), []
     for field in schema:
         if field.name not in table.column_names:
@@ -109,11 +105,7 @@ class Rows:
 
     @staticmethod
     def open(folder: Path, facts: Facts) -> Rows:
-        """The rows of an index.
-
-        Raises:
-            InputError: a file is missing, a link, damaged, or has other columns or fewer rows.
-        """
+        """The rows of an index."""
         files = [rows_file(folder, number) for number in range(len(facts.segments))]
         return Rows(files, [segment.rows for segment in facts.segments], schema_of(facts.columns))
 
@@ -129,11 +121,7 @@ class Rows:
         return pa.concat_tables(found).take(np.argsort(np.concatenate(places)))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column of all rows, for filters.
-
-        Raises:
-            InputError: there is no such column.
-        """
+        """One column of all rows, for filters."""
         if name not in self.schema.names:
             raise InputError(f"the index has no column '{name}': it has {', '.join(self.schema.names)}")
         chunks = [batch.column(name) for file in self._files for batch in file.batches()]

@@ -49,11 +49,7 @@ class Found(NamedTuple):
 
 
 def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | None = None) -> Found:
-    """The k vectors most similar to each of `queries` `[queries, dim]`, of all or of ascending row numbers.
-
-    Raises:
-        InputError: a vector is not finite.
-    """
+    """The k vectors most similar to each of `queries` `[queries, dim]`, of all or of ascending row numbers."""
     parts = [_search(vectors, queries[at : at + _QUERIES], k, rows) for at in range(0, len(queries), _QUERIES)]
     if not parts:
         return nothing(0, k)
@@ -148,11 +144,7 @@ def _trained(vectors: Vectors) -> faiss.Index:
 
 
 class ApproximateSearch:
-    """Searches the lists in `path`; several threads may search at the same time.
-
-    Raises:
-        InputError: the file is damaged, or belongs to other vectors.
-    """
+    """Searches the lists in `path`; several threads may search at the same time."""
 
     def __init__(self, path: Path, vectors: Vectors) -> None:
         self._vectors = vectors

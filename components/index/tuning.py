@@ -23,11 +23,7 @@ _DEPTH, _MOST = 10, 1000
 
 
 def read_queries(path: Path) -> list[str]:
-    """Up to a thousand different lines, spread over a text file.
-
-    Raises:
-        InputError: it is missing, not UTF-8, or empty.
-    """
+    """Up to a thousand different lines, spread over a text file."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -42,9 +38,6 @@ def measured(index: ImageIndex, encoder: EncoderUnderTest | None, texts: Sequenc
     """The index's facts with this encoder's recall, at an effort that suffices for all encoders measured so far.
 
     Without `texts`, captions of the index are the queries.
-
-    Raises:
-        InputError: the encoder has another image tower or is missing, or there are no texts.
     """
     facts = index.facts
     if encoder is not None:

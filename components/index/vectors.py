@@ -24,11 +24,7 @@ def not_unit(vectors: Features) -> Indices:
 
 
 def open_segment(path: Path, rows: int, dim: int) -> Features:
-    """A segment's vectors `[rows, dim]`, memory-mapped.
-
-    Raises:
-        InputError: the file is missing, a link, damaged, or has another shape.
-    """
+    """A segment's vectors `[rows, dim]`, memory-mapped."""
     refuse_link(path)
     array = mapped_array(path, BUILD_AGAIN)
     if array.dtype != _TYPE or array.shape != (rows, dim) or not array.flags.c_contiguous:

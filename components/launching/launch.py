@@ -147,11 +147,7 @@ def write(job: Job, on: str) -> Path:
 
 
 def submit(job: Job, on: str, path: Path, *, follow: bool) -> int:
-    """Submit a file, and follow the job to its end; returns its exit code.
-
-    Raises:
-        InputError: the scheduler's program is not installed, or refuses the file.
-    """
+    """Submit a file, and follow the job to its end; returns its exit code."""
     system = SYSTEMS[on]
     if which(system.submit[0]) is None:
         raise InputError(

@@ -27,9 +27,6 @@ def command_of(stage: str, node: int, nodes: int) -> list[str]:
 
     With several machines the stages above must be up to date; the first machine's DVC stores the result. It may not
     take it from its cache of runs, as the others wait for its ranks.
-
-    Raises:
-        InputError: dvc.yaml has no such stage, or it computes on one machine alone.
     """
     if nodes == 1:
         return [*DVC, "repro", stage]

@@ -23,9 +23,6 @@ def method_names() -> list[str]:
 def find_method(name: str) -> Method:
     """The method in `methods/<name>.py`.
 
-    Raises:
-        InputError: there is no such file; the message lists the existing ones.
-
     >>> find_method("paraclip").settings({"epochs": 2}).batch_size
     3072
     """
@@ -44,11 +41,7 @@ class Entry:
 
 
 def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
-    """The entry called `name`; its key `method` names the method's file, by default the entry itself.
-
-    Raises:
-        InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
-    """
+    """The entry called `name`; its key `method` names the method's file, by default the entry itself."""
     if name == BASE.name:
         raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
     if name not in entries:
@@ -62,12 +55,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
 
 
 def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check each entry and that its `train_data` has its method's tables; returns entries that ignore pairs' weights.
-
-    Raises:
-        InputError: a method is unknown, has another key or value, or needs a column that no table has or a table that
-            `train_data` does not cover.
-    """
+    """Check each entry and that its `train_data` has its method's tables; returns entries that ignore pairs' weights."""
     unweighted = []
     for name, given in entries.items():
         entry = find_entry(entries, name)

@@ -30,11 +30,7 @@ METHOD = "mix"
 
 
 def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path | None = None) -> None:
-    """Write the encoder of an entry of `mixes` to `output`, by default its folder in `models`, and its run's reference.
-
-    Raises:
-        InputError: there is no such entry, or the encoders have different towers.
-    """
+    """Write the encoder of an entry of `mixes` to `output`, by default its folder in `models`, and its run's reference."""
     if name not in settings.mixes:
         raise InputError(f"params.yaml has no block mixes.{name}: add one, or use {', '.join(settings.mixes)}")
     mix = settings.mixes[name]
@@ -56,11 +52,7 @@ def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path 
 
 
 def _origin(name: str, hashes: dict[str, str], members: Sequence[Sidecar]) -> dict[str, object]:
-    """Commit and data hashes of a mix: those of this run and of its members' trainings.
-
-    Raises:
-        InputError: a member was trained on another version of a file.
-    """
+    """Commit and data hashes of a mix: those of this run and of its members' trainings."""
     for member in members:
         for path, digest in member.data_hashes.items():
             if hashes.setdefault(path, digest) != digest:
@@ -87,11 +79,7 @@ def weights_of(encoder: Encoder) -> dict[str, Tensor]:
 def mixed(
     base: Mapping[str, Tensor], members: Mapping[str, Mapping[str, Tensor]], coefficients: tuple[float, ...]
 ) -> dict[str, Tensor]:
-    """The base's weights plus the difference of each member to them times its coefficient.
-
-    Raises:
-        InputError: a member has other weights than the base, such as those of another text tower.
-    """
+    """The base's weights plus the difference of each member to them times its coefficient."""
     shapes = {key: weight.shape for key, weight in base.items()}
     for name, weights in members.items():
         odd = dict(shapes.items() ^ {key: weight.shape for key, weight in weights.items()}.items())

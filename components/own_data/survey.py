@@ -78,10 +78,6 @@ def survey(folder: Path, fields: Mapping[str, str] | None = None, seed: int = 0)
     Args:
         fields: `prepare.text`, `prepare.item` and `prepare.image`, if they are set.
         seed: `dataset.seed`, by which images are drawn.
-
-    Raises:
-        InputError: no source reads it, several do, its file is damaged, no row has the item, or there are too few
-            images.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder: give the folder of the images")

@@ -54,11 +54,7 @@ class OwnData:
 
 
 def base_block(text: str) -> dict[str, Any]:
-    """Block `base` of `NAME:TAG` or `NAME:FILE` of open_clip, `hf-hub:ORG/NAME` or `local-dir:FOLDER`.
-
-    Raises:
-        InputError: open_clip publishes no such weights; the message has the nearest names.
-    """
+    """Block `base` of `NAME:TAG` or `NAME:FILE` of open_clip, `hf-hub:ORG/NAME` or `local-dir:FOLDER`."""
     if text.startswith(("hf-hub:", "local-dir:")):
         return {"source": "open_clip", "model": text, "pretrained": None, "scratch": None}
     model, _, tag = text.partition(":")

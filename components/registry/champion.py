@@ -79,10 +79,6 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
     Args:
         began: time of the user's command in the format of `records.now`; of two simultaneous rollbacks the second
             changes nothing.
-
-    Raises:
-        InputError: there is no previous champion, or it lost its files, another process changes the aliases, or MLflow
-            does not respond.
     """
     model, began = settings.promote.model, began or records.now()
     client = make_client()

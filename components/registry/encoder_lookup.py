@@ -31,10 +31,6 @@ def find_encoder(
         precision: number format of its towers; see `Encoder.compute_in`.
         device: `auto`, `cpu`, `cuda` or `cuda:<number>`; `auto` is the GPU if there is one.
 
-    Raises:
-        InputError: there is no such encoder, or it cannot be loaded; the message lists the forms of names. Or the GPU
-            is not visible.
-
     Examples:
         >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
         (1, 512)

@@ -57,12 +57,7 @@ def name_from_root(name: str) -> str:
 
 
 def check_name(name: str, models: Path = DEFAULT.models) -> None:
-    """Refuse a name that cannot be an encoder's, without loading anything.
-
-    Raises:
-        InputError: its form is unknown, open_clip has no such model, or it is an encoder of params.yaml that does not
-            exist yet.
-    """
+    """Refuse a name that cannot be an encoder's, without loading anything."""
     if name.startswith((HUB, LOCAL)) or any(map(is_encoder, folders_of(name, models))):
         return
     model, colon, _ = name.partition(":")

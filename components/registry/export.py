@@ -46,10 +46,6 @@ def export_encoder(name: str, format_name: str, output: str, device: str = "auto
 
     Args:
         device: of the original encoder, which the exported one is compared with.
-
-    Raises:
-        InputError: the name or format is unknown, the format does not support this encoder, `output` exists or cannot
-            be written, or the exported encoder gives other vectors after loading.
     """
     check_export(name, format_name, output)
     target = find_format(format_name)
@@ -70,11 +66,7 @@ def export_encoder(name: str, format_name: str, output: str, device: str = "auto
 
 
 def write_checked(encoder: Encoder, target: Format, folder: Path, device: str = "cpu") -> str:
-    """Write the folder atomically and load it back; returns a phrase with the difference of the vectors.
-
-    Raises:
-        InputError: the format does not support this encoder, or the loaded encoder gives other vectors.
-    """
+    """Write the folder atomically and load it back; returns a phrase with the difference of the vectors."""
     target.refuse(encoder)
     with atomic_folder(folder) as temporary:
         target.write(encoder, temporary)

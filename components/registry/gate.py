@@ -33,9 +33,6 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
 
     Args:
         incumbent: results of the champion, or of the base encoder if there is no champion.
-
-    Raises:
-        InputError: one of the two has no result for a metric of the policy.
     """
     return (
         _same_data(candidate, incumbent),

@@ -38,10 +38,6 @@ def push(name: str, repository: str, format_name: str, licence: str, *, private:
 
     Args:
         licence: an identifier of the hub, such as apache-2.0.
-
-    Raises:
-        InputError: the name of the repository is not valid, HF_TOKEN is not set, the export is refused, or
-            the hub refuses the upload.
     """
     try:
         validate_repo_id(repository)

@@ -64,11 +64,7 @@ def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
 
 @explained()
 def find_links(model: str, text: str) -> list[Link]:
-    """Versions with the number `text`, or with a run id, commit or hash that starts with it; newest first.
-
-    Raises:
-        InputError: `text` is too short to be specific, or MLflow does not respond.
-    """
+    """Versions with the number `text`, or with a run id, commit or hash that starts with it; newest first."""
     if len(text) < _SHORTEST and not text.isdigit():
         raise InputError(
             f"--of '{text}' is too short: give at least {_SHORTEST} characters of a run id, commit or hash"

@@ -25,11 +25,7 @@ _Record = TypeVar("_Record", bound=BaseModel)
 
 
 class Opinions(Generic[_Record]):
-    """The rows of one table, each with the text fields of `record`; `url` is that of the store of answers.
-
-    Raises:
-        InputError: the store cannot be reached.
-    """
+    """The rows of one table, each with the text fields of `record`; `url` is that of the store of answers."""
 
     def __init__(self, url: str, name: str, record: type[_Record]) -> None:
         self._record = record

@@ -51,9 +51,6 @@ def promote(
 
     Args:
         challenger: a candidate that passes becomes only `challenger`, so that people can try it first.
-
-    Raises:
-        InputError: results are missing, the policy names a metric without results, or MLflow does not respond.
     """
     reports, unscored = _candidates(settings, folders)
     client = make_client()
@@ -91,9 +88,6 @@ def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Rep
 
     Also returns the encoders without results, each with the reason: DVC deletes an encoder's results while stage
     `evaluate` scores it again, and the other encoders are judged all the same.
-
-    Raises:
-        InputError: no other encoder is listed, none has results, or a results file is damaged.
     """
     names = [name for name in settings.compare_encoders if name != BASE]
     if not names:

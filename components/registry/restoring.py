@@ -55,11 +55,7 @@ def has_files(client: MlflowClient, version: Any) -> bool:
 def check_champion(
     client: MlflowClient, reports: Sequence[Report], dry_run: bool, settings: Settings, folders: PromotionFolders
 ) -> None:
-    """Read the champion's files, and write them again from models/ if they are lost.
-
-    Raises:
-        InputError: they are lost, and it is a dry run, or no encoder of `reports` has these weights.
-    """
+    """Read the champion's files, and write them again from models/ if they are lost."""
     model = settings.promote.model
     champion = versions.find_alias(client, model, versions.CHAMPION)
     if champion is None:

@@ -86,11 +86,7 @@ def reviewed(given: dict[tuple[str, str, str], str]) -> list[Reviewed]:
 
 
 def read_reviewed(store: str, folder: Path = TEST_SET) -> Reviewed | None:
-    """The share of all queries of the current test set; None without a test set.
-
-    Raises:
-        InputError: the test set or the store cannot be read.
-    """
+    """The share of all queries of the current test set; None without a test set."""
     if not read_written_queries(folder):
         return None
     with closing(Reviews(store)) as reviews:

@@ -23,9 +23,6 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     """Write `comparison.csv`, `comparison.md` and `comparison.html`; returns the comparison.
 
     With `track` the comparison is also logged to MLflow; a failure of that is only reported.
-
-    Raises:
-        InputError: an encoder has no results, or results on other data.
     """
     from components.report.page import page as rendering
 

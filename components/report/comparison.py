@@ -58,11 +58,7 @@ class Comparison:
 
 
 def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int, seed: int) -> Comparison:
-    """Differences of every encoder to the first, with paired bootstrap intervals.
-
-    Raises:
-        InputError: two encoders were evaluated on different data or by different protocols.
-    """
+    """Differences of every encoder to the first, with paired bootstrap intervals."""
     first = reports[0]
     for other in reports[1:]:
         left, right = ((report.data_hash, report.protocol, list(report.metrics)) for report in (first, other))
@@ -122,11 +118,7 @@ def write_csv(comparison: Comparison, path: Path) -> None:
 
 
 def read_csv(path: Path) -> Comparison:
-    """Read the file of `write_csv`.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
+    """Read the file of `write_csv`."""
     cells: dict[str, dict[str, Cell]] = {}
     try:
         with path.open(encoding="utf-8", newline="") as stream:

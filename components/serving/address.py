@@ -54,11 +54,7 @@ class ServingLimits:
 
 
 def read_tokens(host: str, environment: Mapping[str, str]) -> list[str]:
-    """The comma-separated tokens of `CLIPTUNE_SERVE_TOKEN`.
-
-    Raises:
-        InputError: one is short or not ASCII, or there is none although other machines can reach `host`.
-    """
+    """The comma-separated tokens of `CLIPTUNE_SERVE_TOKEN`."""
     tokens = [token.strip() for token in environment.get(TOKEN, "").split(",") if token.strip()]
     if any(len(token) < _SHORTEST or not token.isascii() or not token.isprintable() for token in tokens):
         raise InputError(
@@ -84,11 +80,7 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet; port 0 means any free port.
-
-    Raises:
-        InputError: the address is not an address of this machine, or the port is in use or not allowed.
-    """
+    """A bound socket that does not listen yet; port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Without the protocol asyncio sets no TCP_NODELAY, and a lone answer waits 40 ms for the client's acknowledgement.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -153,11 +153,7 @@ class Alias:
 
 
 def load_first(name: str, cache: int, precision: Precision = "fp32", device: str = "auto") -> Served:
-    """The version to serve when the server starts.
-
-    Raises:
-        InputError: there is no such encoder.
-    """
+    """The version to serve when the server starts."""
     alias = Alias.of(name)
     if alias is not None:
         version = alias.version()
@@ -172,11 +168,7 @@ def load_first(name: str, cache: int, precision: Precision = "fp32", device: str
 
 
 def load_version(alias: Alias, version: str, cache: int, precision: Precision = "fp32", device: str = "auto") -> Served:
-    """A version of a registered model, which also has the names of its alias.
-
-    Raises:
-        InputError: it cannot be loaded.
-    """
+    """A version of a registered model, which also has the names of its alias."""
     name = f"{alias.model}/{version}"
     return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache, precision, device)
 
@@ -184,12 +176,7 @@ def load_version(alias: Alias, version: str, cache: int, precision: Precision = 
 def load(
     name: str, also: frozenset[str] = frozenset(), cache: int = 0, precision: Precision = "fp32", device: str = "auto"
 ) -> Served:
-    """Load an encoder, which requests may also name by `also`, and embed two texts as a test.
-
-    Raises:
-        InputError: it cannot be loaded, has no image tower, cannot compute in `precision`, or does not give unit
-            vectors.
-    """
+    """Load an encoder, which requests may also name by `also`, and embed two texts as a test."""
     under_test = find_encoder(name, device=device)
     encoder = under_test.encoder
     if not isinstance(encoder, Encoder):

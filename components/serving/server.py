@@ -49,9 +49,6 @@ def serve(
             requests without a model; all have the same image tower, unless `any_tower`.
         excludes: whether texts such as `a street -people` exclude something.
         known: texts that queries are compared with for `/metrics`.
-
-    Raises:
-        InputError: an encoder cannot be loaded, cannot compute in `precision`, or has another image tower.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):

@@ -77,11 +77,7 @@ class Examination:
 def prepare_examination(
     settings: Settings, student: Student, lessons: Sequence[Lesson], held_out: Sequence[Lesson], folder: Path
 ) -> Examination:
-    """An examination in a student's tasks; a table of captions without `lessons` is written to `folder`.
-
-    Raises:
-        InputError: the pairs are missing, or facts must be checked and are missing.
-    """
+    """An examination in a student's tasks; a table of captions without `lessons` is written to `folder`."""
     by_caption = _about_captions(settings, student.tasks)
     pairs, facts = folder / "pairs.parquet", {}
     if by_caption:

@@ -45,9 +45,6 @@ def ask_tasks(
     """Yield each task with its answers, one per row of inputs, in the questions' order.
 
     `captions` is the number of captions, or pairs of them, per task; a `PAIRS` table replaces the tasks' inputs.
-
-    Raises:
-        InputError: params.yaml lacks a task, or a task needs the answers to one that is not among `tasks`.
     """
     needs = {name: needed_task(settings, name) for name in tasks}
     for name, needed in needs.items():
@@ -63,11 +60,7 @@ def ask_tasks(
 
 
 def needed_task(settings: Settings, name: str) -> str | None:
-    """The task whose table `name` reads, None where it reads something else.
-
-    Raises:
-        InputError: params.yaml has no such task.
-    """
+    """The task whose table `name` reads, None where it reads something else."""
     if name not in settings.synthesize.tasks:
         raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
     return settings.synthesize.before(name)

@@ -114,11 +114,7 @@ def find_student(settings: Settings, name: str) -> Student:
 
 
 def find_job(settings: Settings, name: str, output: Path) -> StudentJob:
-    """The job of the student called `name`, whose folder is below `output`.
-
-    Raises:
-        InputError: there is no such student, or its lessons or its base are missing.
-    """
+    """The job of the student called `name`, whose folder is below `output`."""
     student = find_student(settings, name)
     tasks = settings.synthesize.tasks
     lessons = [

@@ -40,11 +40,7 @@ LESSONS = Table(
 
 
 def lessons_of(student: Student, path: Path) -> list[Lesson]:
-    """The lessons of a student, in a fixed order; a model's lessons must exist, see `ask_teacher`.
-
-    Raises:
-        InputError: a file is missing or teaches nothing, or `path` is missing or was made with other settings.
-    """
+    """The lessons of a student, in a fixed order; a model's lessons must exist, see `ask_teacher`."""
     if isinstance(student.teacher, str):
         return _drawn(student, _read(student, path))
     lessons = [lesson for file in student.teacher for lesson in read_lessons(file, student.tasks)]
@@ -73,9 +69,6 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     """Have the student's teacher answer its tasks, through the generation store, and write a `LESSONS` table.
 
     An answer becomes a lesson if it can be parsed and passes the row rules of its table that need no facts.
-
-    Raises:
-        InputError: the teacher cannot work, or a task's input is missing.
     """
     from components.validation.rules.measuring.probes import find_probes
 
@@ -263,9 +256,6 @@ def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
     A file is tab-separated with a header. With a column `task` each row is one lesson: the task, its inputs by name
     and the `answer`. Without, each row holds a text per task, in a column named after the task. The lessons of
     judges are derived from right and wrong answers, see `derived_lessons`.
-
-    Raises:
-        InputError: the file is missing or cannot be read, or a row lacks an input of its task.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:

@@ -63,12 +63,7 @@ def fit(
     checkpoints: Checkpoints,
     report: Report,
 ) -> int:
-    """Train the adapter to the end, from the newest checkpoint where there is one; returns the number of steps.
-
-    Raises:
-        InputError: there are too few examples for a batch, the ranks cannot share one, the loss is not finite, or
-            another process has the same student's checkpoints.
-    """
+    """Train the adapter to the end, from the newest checkpoint where there is one; returns the number of steps."""
     share = place.world.share(plan.batch_size)
     if len(examples) < plan.batch_size:
         raise InputError(f"{title}: {len(examples)} lessons make no batch of {plan.batch_size}: lower batch_size")
@@ -197,11 +192,7 @@ def _scores(model: Any, ids: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
 
 @torch.no_grad()
 def check_scores(model: Any, examples: Sequence[EncodedLesson], place: Place) -> None:
-    """Refuse a model whose scores are more than its last layer's.
-
-    Raises:
-        InputError: the model scales or bounds them, which training would leave out.
-    """
+    """Refuse a model whose scores are more than its last layer's."""
     batch = padded(examples[:1], place.device)
     chosen = batch.labels[:, 1:] != IGNORED
     with _mixed(place):
@@ -245,11 +236,7 @@ class LessonBatch(NamedTuple):
 
 
 def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> list[EncodedLesson]:
-    """The lessons as token ids: the question as engines render it, then the answer and its end token.
-
-    Raises:
-        InputError: the tokenizer has no chat template, or one that cannot render these chats.
-    """
+    """The lessons as token ids: the question as engines render it, then the answer and its end token."""
     blocks = list(chunked(lessons, _TOGETHER))
     return [
         example

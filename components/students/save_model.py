@@ -18,11 +18,7 @@ from components.core.system.project import start
 
 
 def save_model(output: Path, adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> None:
-    """Write weights (safetensors), configuration, tokenizer and chat template to the folder `output`.
-
-    Raises:
-        InputError: the base or the adapter is missing, or cannot be loaded.
-    """
+    """Write weights (safetensors), configuration, tokenizer and chat template to the folder `output`."""
     loaded = load_language_model(adapter, dtype, base)
     write_folder(loaded.model, loaded.tokenizer, output)
 

@@ -25,11 +25,7 @@ ASSETS = Path("components/captions/assets")
 
 
 def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
-    """Train students on the ranks of this process's world, except those that are already trained.
-
-    Raises:
-        InputError: a student is unknown, its settings are wrong, or its lessons or base are missing.
-    """
+    """Train students on the ranks of this process's world, except those that are already trained."""
     from components.core.compute.distributed import join_world
     from components.core.compute.hardware import pick_device
     from components.students.job import find_job

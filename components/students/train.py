@@ -32,9 +32,6 @@ def train(settings: Settings, job: StudentJob, world: World, device: str) -> Non
     """Write the adapter and its record to the job's folder, unless it is there already.
 
     Every rank of `world` must call it.
-
-    Raises:
-        InputError: the base cannot be loaded or trained, or the settings or lessons do not fit.
     """
     done = job.is_done()
     world.wait()

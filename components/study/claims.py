@@ -29,11 +29,7 @@ REPORTS = Path("reports/claims")
 def run(
     settings: Settings, name: str, seeds: Mapping[int, Folders], reports: Path = REPORTS, claims: Path = CLAIMS
 ) -> page.ClaimsPage:
-    """Write `<name>.html`, `<name>.md` and `<name>.json`; returns their content.
-
-    Raises:
-        InputError: the file of claims is wrong, or an encoder's results of a seed are missing.
-    """
+    """Write `<name>.html`, `<name>.md` and `<name>.json`; returns their content."""
     rules = read_claims(name, claims)
     results = read_results(_measured(settings, seeds.values()), list(seeds.values()), settings.evaluate)
     comparison = comparison_over_seeds(results, rules.metrics)

@@ -19,11 +19,7 @@ from components.training.data import TrainingFiles
 
 
 def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
-    """Write an encoder that starts from a seed's base, and its results.
-
-    Raises:
-        InputError: as the stages `train` and `evaluate`.
-    """
+    """Write an encoder that starts from a seed's base, and its results."""
     settings = seeded(settings, seed)
     files = TrainingFiles(
         base=folders.models / BASE.name,

@@ -19,11 +19,7 @@ from components.study.seeds import folders_of, seeded
 
 
 def run(settings: Settings, seed: int, name: str, folders: Folders) -> None:
-    """Write the results of a mix; the encoder is not kept, because mixing takes a second.
-
-    Raises:
-        InputError: as the stages `mix` and `evaluate`.
-    """
+    """Write the results of a mix; the encoder is not kept, because mixing takes a second."""
     settings = seeded(settings, seed)
     with TemporaryDirectory() as made:
         mix.run(settings, name, folders.models, Path(made) / name)

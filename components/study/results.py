@@ -131,11 +131,7 @@ def _p(
 
 
 def read_results(encoders: Sequence[str], seeds: Sequence[Folders], evaluate: Evaluate) -> Results:
-    """The results of all encoders in the folders of all seeds.
-
-    Raises:
-        InputError: an encoder lacks results of a seed, or two encoders have different data or protocols.
-    """
+    """The results of all encoders in the folders of all seeds."""
     reports = {name: [read_report(name, folders.metrics) for folders in seeds] for name in encoders}
     first = next(iter(reports.values()))[0]
     for name, found in reports.items():

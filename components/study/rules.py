@@ -109,11 +109,7 @@ class Claims(Block):
 
 
 def read_claims(name: str, folder: Path = CLAIMS) -> Claims:
-    """A file of claims.
-
-    Raises:
-        InputError: the file does not exist, or has an unknown, missing or ill-typed key.
-    """
+    """A file of claims."""
     path = folder / f"{choose(sorted(file.stem for file in folder.glob('*.yaml')), name, 'claims')}.yaml"
     try:
         return Claims.model_validate(read_yaml(path.read_text("utf-8"), aliases=True))

@@ -44,11 +44,7 @@ class MixEvaluator:
 
     @staticmethod
     def of(settings: Settings, families: Mapping[str, str], encoder: Encoder) -> MixEvaluator:
-        """An evaluator with the image features of this encoder.
-
-        Raises:
-            InputError: a family's benchmark is not in `evaluate.benchmarks`, or its table is missing.
-        """
+        """An evaluator with the image features of this encoder."""
         names = settings.evaluate.benchmarks
         chosen = {name for metric in families.values() for name in names if metric.split("/")[0].startswith(name)}
         for metric in families.values():
@@ -109,11 +105,7 @@ class Members:
 
     @staticmethod
     def load(names: Sequence[str], models: Path) -> Members:
-        """Load them all.
-
-        Raises:
-            InputError: fewer than two are named, or one is missing or has other towers than the base.
-        """
+        """Load them all."""
         if len(names) < 2:
             raise InputError("give at least two encoders to mix: --from paraclip --from semclip")
         encoder, members = Encoder.load(models / BASE.name), {name: Encoder.load(models / name) for name in names}
@@ -147,12 +139,7 @@ def search(
     store: str = STORE,
     models: Path = BASE.parent,
 ) -> MixSearchResult:
-    """Try mixes until there are `trials` of them; an interrupted search resumes.
-
-    Raises:
-        InputError: fewer than two encoders are named, one is missing or has other towers, or the validation tables
-            are missing.
-    """
+    """Try mixes until there are `trials` of them; an interrupted search resumes."""
     members = Members.load(names, models)
     evaluator = MixEvaluator.of(settings, families, members.encoder)
     best = members.best_single(evaluator)

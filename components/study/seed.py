@@ -18,11 +18,7 @@ from components.study.seeds import folders_of, seeded
 
 
 def run(settings: Settings, seed: int, folders: Folders) -> None:
-    """Write the base of a seed, its embeddings and its results.
-
-    Raises:
-        InputError: as the stages `base`, `embed` and `evaluate`.
-    """
+    """Write the base of a seed, its embeddings and its results."""
     settings = seeded(settings, seed)
     model = folders.models / BASE.name
     base.run(settings, model, folders.pairs)

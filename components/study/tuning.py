@@ -71,11 +71,7 @@ def families_of(settings: Settings) -> dict[str, str]:
 
 
 def tune(settings: Settings, name: str, trials: int, store: str = STORE) -> Tuned:
-    """Try values for the entry `name` of `methods` until there are `trials` trials; an interrupted search resumes.
-
-    Raises:
-        InputError: the entry, its tables or the base are missing, or the validation split has no table of a metric.
-    """
+    """Try values for the entry `name` of `methods` until there are `trials` trials; an interrupted search resumes."""
     entry = find_entry(settings.methods, name)
     base = Encoder.load(BASE)
     evaluator = MixEvaluator.of(settings, families_of(settings), base)

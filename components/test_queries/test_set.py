@@ -33,10 +33,6 @@ def run(settings: Settings, folder: Path = folders.TEST_SET, pairs: Path = folde
 
     The tables of the test split are in `folder`, those of the validation split in its folder `validation`. An existing
     test set stays unchanged, whatever the settings are, so that encoders are compared on the same queries.
-
-    Raises:
-        InputError: the existing test set belongs to another test split, a model cannot answer, or too few paraphrases
-            were accepted.
     """
     captions = _captions(pairs / "test.parquet")
     split = content_hash(*(part for caption in captions for part in caption))

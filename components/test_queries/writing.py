@@ -52,11 +52,7 @@ class QueryWriter:
         self.counts = SynthesisCounts()
 
     def candidates(self, kind: QueryKind, captions: Sequence[Caption], title: str) -> list[Candidate]:
-        """All answers for the captions, in their order, each with its reason if it is rejected.
-
-        Raises:
-            InputError: a model cannot answer; failed questions are only counted.
-        """
+        """All answers for the captions, in their order, each with its reason if it is rejected."""
         options = self._settings.test_set
         samples = options.paraphrases if kind.name == "paraphrase" else 1
         sampling = {"temperature": options.temperature, "top_p": options.top_p, "max_tokens": options.max_tokens}

@@ -55,21 +55,13 @@ class WrittenSummary(BaseModel):
 
 
 def read_written_queries(folder: Path = TEST_SET) -> list[WrittenQuery]:
-    """All written queries for the test split; empty without a test set.
-
-    Raises:
-        InputError: the table is damaged.
-    """
+    """All written queries for the test split; empty without a test set."""
     path = folder / FILE
     return [WrittenQuery(**row) for row in WRITTEN_QUERIES.read(path).to_pylist()] if path.is_file() else []
 
 
 def read_summary(folder: Path = TEST_SET) -> WrittenSummary | None:
-    """The origin of the test set; None without one.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """The origin of the test set; None without one."""
     path = folder / SUMMARY
     if not path.is_file():
         return None

@@ -30,9 +30,6 @@ def relocate(database: Path) -> None:
     """Let places next to another database lead to the artifacts next to this one.
 
     Unchanged are databases outside of a folder `mlruns`, and places of projects that share this database.
-
-    Raises:
-        InputError: the database needs a correction and cannot be written.
     """
     if database.parent.name != STORE.name or not database.is_file():
         return

@@ -90,11 +90,7 @@ def load_data(
     world: World,
     device: str,
 ) -> Data:
-    """Join, split and tokenise a method's rows, once per machine.
-
-    Raises:
-        InputError: tables are missing or do not fit each other, or image embeddings are another tower's.
-    """
+    """Join, split and tokenise a method's rows, once per machine."""
     train = settings.train
     plan = BatchPlan(
         columns=method.columns(hyper),
@@ -207,11 +203,7 @@ def _rows(
 
 
 def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> CachedFeatures | None:
-    """The training images in the `data` folder of another checkout, written by its stages `prepare` and `embed`.
-
-    Raises:
-        InputError: they are missing or embedded by another image tower, or the image tower trains.
-    """
+    """The training images in the `data` folder of another checkout, written by its stages `prepare` and `embed`."""
     if data is None:
         return None
     if pixels:

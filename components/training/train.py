@@ -80,9 +80,6 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
 
     Returns:
         False if `observe` stopped the run early, so that there is no encoder.
-
-    Raises:
-        InputError: the method is unknown, its settings are wrong, or its data is missing or does not fit.
     """
     entry = find_entry(settings.methods, name)
     files = files or TrainingFiles(validated=entry.reads)

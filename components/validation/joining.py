@@ -31,11 +31,7 @@ _BLANK = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 @contextmanager
 def join_answers(table: Synthesised, folder: Path, pairs: Path, scratch: Path) -> Iterator[JoinedAnswers]:
-    """Join the answers in `folder` to a table's tasks; rows that do not fit into memory are spilled to `scratch`.
-
-    Raises:
-        InputError: a table is missing, damaged or empty, or the tables do not belong together.
-    """
+    """Join the answers in `folder` to a table's tasks; rows that do not fit into memory are spilled to `scratch`."""
     import duckdb
 
     scratch.mkdir(parents=True, exist_ok=True)
@@ -121,11 +117,7 @@ class JoinedAnswers:
         return np.unique([row for query in queries for (row,) in _run(self._connection, query)]).astype(np.int64)
 
     def require_facts(self, pairs: Path) -> None:
-        """Refuse rows of a pair without facts.
-
-        Raises:
-            InputError: there is one; the message names the pair.
-        """
+        """Refuse rows of a pair without facts."""
         query = """
             select case when facts is null then id else other_id end from joined
             where facts is null or (other_id is not null and other_facts is null) order by row limit 1

@@ -82,9 +82,6 @@ def run(
 
     Every joined row is in the table or in its quarantine. If a share breaks its limit, everything is still written
     for inspection, and logged to `tracked` if there is one.
-
-    Raises:
-        InputError: params.yaml has no such table, an input is missing or damaged, or a limit of a share is broken.
     """
     files = files or ValidationFiles()
     table = find_table(choose(list(settings.validation.tables), name, "params.yaml: validate.tables:"))
@@ -142,11 +139,7 @@ def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, pr
 
 
 def _require_reader(settings: Settings, table: Synthesised, limits: Limits, languages: Sequence[str]) -> None:
-    """Print that nothing compares the meaning of answers in other languages than English, where that is so.
-
-    Raises:
-        InputError: it is so, and `validate.accept_unchecked` is not set.
-    """
+    """Print that nothing compares the meaning of answers in other languages than English, where that is so."""
     block, tasks = settings.validation, settings.synthesize.tasks
     others = ", ".join(language_name(code) for code in languages if code != ENGLISH)
     compared = [answer.task for answer in table.answers if answer.is_whole]

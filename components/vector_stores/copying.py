@@ -103,10 +103,6 @@ def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -
 
     Returns:
         The number of rows.
-
-    Raises:
-        InputError: the URL is wrong, the database cannot be read, has no usable rows, or changed meanwhile; or the
-            folder has files.
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder} has files: name a new folder for the vectors")

@@ -33,11 +33,7 @@ def benchmark_names() -> list[str]:
 
 
 def table_files(benchmarks: Iterable[ProjectBenchmark], folder: Path) -> list[Path]:
-    """The tables that the benchmarks read from `folder` or the written test set, sorted, without repetition.
-
-    Raises:
-        InputError: one is missing.
-    """
+    """The tables that the benchmarks read from `folder` or the written test set, sorted, without repetition."""
     benchmarks = list(benchmarks)
     for benchmark in benchmarks:
         for need in missing_tables(benchmark, folder):
@@ -55,11 +51,7 @@ def missing_tables(benchmark: ProjectBenchmark, folder: Path) -> list[RequiredFi
 
 
 def find_benchmark(name: str) -> ProjectBenchmark:
-    """The benchmark in `benchmarks/<name>.py`.
-
-    Raises:
-        InputError: there is none; the message lists the existing ones.
-    """
+    """The benchmark in `benchmarks/<name>.py`."""
     what = "params.yaml: evaluate.benchmarks has"
     benchmark: ProjectBenchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
     return benchmark

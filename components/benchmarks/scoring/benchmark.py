@@ -146,11 +146,7 @@ class Benchmark(Generic[Given]):
         return [need for need in self.needs if not need.optional and not (data / self.folder / need.path).exists()]
 
     def check_files(self, data: Path) -> Path:
-        """The benchmark's folder below `data`.
-
-        Raises:
-            InputError: files are missing; the message lists them with size, licence and source.
-        """
+        """The benchmark's folder below `data`."""
         folder = data / self.folder
         if missing := self.missing(data):
             listed = "; ".join(need.description for need in missing)

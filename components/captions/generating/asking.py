@@ -77,9 +77,6 @@ def ask(
     Memory does not grow with the number of requests. When it returns, the store has an answer or a failure for every
     request; after a kill, a second run sends only the requests that have no answer yet. Workers may share the store:
     an answer is never stored twice, but two that send the same question at the same time both pay for it.
-
-    Raises:
-        InputError: the engine cannot work, or the store cannot be reached.
     """
     counts = SynthesisCounts()
     sent: set[str] = set()
@@ -124,9 +121,6 @@ def write_answers(path: Path, store: GenerationStore, questions: Questions, faul
 
     Args:
         faults: the reasons of a judge that reject usable answers.
-
-    Raises:
-        InputError: the store has neither an answer to a question nor a failure.
     """
     rejected = 0
     with GENERATIONS.writer(path, lambda: {SKIPPED: json.dumps(dict(sorted(questions.skipped.items())))}) as append:

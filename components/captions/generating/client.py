@@ -189,12 +189,7 @@ class LlmClient:
         self._refusals: Counter[str] = Counter()
 
     async def reply(self, request: Request) -> Reply:
-        """Send a request until it is answered, refused or given up; once more, with more tokens, if its end is missing.
-
-        Raises:
-            InputError: the server has answered nothing for `give_up_s`, is not an OpenAI-compatible server, redirects,
-                does not accept the model or the key, or refuses the first requests alike; the account has no credit.
-        """
+        """Send a request until it is answered, refused or given up; once more, with more tokens, if its end is missing."""
         sent = request
         result = await self._settled(sent)
         if isinstance(result, ModelAnswer) and request.lacks_its_end(result):

@@ -46,11 +46,7 @@ class Questions:
         return rows * samples
 
     def read(self, shard: Shard | None = None) -> Iterator[Request]:
-        """The questions in order, read lazily; `skipped` is counted again.
-
-        Raises:
-            InputError: the input table is missing or damaged.
-        """
+        """The questions in order, read lazily; `skipped` is counted again."""
         self.skipped.clear()
         limit = self.options.max_captions or self.settings.synthesize.max_captions
         pictures = self.options.pictures and self.task.pictures
@@ -110,11 +106,7 @@ def _in_language(chat: tuple[tuple[str, str], ...], language: str | None) -> tup
 
 
 def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
-    """The questions of the task that params.yaml has under `synthesize.tasks.<name>`.
-
-    Raises:
-        InputError: there is no such task, or the task that it judges is missing.
-    """
+    """The questions of the task that params.yaml has under `synthesize.tasks.<name>`."""
     tasks = settings.synthesize.tasks
     if name not in tasks:
         raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
@@ -138,11 +130,7 @@ def questions_without_block(settings: Settings, name: str, engine: Engine, **opt
 
 
 def import_replay(store: GenerationStore, settings: Settings) -> None:
-    """Merge `synthesize.cached_answers` into a store that never imported it, except for answers to live questions.
-
-    Raises:
-        InputError: the file is missing or not an export, or the input of a task with live questions is missing.
-    """
+    """Merge `synthesize.cached_answers` into a store that never imported it, except for answers to live questions."""
     if settings.synthesize.cached_answers is not None:
         store.import_parquet(settings.synthesize.cached_answers, once=True, without=lambda: _asked_live(settings))
 

@@ -36,11 +36,7 @@ class VllmProcess:
     _log: Path
 
     def check(self) -> None:
-        """Check that it runs.
-
-        Raises:
-            InputError: it has ended; the message holds the last error in its log, the signal, or its exit code.
-        """
+        """Check that it runs."""
         code = self._supervisor.poll()
         if code is None:
             return
@@ -84,9 +80,6 @@ def serve(
     """Run vLLM's server for the length of the block, and no longer than this process lives.
 
     The variables of `environment` are added where this process does not have them.
-
-    Raises:
-        InputError: the environment is missing, or the model cannot be loaded.
     """
     if not python.is_file():
         raise InputError(

@@ -38,11 +38,7 @@ class LanguageModel:
 
 
 def revision_of(adapter: Path | None, base: str | None = None) -> str:
-    """Identifies the weights without loading them: package version or `base`, and the adapter's hash.
-
-    Raises:
-        InputError: the base or the adapter is missing.
-    """
+    """Identifies the weights without loading them: package version or `base`, and the adapter's hash."""
     revision = smollm2_revision() if base is None else find_weights(base).label
     if adapter is None:
         return revision
@@ -57,9 +53,6 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
 
     An adapter is merged in float32 before the conversion to `dtype`. `base` is a Hugging Face folder or name with
     weights in safetensors, or a GGUF file; None is SmolLM2 from its package.
-
-    Raises:
-        InputError: the base or the adapter is missing, or cannot be loaded.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers.utils import logging

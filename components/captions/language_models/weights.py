@@ -39,11 +39,7 @@ class Weights:
 
 
 def find_weights(model: str, revision: str | None = None) -> Weights:
-    """The weights of a Hugging Face folder or name, or a GGUF file; a name is looked up in the local cache.
-
-    Raises:
-        InputError: the folder or file is missing or has no weights, or the name is not in the cache.
-    """
+    """The weights of a Hugging Face folder or name, or a GGUF file; a name is looked up in the local cache."""
     if model.endswith(GGUF):
         if not Path(model).is_file():
             raise InputError(f"model file {model} is missing: fetch it, or correct its path in params.yaml")

@@ -67,11 +67,7 @@ class PromptTask:
         return self.parse if self.judges is None else partial(_parse_without_thought, first_verdict)
 
     def render(self, inputs: Inputs, prompt: str) -> Chat:
-        """The question in the wording of `synthesize.tasks.<name>.prompt`, `own` or `published`.
-
-        Raises:
-            InputError: the task has only its own wording.
-        """
+        """The question in the wording of `synthesize.tasks.<name>.prompt`, `own` or `published`."""
         if prompt == "own":
             return self.messages(inputs)
         if self.published is None:

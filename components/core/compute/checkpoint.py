@@ -45,11 +45,7 @@ class Checkpoints:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the folder against other processes; the system releases the lock when this process ends.
-
-        Raises:
-            InputError: another process holds it, such as a run without a terminal, or it cannot be written.
-        """
+        """Lock the folder against other processes; the system releases the lock when this process ends."""
         lock, holder = FileLock(self.folder / _LOCK), self.folder / _HOLDER
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -68,11 +64,7 @@ class Checkpoints:
             lock.release()
 
     def save(self, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
-        """Write the state for the next step.
-
-        Raises:
-            InputError: the disk is full or the folder cannot be written; earlier checkpoints are kept.
-        """
+        """Write the state for the next step."""
         newest = self.folder / f"step-{facts['step']:08d}"
         self._write(newest, facts, tensors)
         # A later checkpoint was broken, else the run would have resumed from it; it must not count as kept.

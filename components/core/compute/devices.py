@@ -107,9 +107,6 @@ def in_batches(
     Args:
         size: rows of a batch; None begins with 256, and on a GPU continues with as many as should fit by the memory of
             the first batch.
-
-    Raises:
-        InputError: the memory of the device does not suffice for a single row.
     """
     import torch
 

@@ -36,11 +36,7 @@ class World:
         return self.rank == 0
 
     def share(self, batch_size: int) -> int:
-        """Rows of a global batch on each rank.
-
-        Raises:
-            InputError: the batch size is not a multiple of the number of ranks.
-        """
+        """Rows of a global batch on each rank."""
         if batch_size % self.size:
             raise InputError(f"batch_size {batch_size} cannot be shared by {self.size} ranks: use a multiple")
         return batch_size // self.size
@@ -131,11 +127,7 @@ def _torchrun() -> None:
 
 @contextmanager
 def join_world(device: str) -> Iterator[tuple[World, str]]:
-    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise.
-
-    Raises:
-        InputError: there are several ranks, and the device is one GPU by number.
-    """
+    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise."""
     if not launched_by_torchrun() or int(os.environ["WORLD_SIZE"]) == 1:
         yield World(), device
         return

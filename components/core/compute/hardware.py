@@ -29,11 +29,7 @@ _PEAK_TFLOPS = {
 
 
 def pick_device(wanted: str) -> str:
-    """`cpu`, `cuda` or `cuda:<number>`; `auto` uses a GPU if available.
-
-    Raises:
-        InputError: the device is not one of these, or the GPU is not visible.
-    """
+    """`cpu`, `cuda` or `cuda:<number>`; `auto` uses a GPU if available."""
     kind, _, number = wanted.partition(":")
     if wanted not in ("auto", "cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
         raise InputError(f"device '{wanted}' is unknown: choose auto, cpu, cuda, or a GPU by number such as cuda:1")
@@ -56,11 +52,7 @@ def bf16_is_native(device: str) -> bool:
 
 
 def pick_precision(wanted: str, device: str) -> str:
-    """`fp32`, `bf16` or `fp16`; `auto` uses bf16 if the device has it in hardware, else fp32.
-
-    Raises:
-        InputError: `fp16` is wanted on a CPU, where it is neither faster nor safe.
-    """
+    """`fp32`, `bf16` or `fp16`; `auto` uses bf16 if the device has it in hardware, else fp32."""
     if wanted == "auto":
         return "bf16" if bf16_is_native(device) else "fp32"
     if wanted == "fp16" and not device.startswith("cuda"):

@@ -61,11 +61,7 @@ def data_hashes(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
-    """Path -> MD5 of all entries of dvc.lock; empty without the file.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Path -> MD5 of all entries of dvc.lock; empty without the file."""
     stages = locked_stages(lock).values()
     entries = [entry for kind in ("deps", "outs") for stage in stages for entry in stage.get(kind, [])]
     return {entry["path"]: str(entry.get("md5", "")) for entry in entries}
@@ -77,11 +73,7 @@ def _read_lock(lock: Path) -> Any:
 
 
 def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
-    """Stage -> its entry in dvc.lock, of its last run; empty without the file.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Stage -> its entry in dvc.lock, of its last run; empty without the file."""
     try:
         # DVC may be writing it.
         raw = retrying(1.0, lambda error: isinstance(error, yaml.YAMLError), longest_s=0.3)(_read_lock, lock)
@@ -97,11 +89,7 @@ def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
 
 
 def check_weight_index(folder: str | Path) -> None:
-    """Check that weights which an index file names are beside it, so that a hash of the folder covers them.
-
-    Raises:
-        InputError: one is in another folder, or an index file is damaged.
-    """
+    """Check that weights which an index file names are beside it, so that a hash of the folder covers them."""
     for path in sorted(Path(folder).rglob("*.index.json")):
         try:
             named = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))

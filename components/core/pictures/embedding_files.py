@@ -38,11 +38,7 @@ class EmbeddingFile:
     captions: Path
 
     def shape(self) -> tuple[int, int]:
-        """Number and length of the embeddings.
-
-        Raises:
-            InputError: a file is damaged, or the file of captions has another number of rows.
-        """
+        """Number and length of the embeddings."""
         rows, dim = embedding_shape(self.embeddings)
         if self.captions.is_file() and (captions := self.metadata().num_rows) != rows:
             raise InputError(f"{self.embeddings} has {rows} rows, {self.captions} has {captions}: write both again")
@@ -58,11 +54,7 @@ class EmbeddingFile:
             raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
 
     def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
-        """The wanted columns of `count` rows of the Parquet file from row `first` on.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """The wanted columns of `count` rows of the Parquet file from row `first` on."""
         try:
             with pq.ParquetFile(self.captions) as stream:
                 names = [column.name for column in stream.schema_arrow if wanted(column)]
@@ -128,11 +120,7 @@ def _holds(kind: pa.DataType) -> bool:
 
 
 def embedding_shape(path: Path) -> tuple[int, int]:
-    """Rows and width of a file's embeddings; the width of a Parquet file is that of its first row.
-
-    Raises:
-        InputError: it is damaged, or has no embeddings.
-    """
+    """Rows and width of a file's embeddings; the width of a Parquet file is that of its first row."""
     if path.suffix == ".npy":
         array = mapped_array(path, _FIX)
         if array.ndim != 2 or array.dtype.kind != "f":
@@ -148,11 +136,7 @@ def embedding_shape(path: Path) -> tuple[int, int]:
 
 
 def read_embeddings(path: Path, first: int, count: int) -> npt.NDArray[np.floating]:
-    """`[count, dim]` from row `first` on.
-
-    Raises:
-        InputError: the file is missing or damaged, has too few rows, or rows of different width.
-    """
+    """`[count, dim]` from row `first` on."""
     if path.suffix == ".npy":
         rows: npt.NDArray[np.floating] = np.asarray(mapped_array(path, _FIX)[first : first + count])
     else:

@@ -73,9 +73,6 @@ def pictures_in(folder: Path, most: Bound = PICTURE_BOUND) -> FolderPictures:
 
     Files of the system (`is_ignored`) are skipped. Links to files outside, other than plain files, and files larger
     than `most` are left out and counted, as are HEIC files under any name while `pillow-heif` is not installed.
-
-    Raises:
-        InputError: the folder does not exist.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder: give the folder of the pictures")

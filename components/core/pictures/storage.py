@@ -58,9 +58,6 @@ class S3:
 
     Args:
         hurry: short timeouts and no retries, to check whether the store answers.
-
-    Raises:
-        InputError: the endpoint is not a URL, or the profile is unknown.
     """
 
     def __init__(
@@ -88,11 +85,7 @@ class S3:
             ) from None
 
     def open(self, url: str) -> BinaryIO:
-        """A stream of the object's bytes; a broken connection resumes where it broke.
-
-        Raises:
-            InputError: the object is missing, may not be read, changes during reading, or cannot be reached.
-        """
+        """A stream of the object's bytes; a broken connection resumes where it broke."""
         return cast(BinaryIO, io.BufferedReader(ObjectReader(self._client, url), _BUFFER))
 
     def read(self, url: str) -> bytes:
@@ -116,9 +109,6 @@ class S3:
 
         `on_bytes` gets the number of further bytes in the store; it is negative if some are sent again. Returns the
         number of uploaded bytes.
-
-        Raises:
-            InputError: the file is missing, changes during the upload, or the store refuses it or cannot be reached.
         """
         bucket, key = object_url(url)
         if not source.is_file():
@@ -140,9 +130,6 @@ class S3:
         """Make a bucket, or apply these settings to an existing one; returns the actions in words.
 
         Existing lifecycle rules of the bucket stay unchanged.
-
-        Raises:
-            InputError: the name is invalid or taken, or the store refuses or does not support versions.
         """
         bucket, key = split_url(url)
         if key:
@@ -166,11 +153,7 @@ class S3:
         return sorted(self.etags(url))
 
     def etags(self, url: str) -> dict[str, str]:
-        """URL -> ETag of the objects that `list` returns; it changes with the content.
-
-        Raises:
-            InputError: the bucket is missing, access is denied, or the store cannot be reached.
-        """
+        """URL -> ETag of the objects that `list` returns; it changes with the content."""
         bucket, prefix = split_url(url)
         with explained(url):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -194,11 +177,7 @@ def _is_same(path: Path, head: dict[str, Any]) -> bool:
 
 
 class ObjectReader(io.RawIOBase):
-    """A stream of an object's bytes. botocore retries requests, but not reading a response's body; this class does.
-
-    Raises:
-        InputError: the object is missing, may not be read, changes during reading, or cannot be reached.
-    """
+    """A stream of an object's bytes. botocore retries requests, but not reading a response's body; this class does."""
 
     def __init__(self, client: Any, url: str) -> None:
         bucket, key = object_url(url)
@@ -277,11 +256,7 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def object_url(url: str) -> tuple[str, str]:
-    """Bucket and key of the URL of one object.
-
-    Raises:
-        InputError: it is not a URL, or names a bucket or a folder.
-    """
+    """Bucket and key of the URL of one object."""
     bucket, key = split_url(url)
     if not key or key.endswith("/"):
         raise InputError(f"{url} is not the URL of an object: write s3://bucket/key")

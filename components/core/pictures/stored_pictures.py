@@ -72,11 +72,7 @@ class Pictures:
         self._open.clear()
 
     def of(self, rows: pa.Table) -> list[bytes]:
-        """The encoded pictures of rows with the columns `PICTURE`.
-
-        Raises:
-            InputError: a row has no picture, or the picture is missing or differs from that in stage `prepare`.
-        """
+        """The encoded pictures of rows with the columns `PICTURE`."""
         return [self.one(row) for row in rows.select(PICTURE).to_pylist()]
 
     def one(self, row: dict[str, Any]) -> bytes:

@@ -53,10 +53,6 @@ class Settings(Block):
 def load_settings(path: Path = PARAMS) -> Settings:
     """Read and check params.yaml.
 
-    Raises:
-        InputError: the file is missing or not YAML, or a key is unknown, missing or of another type; the message names
-            the key.
-
     >>> load_settings(Path("params.yaml")).promote.metric
     'paraphrased_retrieval/ao_at_10'
     """

@@ -55,11 +55,7 @@ def _check_index(settings: Settings, encoders: Sequence[str]) -> None:
 
 
 def check_names(settings: Settings) -> None:
-    """Check every name of a file of components/ or of another entry of params.yaml.
-
-    Raises:
-        InputError: one is unknown; the message names its key and the known names.
-    """
+    """Check every name of a file of components/ or of another entry of params.yaml."""
     if not settings.compare_encoders:
         raise InputError(f"params.yaml: compare_encoders is empty: list '{BASE}' and the entries of methods to score")
     _check_mixes(settings)
@@ -152,11 +148,7 @@ def table_files(settings: Settings) -> dict[str, Path]:
 
 
 def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check entries of `methods` with the files of `table_files`; returns those that ignore the weights of pairs.
-
-    Raises:
-        InputError: an entry is wrong; the message names it and its key.
-    """
+    """Check entries of `methods` with the files of `table_files`; returns those that ignore the weights of pairs."""
     from components.methods.registry import check_entries
 
     return check_entries(entries, tables)

@@ -43,9 +43,6 @@ def find(package: str, known: list[str], name: str, export: str, key: str) -> An
 def choose(known: list[str], name: str, key: str) -> str:
     """Return `name` if it is known; `key` is its setting or option, for the message.
 
-    Raises:
-        InputError: it is unknown; the message lists the known names, and the closest first.
-
     >>> choose(["folder", "synthetic"], "foldr", "prepare.source")
     Traceback (most recent call last):
         ...

@@ -84,9 +84,6 @@ def overlaid(
     dataset alone: language models, numbers of captions, learning rates. `keep_models` leaves out the language
     models of any profile; a task whose model is missing then uses `default_llm`. A profile with the key `any_dataset`
     replaces all of its values, but needs another dataset than the shipped one.
-
-    Raises:
-        InputError: the profile does not exist or does not fit the dataset, or the result is not a valid params.yaml.
     """
     choose(profile_names(folder), name, "profile")
     settings, overlays = load_settings(params), _overlays(folder, name)
@@ -183,9 +180,6 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path 
     """The text of params.yaml with blocks laid over it, with its comments; nothing is written.
 
     `subject` begins the message about a result that is not valid.
-
-    Raises:
-        InputError: params.yaml, or the result, is not valid.
     """
     load_settings(params)
     yaml = _yaml()

@@ -29,11 +29,7 @@ def find_root(start: Path) -> Path:
 
 
 def require_project() -> None:
-    """Refuse to run outside a project, for commands that would otherwise show an empty one.
-
-    Raises:
-        InputError: the working directory has no params.yaml.
-    """
+    """Refuse to run outside a project, for commands that would otherwise show an empty one."""
     if not Path(_MARK).is_file():
         raise InputError(f"{_MARK} is missing: {GO_THERE}")
 

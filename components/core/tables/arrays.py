@@ -15,11 +15,7 @@ from components.core.system.errors import InputError
 
 
 def mapped_array(path: Path, fix: str) -> npt.NDArray[Any]:
-    """The array at `path`, read-only, without pickles.
-
-    Raises:
-        InputError: it is not a whole `.npy` file; the message ends with `fix`.
-    """
+    """The array at `path`, read-only, without pickles."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError) as error:

@@ -20,11 +20,7 @@ def write_record(path: Path, record: BaseModel) -> None:
 
 
 def read_record(kind: type[Record], path: Path, missing: str, damaged: str = "") -> Record:
-    """Read a record of that kind.
-
-    Raises:
-        InputError: it is missing or damaged; the message ends with the fix `missing` or `damaged` (default: `missing`).
-    """
+    """Read a record of that kind."""
     try:
         return kind.model_validate_json(path.read_bytes())
     except FileNotFoundError:

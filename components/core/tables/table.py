@@ -65,12 +65,7 @@ class Table:
                 stream.add_key_value_metadata(metadata())
 
     def read(self, path: Path, columns: Iterable[str] | None = None) -> pa.Table:
-        """Read and check a table.
-
-        Raises:
-            InputError: the file is missing or damaged, a column is missing or has another type, or a
-                row breaks the contract; the message names the file and the row.
-        """
+        """Read and check a table."""
         wanted = list(columns) if columns is not None else self.schema.names
         with self._reading(path, wanted):
             there = pq.read_schema(path).names

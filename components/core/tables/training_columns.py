@@ -34,11 +34,7 @@ ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrase
 
 
 def holders_of(wanted: Collection[str]) -> list[str]:
-    """The tables with some of the `wanted` columns, including columns of images and neighbours.
-
-    Raises:
-        InputError: no table has one of the columns.
-    """
+    """The tables with some of the `wanted` columns, including columns of images and neighbours."""
     bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
     needed = {IMAGES.get(name, name) for name in bare}
     names = {"id", "caption", *(column for _, columns in HOLDERS.values() for column in columns)}
@@ -54,9 +50,6 @@ def table_file(folder: Path, name: str) -> Path:
     """The file of table `name` in or below `folder`; the default file if it is missing.
 
     `folder` may also be the file itself, or the file of a table that is `ALIKE`.
-
-    Raises:
-        InputError: there are two such files.
     """
     if folder.name in {f"{table}.parquet" for table in (name, *ALIKE.get(name, ()))}:
         return folder

@@ -59,11 +59,7 @@ class LeakCounts(BaseModel):
 
 
 def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
-    """The counts; None if stage `prepare` has not written them.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """The counts; None if stage `prepare` has not written them."""
     path = folder / COUNTS
     if not path.is_file():
         return None
@@ -71,11 +67,7 @@ def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
 
 
 def leak_tags(folder: Path = FOLDER) -> dict[str, str]:
-    """Tags of a run that trains on the pairs of stage `prepare`; none if it has not written counts.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Tags of a run that trains on the pairs of stage `prepare`; none if it has not written counts."""
     counts = read_counts(folder)
     return {} if counts is None else counts.tags()
 
@@ -98,11 +90,7 @@ class TestSetKeys:
 
     @staticmethod
     def read(folder: Path = FOLDER) -> TestSetKeys:
-        """The keys written by stage `prepare`; empty if it has compared none.
-
-        Raises:
-            InputError: a file is damaged.
-        """
+        """The keys written by stage `prepare`; empty if it has compared none."""
         return TestSetKeys(
             _read_keys(PUBLISHED_TEXTS, folder / TEXTS), _read_keys(PUBLISHED_PICTURES, folder / PICTURES)
         )

@@ -7,10 +7,6 @@ from components.data.source import Source
 
 
 def find_source(name: str) -> Source:
-    """The source in `sources/<name>.py`.
-
-    Raises:
-        InputError: there is no such source; the message lists the others.
-    """
+    """The source in `sources/<name>.py`."""
     source: Source = find(__name__, file_names(__path__), name, "SOURCE", "params.yaml: prepare.source")
     return source

@@ -23,11 +23,7 @@ Rows = list[dict[str, Any]]
 
 
 def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
-    """The folder of the images, and split -> rows, without an image in two splits.
-
-    Raises:
-        InputError: files are missing, damaged or incomplete, or there are fewer rows than `prepare.counts`.
-    """
+    """The folder of the images, and split -> rows, without an image in two splits."""
     folder = image_folder(settings.prepare)
     rows = cc_neg.read_table(folder / cc_neg.TABLE)
     if len(rows) != cc_neg.ROWS:

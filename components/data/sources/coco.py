@@ -60,11 +60,7 @@ class _CaptionsFile(BaseModel):
 
 
 def read_listing(settings: Prepare) -> Listing:
-    """Captions with published splits.
-
-    Raises:
-        InputError: the folder or its files are missing, damaged or have another layout.
-    """
+    """Captions with published splits."""
     folder = image_folder(settings)
     if (folder / _KARPATHY).is_file():
         return read_karpathy(folder / _KARPATHY, folder, settings)
@@ -89,11 +85,7 @@ def published_listing(file: Path, folder: Path, rows: Iterable[Row], settings: P
 
 
 def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
-    """All captions of a split file by Karpathy, `dataset_<name>.json`; COCO's `restval` trains.
-
-    Raises:
-        InputError: the file is damaged or has another layout, or an unknown split.
-    """
+    """All captions of a split file by Karpathy, `dataset_<name>.json`; COCO's `restval` trains."""
     checked_file(file, settings.folder, settings.list_bound)
     return published_listing(file, folder, _karpathy_rows(file), settings)
 

@@ -34,11 +34,7 @@ _CHUNK = 50_000
 
 
 def read_splits(settings: Prepare) -> Splits:
-    """The files by split, in chunks.
-
-    Raises:
-        InputError: the folder is missing, has no embeddings, none to train on, or a file does not fit its captions.
-    """
+    """The files by split, in chunks."""
     folder, fields = image_folder(settings), RowFields.of(settings)
     splits: dict[str, list[PictureChunk]] = {}
     for file in embedding_files(folder):

@@ -35,11 +35,7 @@ _HOW = "put the published caption and split files there, see components/data/sou
 
 
 def read_listing(settings: Prepare) -> Listing:
-    """Captions with published splits. Images in no published split are left out; their number is printed.
-
-    Raises:
-        InputError: the folder, its files or the images' folder are missing or damaged.
-    """
+    """Captions with published splits. Images in no published split are left out; their number is printed."""
     folder = image_folder(settings)
     images = next((folder / name for name in _FOLDERS if (folder / name).is_dir()), None)
     if images is None:

@@ -32,11 +32,7 @@ _HOW = "write one line per caption, image<TAB>caption"
 
 
 def read_listing(settings: Prepare) -> Listing:
-    """The folder's captions.
-
-    Raises:
-        InputError: the folder or the file is missing, or as `RowFiles.those`, `RowFiles.rows` and `caption_lines`.
-    """
+    """The folder's captions."""
     folder = image_folder(settings)
     fields = RowFields.of(settings)
     if not FILES.among(folder) and (sidecar := find_sidecar(folder)) is not None:

@@ -32,11 +32,7 @@ _HOW = "download the dataset's Parquet files into it, such as data/train-00000-o
 
 
 def read_splits(settings: Prepare) -> Splits:
-    """The dataset's published splits.
-
-    Raises:
-        InputError: the folder is missing, has no Parquet files, none to train on, or a damaged one.
-    """
+    """The dataset's published splits."""
     folder, fields = image_folder(settings), RowFields.of(settings)
     splits: dict[str, list[PictureChunk]] = {}
     for file in _files(folder):

@@ -24,11 +24,7 @@ _HOW = "write one line per click, query<TAB>image, or one per query and image wi
 
 
 def read_listing(settings: Prepare) -> Listing:
-    """The log's queries and images, each pair once.
-
-    Raises:
-        InputError: the folder or the file is missing, or as `RowFiles.those`, `RowFiles.rows` and `caption_lines`.
-    """
+    """The log's queries and images, each pair once."""
     folder = image_folder(settings)
     (file,) = _FILES.those(folder, _HOW, settings.list_bound)
     fields = RowFields.of(settings, ("query",))

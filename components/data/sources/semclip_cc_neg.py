@@ -66,12 +66,7 @@ def _pairs(settings: Settings, file: SemclipFile) -> Iterator[Pair]:
 
 
 def _rows(path: Path, file: SemclipFile) -> list[dict[str, Any]]:
-    """All rows.
-
-    Raises:
-        InputError: the file is missing, damaged or incomplete, a row has more fields than columns, or names an image
-            outside its folder.
-    """
+    """All rows."""
     if not path.is_file():
         raise InputError(f"{path} is missing: get it from the authors of SemCLIP")
     rows = file.read(path.parent)

@@ -30,11 +30,7 @@ _HOW = "put img2dataset's shards into it, such as 00000.tar"
 
 
 def read_splits(settings: Prepare) -> Splits:
-    """The shards by split.
-
-    Raises:
-        InputError: there are no shards, or none to train on.
-    """
+    """The shards by split."""
     fields = RowFields.of(settings)
     given = find_shards(settings.shards or shards_in(image_folder(settings)), ShardFiles())
     stamps = _stamps(given.urls)

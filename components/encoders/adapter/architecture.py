@@ -21,9 +21,6 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
         config: an open_clip configuration; `text_cfg` has `language_model` if the text tower is a `LanguageTower`.
         text_files: folder with the Hugging Face configuration of the text tower; None for the source that the
             configuration names.
-
-    Raises:
-        InputError: the configuration is of an unsupported kind, or its files are missing.
     """
     text = config["text_cfg"]
     if "language_model" in text:
@@ -69,9 +66,6 @@ def refuse_batch_statistics(tower: nn.Module, model: str) -> None:
 
     Training keeps the statistics fixed, so that micro-batches and ranks compute the same features; those of random
     weights are meaningless. Published weights include theirs.
-
-    Raises:
-        InputError: the tower has such layers.
     """
     if any(isinstance(module, _BatchNorm) for module in tower.modules()):
         raise InputError(

@@ -71,11 +71,7 @@ def clip_model_weights(model: nn.Module, name: str) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def load_clip_model(model: nn.Module, path: Path) -> None:
-    """Load the safetensors of a `CLIPModel`, as `cliptune export --format huggingface` writes them, into `model`.
-
-    Raises:
-        InputError: the file is broken, or its tensors are not those of the model.
-    """
+    """Load the safetensors of a `CLIPModel`, as `cliptune export --format huggingface` writes them, into `model`."""
     own, given = clip_model_weights(model, path.parent.name), read_safetensors(path)
     if {key: tensor.shape for key, tensor in own.items()} != {key: tensor.shape for key, tensor in given.items()}:
         raise InputError(f"{path} does not fit the model that {path.parent / SIDECAR} describes: export it again")

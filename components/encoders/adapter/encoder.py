@@ -71,9 +71,6 @@ class Encoder:
 
         Args:
             preprocess: values of the preparation of pictures that are not CLIP's.
-
-        Raises:
-            InputError: the configuration is not supported or names files that are unavailable.
         """
         return Encoder.of(build(config), tokenizer_of(config), name, model_name, config, method, preprocess)
 
@@ -87,11 +84,7 @@ class Encoder:
         method: str,
         preprocess: Mapping[str, Any] | None = None,
     ) -> Encoder:
-        """An encoder of a model that was built from `config`.
-
-        Raises:
-            InputError: the tokenizer has more ids than the text tower, or the preparation is not supported.
-        """
+        """An encoder of a model that was built from `config`."""
         _check_vocabulary(model, tokenizer, model_name)
         sidecar = Sidecar(
             name=name,
@@ -111,12 +104,7 @@ class Encoder:
 
     @staticmethod
     def load(folder: Path) -> Encoder:
-        """Load an encoder that `save` or `cliptune export` wrote; everything it needs is in its folder.
-
-        Raises:
-            InputError: the folder has no encoder, its files are damaged or do not match the sidecar, or the built model
-                has another activation than the sidecar.
-        """
+        """Load an encoder that `save` or `cliptune export` wrote; everything it needs is in its folder."""
         sidecar = read_sidecar(folder)
         file = weights_file(folder, sidecar)
         exported = file.name != WEIGHTS
@@ -224,11 +212,7 @@ class Encoder:
         title: str | None = None,
         names: Sequence[str] | None = None,
     ) -> Vectors:
-        """Unit vectors `[images, dim]` of encoded images.
-
-        Raises:
-            InputError: an image cannot be decoded; the message gives its name or row.
-        """
+        """Unit vectors `[images, dim]` of encoded images."""
         return unit_rows(self.image_features(images, batch_size, title, names))[0]
 
     @torch.inference_mode()
@@ -239,11 +223,7 @@ class Encoder:
         title: str | None = None,
         names: Sequence[str] | None = None,
     ) -> Vectors:
-        """Raw features `[images, dim]` of encoded images.
-
-        Raises:
-            InputError: an image cannot be decoded; the message gives its name or row.
-        """
+        """Raw features `[images, dim]` of encoded images."""
 
         def features(rows: Rows) -> Tensor:
             batch_names = [names[row] if names is not None else f"row {row}" for row in rows]
@@ -320,9 +300,6 @@ class Encoder:
 
         In `bf16` both towers compute in bfloat16. In `int8` the text tower multiplies 8-bit integers, and the image
         tower stays in float32.
-
-        Raises:
-            InputError: this machine or this text tower does not support it.
         """
         parts = text_parts(self.model)
         if precision == "bf16":
@@ -358,11 +335,7 @@ def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:
 
 
 def preparation_of(config: dict[str, Any], preprocess: Mapping[str, Any], model: str) -> Preparation:
-    """The preparation of a configuration's pictures; `preprocess` has values that are not CLIP's.
-
-    Raises:
-        InputError: the pictures are not square, or a value is wrong.
-    """
+    """The preparation of a configuration's pictures; `preprocess` has values that are not CLIP's."""
     size = config["vision_cfg"].get("image_size", 224)
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) > 1:

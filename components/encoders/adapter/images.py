@@ -59,9 +59,6 @@ class Preparation(BaseModel):
 
         Args:
             turned: whether they are turned upright as their EXIF data say.
-
-        Raises:
-            InputError: an image cannot be decoded; the message gives its name or position.
         """
         import torch
 

@@ -53,12 +53,7 @@ def quiet_loading() -> Iterator[None]:
 
 
 def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
-    """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
-
-    Raises:
-        InputError: it is missing, cannot be fetched, is not in safetensors, has no stack of layers, lacks weights or
-            names some outside its folder.
-    """
+    """The language model at `source` in float32, with `added_layers` random layers of its own structure on top."""
     from transformers import AutoConfig, AutoModel
 
     check_weight_index(source)
@@ -85,11 +80,7 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
 
 
 def from_config(folder: Path) -> Any:
-    """A model of the configuration in `folder`, with random weights.
-
-    Raises:
-        InputError: the configuration is missing or damaged.
-    """
+    """A model of the configuration in `folder`, with random weights."""
     from transformers import AutoConfig, AutoModel
 
     try:
@@ -99,11 +90,7 @@ def from_config(folder: Path) -> Any:
 
 
 def layers(model: nn.Module) -> nn.ModuleList:
-    """The model's stack of transformer layers.
-
-    Raises:
-        InputError: it has none, like ALBERT, whose layers share one module.
-    """
+    """The model's stack of transformer layers."""
     return _stack(model)[1]
 
 
@@ -160,9 +147,6 @@ class LanguageTower(nn.Module):
 
     Frozen layers store no activations: neither their weights nor those below need a gradient. The topmost layers
     of `language` are its alignment layers where the strategy has any.
-
-    Raises:
-        InputError: adapters do not fit into the residuals of its layers.
     """
 
     def __init__(

@@ -19,20 +19,12 @@ _OWN_MODELS = Path(__file__).parent / "models"
 
 
 def model_config(name: str) -> dict[str, Any]:
-    """The configuration called `name`, of a dual encoder.
-
-    Raises:
-        InputError: there is none, or its file is damaged or cannot be fetched.
-    """
+    """The configuration called `name`, of a dual encoder."""
     return _as_dual_encoder(described(name)[0])
 
 
 def preprocess_config(name: str) -> dict[str, Any]:
-    """The values of a configuration's `preprocess_cfg` that belong to a `Preparation`; empty if it has none.
-
-    Raises:
-        InputError: as `model_config`.
-    """
+    """The values of a configuration's `preprocess_cfg` that belong to a `Preparation`; empty if it has none."""
     return preparation_values(described(name)[1])
 
 
@@ -115,11 +107,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _name_folders(text: dict[str, Any], path: Path) -> None:
-    """Replace Hugging Face names by the folders beside the configuration that hold their files.
-
-    Raises:
-        InputError: a published configuration names a folder outside its own.
-    """
+    """Replace Hugging Face names by the folders beside the configuration that hold their files."""
     files = {"hf_tokenizer_name": "tokenizer_config.json", "hf_model_name": "config.json"}
     for key, file in files.items():
         if key not in text:

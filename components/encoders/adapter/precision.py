@@ -35,11 +35,7 @@ def round_weights(parts: list[nn.Module]) -> None:
 
 
 def quantise(parts: list[nn.Module]) -> None:
-    """Replace linear layers, and the self-attention of open_clip's blocks, by layers of 8-bit integers.
-
-    Raises:
-        InputError: this machine has no fast products of 8-bit integers, or the tower is on a GPU.
-    """
+    """Replace linear layers, and the self-attention of open_clip's blocks, by layers of 8-bit integers."""
     devices = {parameter.device.type for part in parts for parameter in part.parameters()}
     if devices != {"cpu"} or not hasattr(torch.ops.onednn, "qlinear_pointwise"):
         raise InputError("precision 'int8' needs an x86 processor: choose bf16 or fp32, or set device to cpu")

@@ -80,11 +80,7 @@ class ClipTokenizer:
 
 
 def tokenizer_of(config: dict[str, Any], text_files: Path | None = None) -> Tokenizer:
-    """The tokenizer of an open_clip configuration, or of one whose text tower is a `LanguageTower`.
-
-    Raises:
-        InputError: the tokenizer cannot be found.
-    """
+    """The tokenizer of an open_clip configuration, or of one whose text tower is a `LanguageTower`."""
     text = config["text_cfg"]
     length = text.get("context_length", 77)
     named = text.get("hf_tokenizer_name") or text.get("hf_model_name") or text.get("language_model")
@@ -112,9 +108,6 @@ class HuggingFaceTokenizer:
 
     Args:
         context_length: tokens per text; less where the tokenizer itself allows less.
-
-    Raises:
-        InputError: there is no tokenizer at `source`, or it has no padding token.
     """
 
     def __init__(self, source: str | Path, context_length: int, trims: bool = True, **options: Any) -> None:

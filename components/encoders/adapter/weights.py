@@ -27,11 +27,7 @@ _PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 
 
 def weights_file(folder: Path, sidecar: Sidecar) -> Path:
-    """The weights in a folder that `Encoder.save` or `cliptune export` wrote.
-
-    Raises:
-        InputError: there are none of both towers.
-    """
+    """The weights in a folder that `Encoder.save` or `cliptune export` wrote."""
     file = next((folder / name for name in (WEIGHTS, *EXPORTED.values()) if (folder / name).is_file()), None)
     # The text tower of a language model is exported to sentence-transformers without the image tower.
     if file and (file.name == WEIGHTS or "language_model" not in sidecar.architecture["text_cfg"]):
@@ -45,12 +41,7 @@ def weights_file(folder: Path, sidecar: Sidecar) -> Path:
 
 
 def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
-    """Load a weights file into `model`; every tensor must match.
-
-    Raises:
-        InputError: the file is missing or broken, does not fit the model, or contains code, numbers that are not
-            finite, or numbers that must be converted first.
-    """
+    """Load a weights file into `model`; every tensor must match."""
     state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
     if in_order and len(state) == len(model.state_dict()):
         state = dict(zip(model.state_dict(), state.values(), strict=True))

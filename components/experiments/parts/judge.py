@@ -72,11 +72,7 @@ def judge_of(context: PublishedContext) -> Judge:
 def judged(
     context: PublishedContext, task: str, questions: Sequence[JudgeQuestion], score: Callable[[str], float | None]
 ) -> tuple[Reals, Indices]:
-    """Scores and numbers of the questions with a usable answer, `[answered]` both; `score` parses an answer.
-
-    Raises:
-        InputError: no answer is usable, or some are not and partial data is not allowed.
-    """
+    """Scores and numbers of the questions with a usable answer, `[answered]` both; `score` parses an answer."""
     judge = judge_of(context)
     answers = judge.answers(task, questions)
     scores = [None if answer is None else score(answer) for answer in answers]

@@ -17,20 +17,12 @@ SOURCES = {
 
 
 def find_source(name: str) -> ImageSource:
-    """The source of this name.
-
-    Raises:
-        InputError: it is unknown.
-    """
+    """The source of this name."""
     return SOURCES[choose(list(SOURCES), name, "--source")]
 
 
 def source_of(given: str) -> str:
-    """The name of the source that fits a path or pattern.
-
-    Raises:
-        InputError: none or several do.
-    """
+    """The name of the source that fits a path or pattern."""
     fitting = [name for name, source in SOURCES.items() if source.fits(given)]
     if not fitting:
         raise InputError(

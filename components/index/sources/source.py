@@ -59,11 +59,7 @@ class ImageSource:
 
 
 def tower_of(encoder: EncoderUnderTest | None, why: str) -> tuple[EncoderUnderTest, str]:
-    """The encoder and the hash of its image tower.
-
-    Raises:
-        InputError: there is no encoder, which is needed for the reason `why`, or it has no image tower.
-    """
+    """The encoder and the hash of its image tower."""
     if encoder is None:
         raise InputError(f"--encoder is missing: {why}")
     if encoder.image_tower_sha256 is None:

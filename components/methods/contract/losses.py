@@ -193,11 +193,7 @@ def _at(scale: Tensor, temperature: float) -> Tensor:
 
 
 def has_sigmoid_loss(model: Any, hyper: Optimisation) -> bool:
-    """Whether contrasts of this model use the sigmoid loss.
-
-    Raises:
-        InputError: `contrastive_loss` is sigmoid and the model has no logit bias.
-    """
+    """Whether contrasts of this model use the sigmoid loss."""
     has_bias = getattr(model, "logit_bias", None) is not None
     if hyper.contrastive_loss == "sigmoid" and not has_bias:
         raise InputError(

@@ -39,9 +39,6 @@ def add_low_rank(
 
     Returns:
         The trained parameters by name: differences, new ones, the logit scale and those of the image tower.
-
-    Raises:
-        InputError: `trained` has no matrix of the text side that is not new, or one of a lower rank.
     """
     whole = {
         name for name in trained if not re.search(TEXT_TOWER, name) or any(re.search(pattern, name) for pattern in new)

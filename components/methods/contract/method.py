@@ -216,9 +216,6 @@ class Method:
         Args:
             given: the block of params.yaml without its key `method`.
             entry: the block's name under `methods`, for messages.
-
-        Raises:
-            InputError: an unknown key, a value of the wrong type, or an image tower that no loss would train.
         """
         where = f"params.yaml: {{}} 'methods.{entry or self.name}.{{}}': {{}}"
         known = [known_field.name for known_field in fields(self.hyper)]
@@ -259,11 +256,7 @@ class Method:
         return (self.columns(hyper) - set(draws)) | drawn | self.rows(hyper)
 
     def start(self, base: Encoder, hyper: Optimisation) -> Encoder:
-        """The encoder that training starts from; `base` may be changed.
-
-        Raises:
-            InputError: the image tower cannot start at random, or `matryoshka` has more dimensions than vectors.
-        """
+        """The encoder that training starts from; `base` may be changed."""
         from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
 
         if max(hyper.matryoshka, default=0) >= (dim := base.sidecar.embed_dim):
@@ -275,11 +268,7 @@ class Method:
         return encoder
 
     def freeze(self, model: nn.Module, hyper: Optimisation) -> dict[str, nn.Parameter]:
-        """Freeze everything except the method's trained parameters; returns these by name.
-
-        Raises:
-            InputError: a pattern matches no parameter of this model, or the method does not train its `last_blocks`.
-        """
+        """Freeze everything except the method's trained parameters; returns these by name."""
         patterns = [*self.trainable(hyper)]
         if hyper.image_tower != "frozen":
             patterns.append(_IMAGE_TOWER)

@@ -66,11 +66,7 @@ class Origin:
 
 
 def trace_origin(settings: Settings, protocol: str, folders: Folders) -> Origin:
-    """The origin of the current comparison; `protocol` lists benchmarks and versions as in an encoder's results.
-
-    Raises:
-        InputError: a benchmark table is missing.
-    """
+    """The origin of the current comparison; `protocol` lists benchmarks and versions as in an encoder's results."""
     commit = git_commit()
     tables = table_files(map(find_benchmark, settings.evaluate.benchmarks), folders.evaluation)
     return Origin(
@@ -125,11 +121,7 @@ def collect(
     rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]],
     folders: Folders,
 ) -> PageContent:
-    """Read and choose the content of the page.
-
-    Raises:
-        InputError: rankings, tables or images are missing, damaged or inconsistent.
-    """
+    """Read and choose the content of the page."""
     retrieved, primary = read_retrieved(rankings, folders), settings.promote.metric
     curves = training_curves(folders.models, [sidecar.name for sidecar in sidecars])
     plots = [*bar_plots(comparison, primary), pareto_plot(comparison, primary)]

@@ -67,11 +67,7 @@ class Retrieved:
 
 
 def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folders: Folders) -> Retrieved:
-    """The stored rankings and their queries.
-
-    Raises:
-        InputError: an encoder has lists for another number of queries, or a query's image is not a test image.
-    """
+    """The stored rankings and their queries."""
     lists = [Lists.of(encoder, named) for encoder, named in rankings.items() if QUERY_TOP in named]
     if not lists:
         return Retrieved()
@@ -105,9 +101,6 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
     """The images of `rows`, at most `side` pixels long, with their captions as descriptions.
 
     If only the embedding of an image exists, its caption is drawn instead.
-
-    Raises:
-        InputError: an image cannot be decoded.
     """
     chosen = sorted(set(rows))
     images: dict[int, InlineImage] = {}
@@ -182,11 +175,7 @@ class Gallery:
 
 
 def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retrieved, folders: Folders) -> Gallery:
-    """The gallery of all encoders; empty if the evaluation kept no rankings.
-
-    Raises:
-        InputError: the rankings do not fit the settings, or an image cannot be decoded.
-    """
+    """The gallery of all encoders; empty if the evaluation kept no rankings."""
     if not retrieved.lists:
         return Gallery()
     challenger = best_challenger(comparison, settings.promote.metric)
@@ -197,11 +186,7 @@ def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retriev
 
 
 def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[GalleryQuery]:
-    """Queries at evenly spaced quantiles of the challenger's gain in AO, with the images that each encoder retrieves.
-
-    Raises:
-        InputError: the lists are shorter than `compare.gallery_top`.
-    """
+    """Queries at evenly spaced quantiles of the challenger's gain in AO, with the images that each encoder retrieves."""
     lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
     if any(listed.depth < settings.gallery_top for listed in lists):
         raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.top_k: lower it")

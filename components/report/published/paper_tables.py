@@ -103,10 +103,6 @@ def collection_names() -> list[str]:
 
 
 def find_collection(name: str) -> Collection:
-    """The collection of that name.
-
-    Raises:
-        InputError: there is none; the message lists the collections.
-    """
+    """The collection of that name."""
     known = choose(collection_names(), name, "collection")
     return Collection.model_validate(yaml.safe_load((_FOLDER / f"{known}.yaml").read_text("utf-8")))

@@ -78,9 +78,6 @@ def paired(
 
     Args:
         against: name as in tables (see `encoder_names`).
-
-    Raises:
-        InputError: `against` has no results, or two results have different data, options or protocol versions.
     """
     named = encoder_names(reports)
     reference = {report.benchmark: report for report in reports if named(report) == against}
@@ -310,9 +307,6 @@ def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequ
     Args:
         by: settings of the encoders' method; an encoder without any of them has its own bar, as have weights that
             share a name, because the folder has only the last of them.
-
-    Raises:
-        InputError: no encoder has a metric or a setting.
     """
     import plotly.graph_objects as go
 

@@ -189,12 +189,7 @@ class State:
             self._checkpoints.save_best(self._facts(), dict(self._trained))
 
     def resume(self) -> None:
-        """Continue from the newest valid checkpoint, if there is one.
-
-        Raises:
-            InputError: it has another global batch, comes from ranks that shared the data differently, or not every
-                machine has it.
-        """
+        """Continue from the newest valid checkpoint, if there is one."""
         if self._checkpoints is not None:
             self._checkpoints.resume(self._restore)
         if len(steps := set(self._world.everyones(self.step))) > 1:

@@ -65,9 +65,6 @@ class SampleDecoder:
         images: members by image column, of which the first existing one is used: `jpg|jpeg|png|webp`.
         texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
         preparation, held_out, published: as in `ShardSource`; samples of test sets are faults.
-
-    Raises:
-        InputError: a column's member is written differently.
     """
 
     def __init__(
@@ -152,10 +149,6 @@ class ShardSource:
         preparation: of the image tower's pictures.
         held_out: ids of images that are left out, see `components.core.tables.files.image_id`.
         published: contents of test sets; such samples count as lost.
-
-    Raises:
-        InputError: shards or their sizes are missing or wrong, there are fewer shards than ranks, the ranks cannot
-            share the batch, or no member of the shards gives a text column.
     """
 
     def __init__(
@@ -223,12 +216,7 @@ class ShardSource:
         }
 
     def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
-        """The batches of an epoch from `cursor` on; close it to stop its threads.
-
-        Raises:
-            InputError: too many samples cannot be used, or none in all of the rank's shards, or a shard is missing or
-                out of reach.
-        """
+        """The batches of an epoch from `cursor` on; close it to stop its threads."""
         return prefetched(lambda stop: self._batches(epoch, cursor, stop), _AHEAD)
 
     def _batches(self, epoch: int, cursor: int, stop: threading.Event) -> Generator[Batch]:
@@ -334,11 +322,7 @@ class ShardOrder:
     world: World
 
     def epoch(self, epoch: int) -> Generator[RawSample]:
-        """This rank's samples, endless: after its last shard it continues with its share of another order.
-
-        Raises:
-            InputError: this rank's shards have no samples.
-        """
+        """This rank's samples, endless: after its last shard it continues with its share of another order."""
         for repetition in itertools.count():
             order = np.random.default_rng([self.seed, epoch, repetition]).permutation(len(self.shards))
             own = [self.shards[index] for index in order[self.world.rank :: self.world.size]]
@@ -373,9 +357,6 @@ def shards_hash(shards: Shards, world: World) -> str:
 
     Files count by their SHA-256, and every rank reads its share; objects in S3 by their ETag, without a download. The
     folder does not count. Every rank must call it and gets the same.
-
-    Raises:
-        InputError: the shards cannot be found or read.
     """
     files = ShardFiles()
     urls = find_shards(shards.urls, files).urls

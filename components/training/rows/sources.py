@@ -70,11 +70,7 @@ def table_source(
     cache: Path,
     labels: Mapping[str, Rows] | None = None,
 ) -> TableSource:
-    """A source over `rows`, which are joined and have the columns of `with_image_ids`.
-
-    Raises:
-        InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
-    """
+    """A source over `rows`, which are joined and have the columns of `with_image_ids`."""
     plan.world.share(plan.batch_size)
     bare = {column.removeprefix(NEIGHBOUR) for column in plan.joined}
     texts = {name: _texts(rows[name], tokenizer, cache) for name in sorted(bare - set(IMAGES))}
@@ -151,9 +147,6 @@ def nearest(
         features: unit image features `[images, dim]`.
         images: the image of each row, `[rows]`; equal images have equal numbers.
         image_ids: of the images of `features`; only needed for `others`.
-
-    Raises:
-        InputError: there are too few different images.
     """
     distinct, first, inverse = np.unique(images, return_index=True, return_inverse=True)
     queries = np.ascontiguousarray(features[distinct])
@@ -191,9 +184,6 @@ def cached_tokens(
 
     Args:
         identity: of the tokenizer; together with the texts it names the file.
-
-    Raises:
-        InputError: the file is damaged.
     """
     path = folder / f"{hash_of_all(chain((identity, str(context_length)), texts))[:32]}.npy"
     if not path.is_file():

@@ -34,9 +34,6 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
 
     Rows come from the pairs if only captions are wanted, else a row must be in every table, at or below `validated`,
     with a wanted column.
-
-    Raises:
-        InputError: a column is unknown, a table is missing or damaged, or no pair is in all tables.
     """
     holders_of(wanted)
     needed = {IMAGES.get(name, name) for name in (column.removeprefix(NEIGHBOUR) for column in wanted)}
@@ -100,9 +97,6 @@ class QueryLog:
 
         The clicks of all pairs of the table count, also of those without a row. An item's captions count as queries for
         which all its images were clicked.
-
-        Raises:
-            InputError: the table is missing or damaged.
         """
         from scipy.sparse import csr_array
 

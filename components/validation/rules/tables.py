@@ -257,9 +257,5 @@ def synthesised_tables() -> dict[str, Synthesised]:
 
 
 def find_table(name: str) -> Synthesised:
-    """The table of that name.
-
-    Raises:
-        InputError: there is no such table; the message lists all tables.
-    """
+    """The table of that name."""
     return synthesised_tables()[choose(list(synthesised_tables()), name, "synthesised table")]

@@ -33,11 +33,7 @@ class TextEncoder(Protocol):
 
 
 def embed_new(encoder: TextEncoder, texts: Sequence[str], known: dict[str, Features]) -> Features:
-    """Unit features `[texts, dim]`; texts missing from `known` are embedded once and added to it.
-
-    Raises:
-        InputError: a feature is not finite.
-    """
+    """Unit features `[texts, dim]`; texts missing from `known` are embedded once and added to it."""
     new = list(dict.fromkeys(text for text in texts if text not in known))
     if new:
         features = encoder.embed_texts(new, title="embed texts")
@@ -104,11 +100,7 @@ class Context:
     _known: dict[str, Features] = field(init=False, default_factory=dict, repr=False)
 
     def texts(self, texts: Sequence[str]) -> Features:
-        """Unit features `[texts, dim]`; equal texts are embedded once, in order of length.
-
-        Raises:
-            InputError: the encoder returns a non-finite feature.
-        """
+        """Unit features `[texts, dim]`; equal texts are embedded once, in order of length."""
         return embed_new(self.under_test.encoder, texts, self._known)
 
 
@@ -128,11 +120,7 @@ class ProjectContext(Context):
         self._rows = {image: row for row, image in enumerate(self.image_ids)}
 
     def read(self, table: Table, file: str) -> pa.Table:
-        """Read a benchmark table from the folder.
-
-        Raises:
-            InputError: it is missing, damaged or empty.
-        """
+        """Read a benchmark table from the folder."""
         path = benchmark_table(self.folder, file)
         rows = table.read(path)
         if not rows.num_rows:
@@ -144,11 +132,7 @@ class ProjectContext(Context):
         return (self.texts(table[name].to_pylist()) for name in names)
 
     def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
-        """Features of the query or paraphrase of each image `[ids, dim]`; the first if an image has several.
-
-        Raises:
-            InputError: an image has none; the message names the file `table` of the images.
-        """
+        """Features of the query or paraphrase of each image `[ids, dim]`; the first if an image has several."""
         queries = self.read(PARAPHRASE_QUERIES, QUERIES_FILE)
         known: dict[str, str] = {}
         for image, text in zip(queries["image_id"].to_pylist(), queries[column].to_pylist(), strict=True):
@@ -162,11 +146,7 @@ class ProjectContext(Context):
         return self.texts([known[image] for image in image_ids])
 
     def rows(self, image_ids: Sequence[str], table: str) -> Indices:
-        """Gallery rows of `image_ids` `[ids]`.
-
-        Raises:
-            InputError: `table` names an image that is not in the test split.
-        """
+        """Gallery rows of `image_ids` `[ids]`."""
         for row, image in enumerate(image_ids):
             if image not in self._rows:
                 raise InputError(

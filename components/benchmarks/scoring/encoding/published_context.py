@@ -70,10 +70,6 @@ class ImageFeatures:
 
         Args:
             changes: values of the preparation that replace those of the image tower.
-
-        Raises:
-            InputError: the encoder has no image tower, a picture cannot be decoded, its feature is not finite, or the
-                cache's file is damaged.
         """
         encoder = under_test.encoder
         own = under_test.preparation
@@ -105,11 +101,7 @@ class ImageFeatures:
 
 
 def raw_encoder(under_test: EncoderUnderTest) -> RawEncoder:
-    """The encoder, if it also returns features that are not normalised.
-
-    Raises:
-        InputError: it does not.
-    """
+    """The encoder, if it also returns features that are not normalised."""
     if not isinstance(under_test.encoder, RawEncoder):
         raise InputError(f"encoder '{under_test.name}' only returns unit features: choose one of open_clip")
     return under_test.encoder

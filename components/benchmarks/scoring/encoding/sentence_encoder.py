@@ -77,11 +77,7 @@ class SentenceEncoder:
 
 
 def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
-    """The sentence encoder in `folder`, which has `modules.json` or only a model's `config.json`, and safetensors.
-
-    Raises:
-        InputError: it is not such a folder, only has pickled weights, requires its own code, or is damaged.
-    """
+    """The sentence encoder in `folder`, which has `modules.json` or only a model's `config.json`, and safetensors."""
     folder = folder.resolve()
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise InputError(f"{folder} is not a sentence encoder: give a folder with modules.json or config.json")

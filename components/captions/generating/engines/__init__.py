@@ -31,19 +31,12 @@ class Engine(Protocol):
         `requests` is lazy: an engine takes only requests that it can soon work on. A request that cannot be answered is
         a reply with a failure; an error is raised only where no further request can succeed (no server answers, wrong
         model name, missing key).
-
-        Raises:
-            InputError: the engine cannot work as params.yaml describes it.
         """
         ...
 
 
 def make_engine(settings: Synthesize, name: str) -> Engine:
-    """The engine that `synthesize.llms.<name>` describes.
-
-    Raises:
-        InputError: the model or engine is unknown, or one of its settings is unknown or wrong; the message names it.
-    """
+    """The engine that `synthesize.llms.<name>` describes."""
     where = f"params.yaml: synthesize.llms.{name}"
     if name not in settings.llms:
         known = ", ".join(settings.llms) or "none"

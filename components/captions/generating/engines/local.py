@@ -50,11 +50,7 @@ class LocalEngine:
 
     @cached_property
     def model(self) -> str:
-        """Package version or the base's name and revision, and the adapter's hash.
-
-        Raises:
-            InputError: the base or the adapter is missing, or the base has another hash than `base_sha256`.
-        """
+        """Package version or the base's name and revision, and the adapter's hash."""
         base, wanted = self.options.base, self.options.base_sha256
         if wanted is not None and (base is None or not Path(base).is_file() or file_hash(Path(base)) != wanted):
             raise InputError(
@@ -63,11 +59,7 @@ class LocalEngine:
         return revision_of(self.options.adapter, self.options.base)
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        """Yield batches of replies, requests of similar length together.
-
-        Raises:
-            InputError: a request shows pictures.
-        """
+        """Yield batches of replies, requests of similar length together."""
         for window in batched(requests, _WINDOW * self.options.batch_size):
             if any(request.pictures for request in window):
                 raise InputError(

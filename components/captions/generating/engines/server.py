@@ -36,11 +36,7 @@ class ServerEngine:
         return self.options.model + revision + (f"+{content_hash(extra)[:8]}" if self.options.extra else "")
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        """Yield replies as they arrive, with at most `concurrency` requests in flight.
-
-        Raises:
-            InputError: the server does not answer, or does not accept the model or the key.
-        """
+        """Yield replies as they arrive, with at most `concurrency` requests in flight."""
         yield from replies_to(requests, self._connect, self.options.concurrency)
 
     def _connect(self) -> LlmClient:

@@ -97,9 +97,6 @@ class VllmEngine:
         """Yield replies as they arrive.
 
         Each row is sampled with a seed from its key; on a CPU, where vLLM has no seed per row, with the first row's.
-
-        Raises:
-            InputError: the environment or the model is missing, there are too few GPUs, or vLLM died.
         """
         first, requests = spy(requests)
         if not first:

@@ -31,11 +31,7 @@ class GenerationStore:
     """
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
-        """Open the store; creates or migrates its tables where they are not of this version.
-
-        Raises:
-            InputError: the URL is wrong, the database cannot be reached, or a newer version made the store.
-        """
+        """Open the store; creates or migrates its tables where they are not of this version."""
         self._database = Database(url, must_exist=must_exist)
         migrate(self._database)
 
@@ -70,18 +66,11 @@ class GenerationStore:
             path: the export.
             once: skip a file that was imported before also where answers were pruned since, which would restore them.
             without: returns the keys whose answers are left out; not called for a file that is skipped.
-
-        Raises:
-            InputError: the file is missing, cannot be read or is not an export.
         """
         return import_parquet(self._database, path, once=once, without=without)
 
     def export_parquet(self, path: Path) -> int:
-        """Write all answers to a Parquet file, sorted by task and key; returns their number.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
+        """Write all answers to a Parquet file, sorted by task and key; returns their number."""
         return export_parquet(self._database, path)
 
     def stats(self) -> StoreStats:
@@ -89,11 +78,7 @@ class GenerationStore:
         return read_stats(self._database)
 
     def prune(self, choice: Choice, *, dry_run: bool = False) -> list[Pruned]:
-        """Delete the chosen rows; returns their numbers by task and model.
-
-        Raises:
-            InputError: no condition is given.
-        """
+        """Delete the chosen rows; returns their numbers by task and model."""
         return prune(self._database, choice, dry_run=dry_run)
 
     def close(self) -> None:

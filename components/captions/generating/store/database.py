@@ -60,11 +60,7 @@ class Database:
     """Connections to one database."""
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
-        """Prepare the engine; opens no connection yet.
-
-        Raises:
-            InputError: the URL is malformed, the database is not supported, or its file must exist and does not.
-        """
+        """Prepare the engine; opens no connection yet."""
         parsed = _parse(url)
         backend = parsed.get_backend_name()
         if backend not in ("postgres", "postgresql", "sqlite"):
@@ -83,11 +79,7 @@ class Database:
         self._reader = self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def read(self, operation: Callable[[Connection], T]) -> T:
-        """The result of `operation`, which may run more than once, see `write`.
-
-        Raises:
-            InputError: the database stays unavailable or refuses.
-        """
+        """The result of `operation`, which may run more than once, see `write`."""
         return self._with_retries(self._reader.connect, operation)
 
     def write(self, operation: Callable[[Connection], T]) -> T:
@@ -95,9 +87,6 @@ class Database:
 
         It runs again after a broken connection, even if the first commit succeeded and only its confirmation was
         lost: running it twice must have the same effect as once.
-
-        Raises:
-            InputError: the database stays unavailable longer than `RETRY_S` or refuses.
         """
         return self._with_retries(self._writer.begin, operation)
 

@@ -66,11 +66,7 @@ _VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32),
 
 
 def migrate(database: Database) -> None:
-    """Create or migrate the tables where they are not of `VERSION`; safe when several processes open a new store.
-
-    Raises:
-        InputError: the database cannot be reached, or its tables are from a newer version.
-    """
+    """Create or migrate the tables where they are not of `VERSION`; safe when several processes open a new store."""
     with database.explaining("cannot be opened", START):
         with database.streaming() as connection:
             if _version(connection) == VERSION:
@@ -105,9 +101,6 @@ def split(replies: Sequence[Reply]) -> tuple[list[Row], list[Row]]:
     """Rows of `GENERATIONS` and of `FAILURES`, each sorted by key and without duplicates.
 
     All workers use one order, so that two that add the same keys cannot wait for each other for ever.
-
-    Raises:
-        InputError: a name is longer than its column.
     """
     created = datetime.now(UTC).isoformat(timespec="seconds")
     answers = {reply.request.key: _answer(reply, created) for reply in replies if reply.answer is not None}

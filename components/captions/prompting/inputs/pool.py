@@ -61,11 +61,7 @@ def _row(source: InputRow) -> dict[str, object]:
 
 
 def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
-    """The encoded image of `pair` with its media type.
-
-    Raises:
-        InputError: it is not an image; the message names `path` and the pair.
-    """
+    """The encoded image of `pair` with its media type."""
     from PIL import Image
 
     from components.core.pictures.rgb import open_picture
@@ -79,11 +75,7 @@ def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
 
 @contextmanager
 def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], ShownPicture]]:
-    """A look-up of pictures of a `PAIRS` table by pair id; they are kept on disk for the length of the block.
-
-    Raises:
-        InputError: the table is missing or damaged, or lacks one of the pairs.
-    """
+    """A look-up of pictures of a `PAIRS` table by pair id; they are kept on disk for the length of the block."""
     places: dict[str, int] = {}
 
     def found() -> Iterator[InputRow]:

@@ -7,10 +7,6 @@ from components.core.system.discovery import file_names, find
 
 
 def find_task(name: str) -> PromptTask:
-    """The task in `tasks/<name>.py`.
-
-    Raises:
-        InputError: there is no such file; the message lists those that are.
-    """
+    """The task in `tasks/<name>.py`."""
     task: PromptTask = find(__name__, file_names(__path__), name, "TASK", "params.yaml: synthesize.tasks has")
     return task

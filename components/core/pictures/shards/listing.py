@@ -101,12 +101,7 @@ class ShardList:
 
 
 def find_shards(given: str | Sequence[str], files: ShardFiles) -> ShardList:
-    """The shards of `data/{000..099}.tar`, `s3://bucket/{000..099}.tar`, a folder, or a list of any of these.
-
-    Raises:
-        InputError: a pattern cannot be expanded or is a command, a shard is missing or named twice, there is no shard,
-            or a `sizes.json` is broken.
-    """
+    """The shards of `data/{000..099}.tar`, `s3://bucket/{000..099}.tar`, a folder, or a list of any of these."""
     urls = [url for pattern in ([given] if isinstance(given, str) else given) for url in _expand(pattern, files)]
     if not urls:
         raise InputError("no shards are named: give a folder, a list, or a pattern such as data/{000..099}.tar")

@@ -221,11 +221,7 @@ class ShardReader:
     usual: int = 1
 
     def read(self, shard: str) -> Iterator[RawSample]:
-        """The samples of a shard in order; a shard that breaks or has too few samples ends with a faulty sample.
-
-        Raises:
-            InputError: the shard is missing or cannot be reached.
-        """
+        """The samples of a shard in order; a shard that breaks or has too few samples ends with a faulty sample."""
         count, broken = 0, None
         with self.files.open(shard) as stream:
             files = tar_files(stream, lambda name: _key_and_ending(name)[1].lower() in self.wanted)

@@ -35,9 +35,6 @@ def evaluation_sentences(folder: Path) -> frozenset[str]:
     """Every evaluation sentence in `folder`, normalised; a source without benchmark tables has none.
 
     Alt-texts of the test split are excluded: two pictures may have the same one.
-
-    Raises:
-        InputError: a table is damaged.
     """
     sentences: set[str] = set()
     for name, table, columns in _SENTENCES:
@@ -97,9 +94,6 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
 
     Args:
         leaks: keys of the published test sets, as written by stage `prepare`.
-
-    Raises:
-        InputError: the settings require checks of facts, and the source has none.
     """
     sentences = evaluation_sentences(evaluation) | _written_queries(evaluation.with_name(TEST_SET.name))
     published = TestSetKeys.read(leaks)
