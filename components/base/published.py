@@ -57,8 +57,7 @@ class PublishedWeights:
 
 
 def published_weights(name: str, tag: str) -> PublishedWeights:
-    """The weights `name:tag`; a name that differs only in its activation is replaced by the one that the weights have.
-    """
+    """The weights `name:tag`; a name that differs only in activation becomes the one that the weights have."""
     from open_clip import get_pretrained_cfg, list_models, list_pretrained_tags_by_model
 
     config = model_config(name)
@@ -152,8 +151,7 @@ def folder_encoder(name: str, check_on: str | None = None) -> Encoder:
 
 
 def weights_file_encoder(model: str, file: Path, check_on: str | None = None) -> Encoder:
-    """An encoder with the weights of a file, of the configuration beside it or of one by name; see `open_clip_encoder`.
-    """
+    """An encoder with the weights of a file, of the configuration beside it or a named one; see `open_clip_encoder`."""
     beside = file.parent / CONFIG
     own = beside.is_file()
     if own:

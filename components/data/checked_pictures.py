@@ -142,8 +142,7 @@ def _start(environment: dict[str, str]) -> None:
 def _each(
     work: Iterable[tuple[PictureChunk, Path]], missing: int, processes: int | None
 ) -> Generator[tuple[PictureChunk, Path]]:
-    """Each chunk after it has been checked, as many ahead as there are processes; in this process if few are missing.
-    """
+    """Each chunk after it has been checked, as many ahead as there are processes; here if few are missing."""
     count = min(missing, processes or len(os.sched_getaffinity(0)))
     # With fewer chunks, starting other processes takes longer.
     if missing <= 2 or count == 1:

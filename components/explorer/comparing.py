@@ -148,8 +148,7 @@ class Explorer:
         return offered
 
     def filtered(self, wanted: Mapping[str, str], words: str = "") -> Marks | None:
-        """A boolean per row: its columns have the wanted values and its caption contains the words; None for all rows.
-        """
+        """A boolean per row: its columns have the wanted values, its caption the words; None for all rows."""
         conditions = [self._column(name, value) for name, value in wanted.items()]
         if words:
             conditions.append(pc.match_substring(self.index.column(CAPTION), words, ignore_case=True))

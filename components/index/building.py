@@ -112,8 +112,7 @@ def build(
     *,
     replace: bool = False,
 ) -> Added:
-    """Write an index atomically; approximate search is tuned with `encoder` on `queries`, or on captions of the images.
-    """
+    """Write an index atomically; approximate search is tuned with `encoder` on `queries` or captions."""
     check_output(folder, replace=replace)
     known, columns = _Known(np.empty(0, np.uint64)), dict[str, ColumnKind]()
     with _alone(folder):

@@ -55,8 +55,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
 
 
 def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check each entry and that its `train_data` has its method's tables; returns entries that ignore pairs' weights.
-    """
+    """Check each entry and the tables of its `train_data`; returns entries that ignore pairs' weights."""
     unweighted = []
     for name, given in entries.items():
         entry = find_entry(entries, name)

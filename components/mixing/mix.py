@@ -30,8 +30,7 @@ METHOD = "mix"
 
 
 def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path | None = None) -> None:
-    """Write the encoder of an entry of `mixes` to `output`, by default its folder in `models`, and its run's reference.
-    """
+    """Write the encoder of an entry of `mixes` to `output`, by default in `models`, and its run's reference."""
     if name not in settings.mixes:
         raise InputError(f"params.yaml has no block mixes.{name}: add one, or use {', '.join(settings.mixes)}")
     mix = settings.mixes[name]

@@ -189,8 +189,7 @@ class LlmClient:
         self._refusals: Counter[str] = Counter()
 
     async def reply(self, request: Request) -> Reply:
-        """Send a request until it is answered, refused or given up; once more, with more tokens, if its end is missing.
-        """
+        """Send a request until it is answered, refused or given up; again with more tokens if its end is missing."""
         sent = request
         result = await self._settled(sent)
         if isinstance(result, ModelAnswer) and request.lacks_its_end(result):

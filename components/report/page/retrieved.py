@@ -186,8 +186,7 @@ def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retriev
 
 
 def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[GalleryQuery]:
-    """Queries at evenly spaced quantiles of the challenger's gain in AO, with the images that each encoder retrieves.
-    """
+    """Queries at evenly spaced quantiles of the challenger's gain in AO, with each encoder's images."""
     lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
     if any(listed.depth < settings.gallery_top for listed in lists):
         raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.top_k: lower it")
