@@ -152,7 +152,7 @@ def make_runner(scale: Scale, stage: str) -> AnyRunner:
     except ImportError as error:
         raise InputError(
             f"params.yaml: {stage}.scale.runner '{scale.runner}' lacks a package ({error}): "
-            f"pip install cliptune[{scale.runner}]"
+            "run `make .venv/.ready`, which installs it"
         ) from None
 
 

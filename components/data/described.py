@@ -57,7 +57,7 @@ class Described:
         return counts
 
 
-class Tally:
+class CaptionTally:
     """Counts images and their distinct captions while rows are read."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from components.core.tables.files import content_hash
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.data.caption_lines import CaptionLine
 from components.data.checked_pictures import checked
-from components.data.described import Described, Tally, first_copies
+from components.data.described import Described, CaptionTally, first_copies
 from components.data.people_captions import evaluation_tables
 from components.data.source import (
     HELD_OUT_FIRST,
@@ -220,7 +220,7 @@ def _describe(listing: Listing) -> Described:
         except RefusedError as error:
             refused[name] = _refused(listing, name, place, error)
     names = {listing.folder / name: name for name in places if name not in refused}
-    first, tally = first_copies(list(names)), Tally()
+    first, tally = first_copies(list(names)), CaptionTally()
     for line in listing.lines:
         if path := first.get(listing.folder / line.image):
             tally.add(path, line.split, line.item, [line.caption])

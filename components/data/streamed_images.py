@@ -14,7 +14,7 @@ from itertools import chain
 from components.core.settings import Prepare, Settings
 from components.core.system.errors import InputError
 from components.data.checked_pictures import checked
-from components.data.described import Described, Tally
+from components.data.described import Described, CaptionTally
 from components.data.row_fields import usable_captions
 from components.data.source import (
     EvaluationTables,
@@ -50,7 +50,7 @@ def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str |
 
 
 def _describe(splits: Splits, settings: Prepare) -> Described:
-    tally, unusable = Tally(), list[Unusable]()
+    tally, unusable = CaptionTally(), list[Unusable]()
     pictures: list[tuple[str, Callable[[], bytes]]] = []
     for split, chunk in ((split, chunk) for split, chunks in splits.items() for chunk in chunks):
         opened = 0

