@@ -26,7 +26,7 @@ from components.core.tables.files import content_hash
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.data.caption_lines import CaptionLine
 from components.data.checked_pictures import checked
-from components.data.described import Described, CaptionTally, first_copies
+from components.data.described import CaptionTally, Described, first_copies
 from components.data.people_captions import evaluation_tables
 from components.data.source import (
     HELD_OUT_FIRST,

@@ -14,7 +14,7 @@ from itertools import chain
 from components.core.settings import Prepare, Settings
 from components.core.system.errors import InputError
 from components.data.checked_pictures import checked
-from components.data.described import Described, CaptionTally
+from components.data.described import CaptionTally, Described
 from components.data.row_fields import usable_captions
 from components.data.source import (
     EvaluationTables,
