@@ -59,5 +59,5 @@ def test_without_a_collector_nothing_is_recorded_and_without_the_exporter_it_is_
         assert not current.is_recording()
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
     monkeypatch.setattr(traces, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match="its exporter is missing: run `make .venv/.ready`"), exported_spans():
+    with pytest.raises(InputError, match=r"its exporter is missing: run `make .venv/.ready`"), exported_spans():
         pass
