@@ -93,7 +93,7 @@ class CaptionTally:
         paraphrases: int = 0,
         copies: int = 0,
     ) -> Described:
-        """What was counted."""
+        """The counted pictures and captions."""
         return Described(Counter(self._images.values()), self._texts, pictures, unusable, paraphrases, copies)
 
 

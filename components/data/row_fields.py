@@ -1,4 +1,4 @@
-"""What is done with the fields of a row, for all sources: its captions, its split and the product that it shows."""
+"""Reads the fields of a row, for all sources: its captions, its split and the product that it shows."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RowFields:
 
 
 def found_columns(place: object, known: Collection[str], required: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """What is required -> the first of its columns that is there; raises as `RowFields.columns`."""
+    """Required role -> the first of its columns that is there; raises as `RowFields.columns`."""
     found = {name: next((one for one in names if one in known), None) for name, names in required.items()}
     if missing := [name for name, column in found.items() if column is None]:
         name = required[missing[0]][0]

@@ -23,7 +23,7 @@ from components.data.source import SPLIT_WORDS
 IMAGES = ("image", "file_name", "filepath", "filename", "image_path", "path", "file")
 """Names of the column with an image's file, in order of precedence."""
 Columns = Mapping[str, tuple[str, ...]]
-"""What a row must have -> columns of which one must be there."""
+"""Required role of a row -> columns of which one must be there."""
 _Check = Callable[[Sequence[str]], set[str]]
 LIST_BOUND = Bound.of(4_000, "prepare.max_list_mb")
 """The default bound of a file of rows."""
@@ -41,7 +41,7 @@ class RowFiles:
         names: possible names without ending; a folder has one such file. Messages name the first as TSV.
         by_split: whether there may be a file for each split instead, such as `train.csv` and `val.csv`.
         roles: fields that sources read themselves -> possible columns; rows have them under these names too.
-        text, texts: what a row has, for messages.
+        text, texts: the word for a row's text, and its plural, for messages.
     """
 
     names: tuple[str, ...]

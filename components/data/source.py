@@ -52,7 +52,7 @@ class Unusable:
 
     @staticmethod
     def by(error: UnusableError) -> Unusable:
-        """What the error says."""
+        """The picture or caption that the error names."""
         return Unusable(str(error), error.images)
 
 

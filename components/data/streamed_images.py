@@ -144,7 +144,7 @@ def _held_out(
 
 
 def _training(settings: Prepare, samples: Iterable[Sample | Unusable], *, reads_all: bool) -> Iterator[Pair | Unusable]:
-    """The training pairs; `reads_all` reads on behind the last one, to count what is left out."""
+    """The training pairs; `reads_all` reads on behind the last one, to count the others."""
     left, ids, repeated, lost, more, longest = settings.counts.train, set[int](), 0, 0, 0, 1
     for sample in samples:
         if isinstance(sample, Unusable):

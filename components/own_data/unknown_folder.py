@@ -1,4 +1,4 @@
-"""What a folder in no known format has, and the way to have it read."""
+"""Describes a folder in no known format, and the way to have it read."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def names_this_machine(host: str) -> bool:
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sent a request for a page of another site than the server that it asks."""
+    """Whether a browser sent a request for a page of another site than this server's."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site not in ("same-origin", "none")
     origin = headers.get("origin")

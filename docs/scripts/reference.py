@@ -234,7 +234,7 @@ def _cell(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Markdown of a help text: words in angle brackets are no tags, and code stays as it is."""
+    """Markdown of a help text: words in angle brackets are not tags; code is unchanged."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else part.replace("<", "&lt;").replace(">", "&gt;") for part in parts)
 

@@ -37,7 +37,7 @@ class _Body:
 
 
 class BoundedClient(httpx2.Client):
-    """A client whose responses are read whole; `url` tells whether a proxy may lead there."""
+    """A client whose responses are read whole; `url` decides whether a proxy may be used."""
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(trust_env=not is_local(url), follow_redirects=False, **options)

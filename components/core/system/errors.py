@@ -96,7 +96,7 @@ def run_command(command: Callable[[], None]) -> None:
         )
         raise SystemExit(1) from None
     except MemoryError as error:
-        # The frames of the error hold what filled the memory.
+        # The frames of the error refer to the objects that filled the memory.
         error.__traceback__ = None
         fix = "free memory, or lower batch sizes and prepare.processes, and run the same command again"
         print(f"error: out of memory: {fix}; earlier files are unchanged", file=sys.stderr)

@@ -16,7 +16,7 @@ from typing import Any
 from components.core.system.processes import CommandError
 
 DVC = (sys.executable, "-m", "dvc")
-# Whoever holds DVC's locks, if only to read, makes a `dvc repro` fail that ends a stage meanwhile.
+# A process with DVC's locks, if only to read, makes a `dvc repro` fail that ends a stage meanwhile.
 _WITHOUT_LOCKS = """
 import sys
 from contextlib import nullcontext

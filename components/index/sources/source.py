@@ -36,7 +36,7 @@ class Opened:
     Attributes:
         encoder: name of an encoder with the image tower.
         prepares: whether its pictures are embedded here.
-        notes: what is left out before any picture is decoded, one line for each reason.
+        notes: files left out before any picture is decoded, one line for each reason.
     """
 
     image_tower_sha256: str

@@ -125,7 +125,7 @@ def _drawn(caption: str, side: int) -> str:
 
 
 def data_uri(image: bytes, side: int = SIDE) -> str:
-    """An encoded image as a data URI, upright and at most `side` pixels long; a small PNG stays as it is."""
+    """An encoded image as a data URI, upright and at most `side` pixels long; a small PNG is unchanged."""
     with open_picture(image) as opened:
         is_small_png = opened.format == "PNG" and max(opened.size) <= side
     kind, shown = ("png", image) if is_small_png else ("jpeg", upright_jpeg(image, side))

@@ -32,7 +32,7 @@ GENERATIONS = Table(
     Column("answer", String, nullable=False),
     Column("created", String(32), nullable=False),
 )
-"""Answers; `created` is UTC in ISO format, to the second. `sampling` is what the server took."""
+"""Answers; `created` is UTC in ISO format, to the second. `sampling` has the parameters that the server accepted."""
 
 FAILURES = Table(
     "failures",

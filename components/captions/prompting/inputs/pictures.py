@@ -29,7 +29,7 @@ class PictureFile:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the file and of what is made of it; a file that cannot be read has the hash of its name."""
+        """Hash of the file and of its conversion; a file that cannot be read has the hash of its name."""
         try:
             content: str | bytes = read_picture(self.folder / self.name, self.folder)
         except InputError:

@@ -1,4 +1,4 @@
-"""Finds what a paraphrase changes, in any language: counts, measures and prices, negations, colours.
+"""Finds changes of counts, measures, prices, negations and colours in a paraphrase, in any language.
 
 Words are those of `words.yaml`.
 """
@@ -29,7 +29,7 @@ _BY = r"\s?(?:[x\u00d7*]|by|auf|par|por|per|op|na|\u043d\u0430|mal)\s?"
 _SIZE = "size"
 """The unit of two numbers with a sign such as "x" between and no unit after them: of a picture, it may be left out."""
 _MAY_GO = {_SIZE, "percent", "dollars", "euros", "pounds", "yen", "won", "rupees", "roubles", "zloty", "lira"}
-"""Units of what a paraphrase may leave out, but not change."""
+"""Units of measures that a paraphrase may leave out, but not change."""
 _CLOSE = 0.04
 """Largest relative difference of a converted measure."""
 _HALF = re.compile(

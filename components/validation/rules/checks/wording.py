@@ -75,7 +75,7 @@ def find_echo(
 ) -> str | None:
     """The first sign that `text` is not a caption: in `_SIGNS`, `refusal`, `link` or `prompt`; None without one.
 
-    A sign that `source` has too is none. `language` is the caption's.
+    A sign that `source` has too does not count. `language` is the caption's.
     """
     for name, pattern in _signs(text.isascii()):
         if language != ENGLISH and name in _ENGLISH_ONLY:
