@@ -39,6 +39,7 @@ def run(settings: Settings, folder: Path = folders.TEST_SET, pairs: Path = folde
     known = read_summary(folder)
     if known is not None and known.captions_sha256 == split:
         print(f"test_set: keeps the {known}; to write another, delete {folder}")
+        _require_kinds(known.accepted, written_files(folders.EVALUATION), settings)
         return known
     if settings.test_set.llm is None:
         with atomic_folder(folder) as place:
@@ -94,7 +95,8 @@ def _write(
         # Kinds have too few questions for a share of each.
         writer.check_failed()
         _require_accepted(answers["paraphrase"], options.min_accepted_share)
-        _require_kinds(answers, files, settings.evaluate.benchmarks)
+        accepted = {kind: sum(not one.reason for one in found) for kind, found in answers.items()}
+        _require_kinds(accepted, files, settings)
         _write_tables(place, writer, answers, files)
         chosen = _chosen(validation, options.max_validation_captions, seed)
         _write_tables(
@@ -109,7 +111,7 @@ def _write(
             queries_sha256=frozen_hash(place),
             model=writer.model,
             judge=writer.judge,
-            accepted={kind: sum(not one.reason for one in found) for kind, found in answers.items()},
+            accepted=accepted,
             answers={kind: len(found) for kind, found in answers.items()},
             reasons={kind: _reasons(found) for kind, found in answers.items()},
         )
@@ -156,14 +158,14 @@ def _require_accepted(paraphrases: Sequence[Candidate], least: float) -> None:
         )
 
 
-def _require_kinds(answers: _Answers, files: Mapping[QueryKind, str], benchmarks: Sequence[str]) -> None:
+def _require_kinds(accepted: Mapping[str, int], files: Mapping[QueryKind, str], settings: Settings) -> None:
     """Raise InputError if a benchmark would have no query, which is known here before anything trains."""
     for kind, file in files.items():
         benchmark = file.removesuffix(".parquet")
-        if benchmark in benchmarks and all(one.reason for one in answers[kind.name]):
+        if benchmark in settings.evaluate.benchmarks and not accepted.get(kind.name):
             raise InputError(
-                f"test_set: none of {len(answers[kind.name])} answers is an accepted {kind.name}: remove '{benchmark}' "
-                "from evaluate.benchmarks, add test pictures, or choose another test_set.llm"
+                f"test_set: no {kind.name} was accepted: remove '{benchmark}' from evaluate.benchmarks, add test "
+                "pictures, or choose another test_set.llm"
             )
 
 

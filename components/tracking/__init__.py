@@ -1,5 +1,7 @@
 """Runs in MLflow; no other package writes to them."""
 
+import os
+
 from components.core.system.errors import shown_address
 from components.tracking.address import (
     find_experiment,
@@ -12,6 +14,9 @@ from components.tracking.address import (
 from components.tracking.errors import explained, reason_of
 from components.tracking.relocation import STORE
 from components.tracking.run import PARENT_RUN, RUN_FILE, TrackedRun, add_metrics, parent_run, tracked_run, training_run
+
+# MLflow asks for it when it is imported, which all of the product does behind this; DO_NOT_TRACK=1 means nothing to it.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 __all__ = [
     "PARENT_RUN",
