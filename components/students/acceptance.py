@@ -60,7 +60,7 @@ class Examination:
 
     def _rate_lessons(self, name: str, engine: Engine) -> float:
         task, lessons = find_task(name), self.lessons[name]
-        asked = self.settings.synthesize.tasks.get(name, Task(table="", input=TRAIN_PAIRS))
+        asked = self.settings.synthesize.tasks.get(name, Task(table=name, input=TRAIN_PAIRS))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
         chats = [tuple((message["role"], message["content"]) for message in chat_of(lesson)) for lesson in lessons]
         requests = [Request(name, chat, engine.model, sampling, 0) for chat in chats]

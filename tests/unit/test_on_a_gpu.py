@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from open_clip.transform import PreprocessCfg, image_transform_v2
 from torch import nn
 from typer.testing import CliRunner
 
@@ -155,7 +156,8 @@ def _export(place: Place) -> None:
 
 def _base(place: Place) -> None:
     encoder, other = Encoder.load(place.base), Encoder.load(place.base)
-    parity.measured_parity(encoder, parity.Reference.of(other, "tiny"), GPU)
+    transform = image_transform_v2(PreprocessCfg(**other.sidecar.preparation.model_dump()), is_train=False)
+    parity.measured_parity(encoder, parity.Reference(other.model, transform, "tiny"), GPU)
 
 
 def _trunk(place: Place) -> None:
@@ -209,6 +211,7 @@ def test_base_computes_on_the_device_of_the_settings(
         raise InterruptedError
 
     monkeypatch.setattr(published, "measured_parity", compared)
+    monkeypatch.setattr(published.Reference, "of", lambda *_: None)
     monkeypatch.setattr(published, "load_weights", lambda *_: None)
     files = {"source": "file", "model": "ViT-S-32-alt", "file": place.folder / "weights.pt", "fit": None}
     chosen = place.settings.base.model_copy(update=files)

@@ -235,7 +235,7 @@ def test_marked_pictures_become_rows_that_source_folder_reads(tmp_path: Path) ->
     path = tmp_path / "here/captions.tsv"
     assert write_captions(votes, path, tmp_path / "project") == (2, 4)
     columns = ("image", "caption", "paraphrase", "split")
-    assert [tuple(row[name] for name in columns) for _, row in FILES.rows(path)] == [
+    assert [tuple(row[name] for name in columns) for _, row in FILES.rows(path, {"caption": ("caption",)})] == [
         ("a.png", "a dog", "one hound", "test"),
         ("deep/b  c.png", 'tab a "big" dog', "line there", "test"),
     ]

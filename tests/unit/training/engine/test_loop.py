@@ -164,6 +164,6 @@ def test_a_warmup_that_does_not_fit_is_a_tenth_of_the_run(
     warmup: int, used: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs: list[Run] = [toy_run(toy_model(), {"warmup_steps": steps}) for steps in (warmup, used)]
-    assert [fit(run) for run in runs] == [10, 10]
+    assert [fit(run).step for run in runs] == [10, 10]
     assert same(weights_of(runs[0].model), weights_of(runs[1].model))
     assert (f"{warmup} warm-up steps do not fit into 10 steps: 1 are used" in capsys.readouterr().out) == (used == 1)
