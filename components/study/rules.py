@@ -112,7 +112,7 @@ def read_claims(name: str, folder: Path = CLAIMS) -> Claims:
     """A file of claims."""
     path = folder / f"{choose(sorted(file.stem for file in folder.glob('*.yaml')), name, 'claims')}.yaml"
     try:
-        return Claims.model_validate(read_yaml(path.read_text("utf-8"), aliases=True))
+        return Claims.model_validate(read_yaml(path.read_text("utf-8")))
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
     except ValidationError as error:

@@ -9,16 +9,19 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+_MOST_ALIASED = 10_000
+"""Maximum number of values that the aliases of a document stand for: a few lines of them could mean gigabytes."""
 
-def read_yaml(text: str, *, aliases: bool = False) -> Any:
-    """The content of a YAML document; None if it is empty. With `aliases` it may name blocks that stand above.
+
+def read_yaml(text: str) -> Any:
+    """The content of a YAML document; None if it is empty.
 
     Raises:
-        yaml.YAMLError: it is not YAML, contains more than plain data, or a block has a key twice; or it has aliases,
-            which may stand for gigabytes, where none or fewer are allowed.
+        yaml.YAMLError: it is not YAML, contains more than plain data, or a block has a key twice; or its aliases stand for
+            too many values.
     """
     try:
-        return yaml.load(text, _Aliased if aliases else _Loader)
+        return yaml.load(text, _Loader)
     except RecursionError:
         raise yaml.YAMLError("blocks are nested too deeply: write fewer levels") from None
 
@@ -35,9 +38,6 @@ def explain_yaml(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    most_aliased = 0
-    """Maximum number of values that the document's aliases stand for."""
-
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._sizes: dict[int, int] = {}
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
         node: Any = super().compose_node(parent, index)
         if is_alias:
             self._aliased += self._sizes.get(id(node), 1)
-            if self._aliased > self.most_aliased:
+            if self._aliased > _MOST_ALIASED:
                 raise yaml.composer.ComposerError(None, None, "an alias: write the value in its place", mark)
             return node
         inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
@@ -68,10 +68,6 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             lines[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
-
-
-class _Aliased(_Loader):
-    most_aliased = 10_000
 
 
 def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:

@@ -283,7 +283,7 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     path = folder / f"{name}.yaml"
     try:
         text = path.read_text("utf-8")
-        read_yaml(text, aliases=True)
+        read_yaml(text)
     except (YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
     # With its style, so that new keys look the same in params.yaml.

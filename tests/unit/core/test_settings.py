@@ -95,4 +95,4 @@ def test_wrong_texts_are_explained(path: Path, tmp_path: Path) -> None:
 
 def test_a_key_replaces_the_key_of_a_merged_anchor() -> None:
     text = "a: &a {method: paraclip, lr: 0.1}\nb: {<<: *a, lr: 0.2}\n"
-    assert read_yaml(text, aliases=True)["b"] == {"method": "paraclip", "lr": 0.2}
+    assert read_yaml(text)["b"] == {"method": "paraclip", "lr": 0.2}

@@ -128,18 +128,18 @@ def test_a_job_runs_no_part_of_a_name(name: str, tmp_path: Path, monkeypatch: py
 
 def test_aliases_and_deep_blocks_are_one_line(tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
+    shared = "methods:\n  one: &both {method: paraclip}\n  two: *both\n"
+    laughs = [f"  x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 9)]
+    (tmp_path / "many.yaml").write_text("\n".join(["methods:", "  x0: &x0 [a]", *laughs]))
+    (tmp_path / "few.yaml").write_text(shared)
     for text, words in (
-        ("a: &x [1]\nb: [*x, *x]\n", "an alias: write the value"),
+        ((tmp_path / "many.yaml").read_text(), "an alias: write the value"),
         ("{a: " * 3000, "nested too deeply"),
     ):
         params.write_text(text)
         with pytest.raises(InputError, match="is not valid YAML") as refused:
             load_settings(params)
         assert words in str(refused.value)
-    shared = "methods:\n  one: &both {method: paraclip}\n  two: *both\n"
-    laughs = [f"  x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 9)]
-    (tmp_path / "many.yaml").write_text("\n".join(["methods:", "  x0: &x0 [a]", *laughs]))
-    (tmp_path / "few.yaml").write_text(shared)
     params.write_text((REPO / "params.yaml").read_text("utf-8"))
     assert "  two:" in overlaid("few", params, tmp_path)
     with pytest.raises(InputError, match=r"many.yaml is not valid YAML: .*an alias: write the value"):
