@@ -17,8 +17,7 @@ def read_yaml(text: str) -> Any:
     """The content of a YAML document; None if it is empty.
 
     Raises:
-        yaml.YAMLError: it is not YAML, contains more than plain data, a block has a key twice, or its aliases stand for too
-            many values.
+        yaml.YAMLError: it is not YAML, has more than plain data, a key twice in a block, or aliases of too many values.
     """
     try:
         return yaml.load(text, _Loader)
