@@ -68,6 +68,8 @@ def hyper_parameters(batch: int, steps: int) -> Any:
 def embed_images(data: Prepared) -> float:
     """Run stage `embed`; returns the seconds per image of its work for every image, decoding included."""
     settings = load_settings()
+    own = settings.embed.model_copy(update={"state": data.files.embeddings.with_name("embed-state")})
+    settings = settings.model_copy(update={"embed": own})
     embed.run(settings, data.files.embeddings, data.files.pairs, data.files.base)
     encoder = Encoder.load(data.files.base)
     images = PAIRS.read(data.files.pairs / "train.parquet", ["image"])["image"].to_pylist()

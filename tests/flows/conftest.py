@@ -181,6 +181,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[st
     write_csv(comparison, tmp_path / "reports" / "comparison.csv")
     made = Project(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlruns' / 'mlflow.db'}")
+    (tmp_path / "mlruns").mkdir()
     made.fake_dvc(monkeypatch, STAGES)
     monkeypatch.setattr("components.registry.promotion.promote", made.promote)
     return made

@@ -49,6 +49,8 @@ ELSEWHERE = {
     "cliptune init data/photographs --captions": "tests/unit/captioning/test_captioning.py",
     "cliptune caption": "tests/unit/cli/test_import.py",
     "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
+    "cliptune profile apply cub": "tests/pipeline/test_paper_recipes.py",
+    "dvc --wait-for-lock repro validate@differences_cub": "tests/pipeline/test_paper_recipes.py",
     "python docs/examples": "tests/pipeline/test_examples.py",
     "make stack": "tests/faults/test_loopback_only.py",
     "prefect deployment run": "tests/flows/test_train_flow.py",
