@@ -2,5 +2,5 @@
 
 import os
 
-# Prefect asks for it when it is imported.
+# Prefect reads it at its import.
 os.environ.setdefault("DO_NOT_TRACK", "1")
