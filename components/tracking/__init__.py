@@ -15,7 +15,7 @@ from components.tracking.errors import explained, reason_of
 from components.tracking.relocation import STORE
 from components.tracking.run import PARENT_RUN, RUN_FILE, TrackedRun, add_metrics, parent_run, tracked_run, training_run
 
-# MLflow asks for it when it is imported, which all of the product does behind this; DO_NOT_TRACK=1 means nothing to it.
+# MLflow reads it at its import, which follows this in all of the product; it ignores DO_NOT_TRACK=1.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 __all__ = [
