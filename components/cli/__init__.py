@@ -25,6 +25,7 @@ from components.cli import (
     s3,
     store,
 )
+from components.cli.tables import say
 
 # Commands import their packages when they run: `cliptune --help` must not wait for torch and MLflow.
 
@@ -39,7 +40,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"cliptune {version('cliptune')}")
+        say(f"cliptune {version('cliptune')}")
         raise typer.Exit
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import Device, encoder_names, new_file
+from components.cli.tables import Device, encoder_names, new_file, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -62,7 +62,7 @@ def adapter(
         ours, theirs, less = map(_shown, found.recall)
         lines.append(f"text-to-image recall@5 on test captions: base {ours}, adapter {theirs}, difference {less}")
     save(found, written, "\n".join(lines))
-    typer.echo("\n".join([*lines, f"wrote {output}"]))
+    say("\n".join([*lines, f"wrote {output}"]))
 
 
 def _shown(value: Interval) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.cli.tables import say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project, require_project
 
@@ -50,21 +51,19 @@ def write_captions(
         raise InputError(f"--language '{language}' is not an ISO 639-1 code: give one such as de")
     engine, found = ServerEngine(server_options(url, model)), find_pictures(folder)
     for note in found.notes:
-        typer.echo(f"left out: {note}")
+        say(f"left out: {note}")
     if dry_run:
         pictures = len(found.names)
-        typer.echo(
-            f"{folder}: {pictures:,} pictures, at most {QUESTIONS * pictures:,} questions to {model}; nothing sent"
-        )
+        say(f"{folder}: {pictures:,} pictures, at most {QUESTIONS * pictures:,} questions to {model}; nothing sent")
         return
     settings = load_settings()
     with closing(GenerationStore(settings.synthesize.store)) as store:
         result = caption_folder(found, output, engine, store, settings, language)
-    typer.echo(f"wrote {output / CAPTIONS}: {result}; rejected texts are in {output / QUARANTINE}")
+    say(f"wrote {output / CAPTIONS}: {result}; rejected texts are in {output / QUARANTINE}")
     if result.tokens_in:
-        typer.echo(f"{result.tokens_in:,} tokens in, {result.tokens_out:,} out")
+        say(f"{result.tokens_in:,} tokens in, {result.tokens_out:,} out")
     if result.base != output:
-        typer.echo(f"its names are relative to {folder}: move {CAPTIONS} there before `cliptune init {folder}`")
+        say(f"its names are relative to {folder}: move {CAPTIONS} there before `cliptune init {folder}`")
 
 
 def server_options(url: str, model: str) -> ServerOptions:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, Yes, confirm, print_table, shown_size, table_of
+from components.cli.tables import PIPE_WIDTH, Yes, confirm, print_table, say, shown_size, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
@@ -67,7 +67,7 @@ def clean(
         table.add_row(kind, shown_size(sizes[kind]), _CONTENT[kind], ", ".join([*map(str, paths[:_NAMED]), *more]))
     print_table(table, 2 * PIPE_WIDTH)
     if not kinds:
-        typer.echo("remove some: `cliptune clean KIND ...`")
+        say("remove some: `cliptune clean KIND ...`")
         return
     total = shown_size(sum(sizes.values()))
     confirm(f"remove {total} ({', '.join(places)})?", yes)
@@ -77,7 +77,7 @@ def clean(
         _adopt_votes()
     for path in [path for paths in places.values() for path in paths]:
         _remove(path)
-    typer.echo(f"removed {total}")
+    say(f"removed {total}")
 
 
 def _stages() -> list[Stage]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, table_of
+from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, say, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -48,7 +48,7 @@ def drift(
         table.add_row(query, nearest, f"{cosine:.2f}")
     print_table(table)
     share, low, high = (f"{value:.0%}" for value in found.unlike)
-    typer.echo(f"{found.queries:,} distinct queries against {found.known:,} known texts")
-    typer.echo("one word: {:.0%} of the queries, {:.0%} of the known texts".format(*found.one_word))
+    say(f"{found.queries:,} distinct queries against {found.known:,} known texts")
+    say("one word: {:.0%} of the queries, {:.0%} of the known texts".format(*found.one_word))
     due = "new captions and test queries are due" if found.is_due else "the champion still fits"
-    typer.echo(f"unlike all known texts: {share} [{low}, {high}], usual is 5%: {due}")
+    say(f"unlike all known texts: {share} [{low}, {high}], usual is 5%: {due}")

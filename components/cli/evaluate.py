@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, say, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, run_in_project
 
@@ -148,7 +148,7 @@ def rank(
                 behind = "" if place.behind is None else f"{signed(place.behind.value)} {span_text(place.behind)}"
                 shown.add_row(f"  {place.encoder}", f"{100 * place.value.value:.1f}", span, behind, place.groups)
         print_table(shown)
-        typer.echo(f"Values times 100. {GROUPS}\npage: {_RANKING}; values per query: reports/rank")
+        say(f"Values times 100. {GROUPS}\npage: {_RANKING}; values per query: reports/rank")
 
     run_in_project(command)
 
@@ -219,11 +219,11 @@ def _give(text: str, output: Path | None) -> None:
     from components.core.tables.files import atomic_file
 
     if output is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     with atomic_file(output) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {output}")
+    say(f"wrote {output}")
 
 
 def _options(entries: list[str]) -> dict[str, Any]:
@@ -285,8 +285,8 @@ def _list(as_json: bool) -> None:
         shown.add_row(*(escape(cell) for cell in cells))
     print_table(shown)
     for name, members in _together().items():
-        typer.echo(f"{name}: {', '.join(members)}")
-    typer.echo("mieb:<task>: a task of MIEB or MTEB, scored by the package mteb")
+        say(f"{name}: {', '.join(members)}")
+    say("mieb:<task>: a task of MIEB or MTEB, scored by the package mteb")
 
 
 def _as_json(outcome: BenchmarkRun) -> dict[str, Any]:

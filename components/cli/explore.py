@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, say, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -86,7 +86,7 @@ def explore(
 
     with atomic_file(page) as temporary:
         temporary.write_text(snapshot(explored, lines, k), "utf-8")
-    typer.echo(f"wrote {export}: {len(lines)} queries")
+    say(f"wrote {export}: {len(lines)} queries")
 
 
 @in_project
@@ -114,16 +114,16 @@ def votes(
         all_votes = store.all()
     if place is not None:
         written, left_out = write_captions(all_votes, place, settings.prepare.folder)
-        typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
+        say(f"wrote {export}: {written} queries with the picture that was meant")
         if left_out:
-            typer.echo(f"left out: {left_out} queries whose picture is not a file there")
+            say(f"left out: {left_out} queries whose picture is not a file there")
         return
     table = standings(all_votes)
     if as_json:
         print_json([row.model_dump() for row in table])
         return
     if not table:
-        typer.echo("no votes yet: run `cliptune explore`, view Vote")
+        say("no votes yet: run `cliptune explore`, view Vote")
         return
     numbers = ("won", "lost", "ties", "share of wins")
     view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
@@ -175,7 +175,7 @@ def _print_reviews(store: str, as_json: bool) -> None:
         print_json([share.model_dump() for share in shares])
         return
     if not shares:
-        typer.echo("no test query was read yet: run `cliptune review`")
+        say("no test query was read yet: run `cliptune review`")
         return
     table = table_of(("kind", "read", "right", "share"), numbers=("read", "right", "share"))
     for row in shares:
@@ -233,6 +233,6 @@ def _serve(make: Callable[[list[str] | None], FastAPI], host: str, port: int) ->
         # The server must accept requests as soon as the address is printed.
         listening.listen()
         shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
+        say(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
         app = make(None if here else ["*"])
         uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listening])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.caption import server_options, write_captions
-from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.cli.tables import AsJson, print_json, print_table, say, shown_size, shown_time, table_of
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, in_project, require_project
 from components.own_data.written_profile import (
@@ -140,12 +140,12 @@ def import_folder(
         temporary.write_text(written, encoding="utf-8")
     if not as_json:
         if extends is None and not llm:
-            typer.echo(
+            say(
                 f"no model is set to write captions: put its URL and name into {path}, synthesize.llms, or give --llm "
                 "and --model; no stage after `embed` can run before"
             )
         _show_costs(chosen)
-        typer.echo(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
+        say(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
 
 
 def _profile_path(name: str, dry_run: bool) -> Path:
@@ -167,11 +167,11 @@ def _copy_index(url: str, folder: Path, text: str | None, dry_run: bool) -> bool
 
     if dry_run:
         first = look(url, text)
-        typer.echo(f"{first.rows:,} vectors of {first.dim} numbers; fields of the first: {', '.join(first.fields)}")
+        say(f"{first.rows:,} vectors of {first.dim} numbers; fields of the first: {', '.join(first.fields)}")
         for line in (*(f"caption: {caption}" for caption in first.captions), *first.notes):
-            typer.echo(line)
+            say(line)
         return True
-    typer.echo(f"copied {copy(url, folder, text):,} vectors into {folder}")
+    say(f"copied {copy(url, folder, text):,} vectors into {folder}")
     return False
 
 
@@ -222,7 +222,7 @@ def _show(folder: Path, contents: Survey) -> None:
     described, counts = contents.described, contents.counts
     drawn = [split for split in ("val", "test") if split not in described.images]
     note = f"images of {' and '.join(drawn)} are drawn from those of train" if drawn else "splits as published"
-    typer.echo(f"{folder}: source '{contents.source}', recognised by {contents.file}; {note}")
+    say(f"{folder}: source '{contents.source}', recognised by {contents.file}; {note}")
     columns = ("images", "captions", "prepare.counts")
     table = table_of(("split", *columns), numbers=columns)
     for split in ("train", "val", "test"):
@@ -230,9 +230,9 @@ def _show(folder: Path, contents: Survey) -> None:
         table.add_row(split, *(f"{cell:,}" for cell in cells))
     print_table(table)
     for fact in contents.facts:
-        typer.echo(fact)
+        say(fact)
     for problem in problems(contents):
-        typer.echo(f"problem: {' '.join(problem.split())}")
+        say(f"problem: {' '.join(problem.split())}")
 
 
 def _show_costs(name: str) -> None:
@@ -261,7 +261,7 @@ def _show_costs(name: str) -> None:
     known = sum(cost.seconds or 0.0 for cost in costs)
     questions = sum(cost.questions for cost in costs if cost.seconds is None)
     more = f", and the time of {questions:,} questions to the endpoint" if questions else ""
-    typer.echo(f"in all about {shown_time(known)}{more}, {shown_size(sum(cost.disk for cost in costs))}")
+    say(f"in all about {shown_time(known)}{more}, {shown_size(sum(cost.disk for cost in costs))}")
 
 
 def _facts(contents: Survey) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, shown_size, table_of
+from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, say, shown_size, table_of
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
@@ -205,13 +205,13 @@ def _print_plan(origin: str, opened: Opened, kind: str) -> None:
     from components.index.search import bytes_per_vector
 
     for note in opened.notes:
-        typer.echo(f"left out: {note}")
+        say(f"left out: {note}")
     if opened.total is None:
-        typer.echo(f"{origin}: as many images as the shards hold, vectors of {opened.dim} numbers; nothing was done")
+        say(f"{origin}: as many images as the shards hold, vectors of {opened.dim} numbers; nothing was done")
         return
     chosen = choose_kind(kind, opened.total)
     each = 4 * opened.dim + (0 if chosen == EXACT else bytes_per_vector(opened.dim))
-    typer.echo(
+    say(
         f"{origin}: up to {opened.total:,} images, vectors of {opened.dim} numbers by image tower "
         f"{opened.image_tower_sha256[:12]} (of '{opened.encoder}'); kind {chosen}, about "
         f"{shown_size(each * opened.total)}; nothing was done"
@@ -225,10 +225,10 @@ def _show(folder: Path, added: Added, as_json: bool) -> None:
         print_json(counts | {"index": facts.model_dump(mode="json")})
         return
     for reason in added.unusable[:_FEW]:
-        typer.echo(f"left out: {reason}")
+        say(f"left out: {reason}")
     if len(added.unusable) > _FEW:
-        typer.echo(f"left out: {len(added.unusable) - _FEW:,} more")
-    typer.echo(
+        say(f"left out: {len(added.unusable) - _FEW:,} more")
+    say(
         f"{folder}: {added.rows:,} images added, {added.repeated:,} rows of images it has already, "
         f"{len(added.unusable):,} left out; {facts.rows:,} images in all, kind {facts.kind}, image tower "
         f"{facts.image_tower_sha256[:12]}"
@@ -238,7 +238,7 @@ def _show(folder: Path, added: Added, as_json: bool) -> None:
 
     fitting = choose_kind(AUTO, facts.rows)
     if facts.kind == EXACT and fitting != EXACT:
-        typer.echo(
+        say(
             f"exact search takes long on so many images: cliptune index build <new folder> --from {folder} "
             f"--kind {fitting} --encoder {facts.encoder}"
         )
@@ -262,7 +262,7 @@ def _show_recalls(facts: Facts) -> None:
         table.add_row(escape(recall.encoder), recall.kind, *cells)
     print_table(table)
     if min(recall.recall_at_10 for recall in facts.recalls) < TARGET:
-        typer.echo(f"recall@10 is below {TARGET}: build it with --kind exact")
+        say(f"recall@10 is below {TARGET}: build it with --kind exact")
 
 
 def _show_checked(folder: Path, checked: IndexReport) -> None:
@@ -270,14 +270,14 @@ def _show_checked(folder: Path, checked: IndexReport) -> None:
 
     if checked.facts is not None:
         facts = checked.facts
-        typer.echo(
+        say(
             f"{folder}: {facts.rows:,} images in {len(facts.segments)} segments, kind {facts.kind}, image tower "
             f"{facts.image_tower_sha256[:12]} (of '{facts.encoder}'); {checked.pictures:,} pictures checked, "
             f"{checked.without:,} with only a vector"
         )
         _show_recalls(facts)
     if not checked.problems:
-        typer.echo("no problems")
+        say("no problems")
         return
     table = table_of(("where", "problem", "fix"), f"problems: {len(checked.problems)}")
     for problem in checked.problems:

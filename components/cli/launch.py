@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from components.cli.tables import say
 from components.core.system.project import in_project, require_project
 
 
@@ -38,10 +39,10 @@ def launch(
     graph = check(job, on)
     if on == HERE:
         raise typer.Exit(0 if dry_run else run_here(job))
-    typer.echo(rendered(job, on), nl=False)
+    say(rendered(job, on), nl=False)
     if dry_run:
         return
     check_now(job, graph)
     path = write(job, on)
-    typer.echo(f"wrote {path}", err=True)
+    say(f"wrote {path}", err=True)
     raise typer.Exit(submit(job, on, path, follow=follow))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from components.cli.tables import say
 from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
@@ -103,14 +104,14 @@ def new(
         raise InputError(f"{present} exists: choose another name")
     params = profiles.laid_over([entry], name) if (entry := chosen.entry(name, load_settings())) else ""
     for path, text in files.items():
-        typer.echo(f"{'would write' if dry_run else 'wrote'} {path} ({text.count(chr(10))} lines)")
+        say(f"{'would write' if dry_run else 'wrote'} {path} ({text.count(chr(10))} lines)")
         if not dry_run:
             path.write_text(text, encoding="utf-8")
     if params:
-        typer.echo(profiles.difference(params), nl=False)
+        say(profiles.difference(params), nl=False)
     if params and not dry_run:
         profiles.write(params)
-    typer.echo("next: " + "; ".join(f"`{command.format(name)}`" for command in chosen.next))
+    say("next: " + "; ".join(f"`{command.format(name)}`" for command in chosen.next))
 
 
 def _rendered(template: str, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, say, shown_size, shown_time, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import in_project
 
@@ -62,9 +62,9 @@ def plan(
     else:
         _print_stages(stages)
     for notice in unwatched(stages):
-        typer.echo(notice, err=True)
+        say(notice, err=True)
     for line in faults:
-        typer.echo(f"problem: {line.detail}: {line.fix}", err=True)
+        say(f"problem: {line.detail}: {line.fix}", err=True)
     if faults:
         raise SystemExit(1)
 
@@ -91,8 +91,8 @@ def report(
         return
     show(read_csv(DEFAULT.csv), settings, every, groups)
     if reviewed := read_reviewed(settings.synthesize.store):
-        typer.echo(f"{reviewed}: `cliptune review`")
-    typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
+        say(f"{reviewed}: `cliptune review`")
+    say(f"report: {DEFAULT.reports / 'comparison.html'}")
 
 
 @in_project
@@ -115,7 +115,7 @@ def doctor(as_json: AsJson = False) -> None:
             table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
         print_table(table, PIPE_WIDTH)
         counts = {status: sum(line.status == status for line in lines) for status in _STATUSES}
-        typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))
+        say(", ".join(f"{count} {status}" for status, count in counts.items() if count))
     if any(line.status == "fail" for line in lines):
         raise SystemExit(1)
 
@@ -129,7 +129,7 @@ def _print_stages(stages: list[Planned]) -> None:
         table.add_row(stage.stage, f"[{colour}]{stage.state}[/{colour}]", escape(_first_changes(stage.why)))
     print_table(table, PIPE_WIDTH)
     runs = sum(stage.state != "up to date" for stage in stages)
-    typer.echo(f"{runs} of {len(stages)} stages would run")
+    say(f"{runs} of {len(stages)} stages would run")
 
 
 def _first_changes(why: str) -> str:
@@ -150,7 +150,7 @@ def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float
 def print_costs(costs: Sequence[Cost]) -> None:
     """Print a table of the costs of stages, their total, and notes on estimates."""
     if not costs:
-        typer.echo("no stage would run")
+        say("no stage would run")
         return
     priced = any(cost.price is not None for cost in costs)
     table = table_of((*_COSTS, "price") if priced else _COSTS, numbers=("time", "memory", "disk", "price"))
@@ -164,7 +164,7 @@ def print_costs(costs: Sequence[Cost]) -> None:
     print_table(table)
     for note in dict.fromkeys(note for cost in costs for note in cost.notes):
         stages = ", ".join(cost.stage for cost in costs if note in cost.notes)
-        typer.echo(f"{stages}: {note}", err=True)
+        say(f"{stages}: {note}", err=True)
 
 
 def _total(costs: Sequence[Cost], priced: bool) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, say, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
@@ -52,7 +52,7 @@ def show_profile(name: _Name) -> None:
     from components.core.system.profiles import profile_text
 
     require_project()
-    typer.echo(profile_text(name), nl=False)
+    say(profile_text(name), nl=False)
 
 
 @profile.command("apply")
@@ -96,29 +96,29 @@ def apply_profile(
             raise InputError(str(error).replace(str(committed), f"the committed {PARAMS}")) from None
         notices = list(profiles.notices(name, text, start, more=more))
     for notice in notices:
-        typer.echo(notice, err=True)
+        say(notice, err=True)
     if text == PARAMS.read_text("utf-8"):
-        typer.echo(f"params.yaml does not change: it already has the values of profile '{name}'")
+        say(f"params.yaml does not change: it already has the values of profile '{name}'")
         return
     _print_changes(text, diff)
     if not dry_run:
         _print_copy(profiles.replace(text, applied=True, over=over))
-        typer.echo(f"params.yaml now holds profile '{name}'; `cliptune profile reset` undoes it")
-        typer.echo("next: `cliptune plan` shows the stages that `dvc repro compare` would run")
+        say(f"params.yaml now holds profile '{name}'; `cliptune profile reset` undoes it")
+        say("next: `cliptune plan` shows the stages that `dvc repro compare` would run")
 
 
 def _print_changes(text: str, diff: bool) -> None:
     from components.core.system import profiles
 
     if diff:
-        typer.echo(profiles.difference(text), nl=False)
+        say(profiles.difference(text), nl=False)
     changed = ", ".join(f"{block} {count}" for block, count in profiles.changed_keys(text).items())
-    typer.echo(f"values that change, by block: {changed or 'none, only comments'}")
+    say(f"values that change, by block: {changed or 'none, only comments'}")
 
 
 def _print_copy(copy: Path | None) -> None:
     if copy:
-        typer.echo(f"your edits of params.yaml are not in it; the edited file is kept as {copy}", err=True)
+        say(f"your edits of params.yaml are not in it; the edited file is kept as {copy}", err=True)
 
 
 @profile.command("reset")
@@ -136,12 +136,12 @@ def reset_profiles(dry_run: _DryRun = False, diff: _Diff = False) -> None:
     require_project()
     text = profiles.start_text()
     if text == PARAMS.read_text("utf-8"):
-        typer.echo("params.yaml holds no profile: it is unchanged")
+        say("params.yaml holds no profile: it is unchanged")
         return
     _print_changes(text, diff)
     if not dry_run:
         _print_copy(profiles.replace(text, applied=False))
-        typer.echo("params.yaml is as before the first profile")
+        say("params.yaml is as before the first profile")
 
 
 @in_project
@@ -167,7 +167,7 @@ def tune(
     require_project()
     settings = load_checked(entries=[method])
     if dry_run:
-        typer.echo(planned(settings, method, trials))
+        say(planned(settings, method, trials))
         return
     found = run(settings, method, trials, store or STORE)
     columns = ("base", "best trial")
@@ -175,16 +175,16 @@ def tune(
     for name in families_of(settings):
         table.add_row(name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores)))
     print_table(table)
-    typer.echo(f"{found.trials} trials, {found.stopped} of them stopped early; gain {100 * found.gain:+.1f}")
+    say(f"{found.trials} trials, {found.stopped} of them stopped early; gain {100 * found.gain:+.1f}")
     if found.broken:
-        typer.echo(f"every trial broke a guard ({', '.join(found.broken)}): nothing to write")
+        say(f"every trial broke a guard ({', '.join(found.broken)}): nothing to write")
     elif found.gain <= 0:
-        typer.echo("no trial gained: nothing to write; docs/flat_or_refused.md")
+        say("no trial gained: nothing to write; docs/flat_or_refused.md")
     elif write:
         _write_blocks({"methods": {method: found.values}}, method)
     else:
         values = ", ".join(f"{key}: {value}" for key, value in found.values.items())
-        typer.echo(f"for params.yaml (or use --write): methods: {{{method}: {{{values}}}}}")
+        say(f"for params.yaml (or use --write): methods: {{{method}: {{{values}}}}}")
 
 
 mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Mixes of the weights of two encoders.")
@@ -226,13 +226,13 @@ def tune_mix(
         best, encoder = outcome.best[need]
         table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
     print_table(table)
-    typer.echo(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
+    say(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
     if write:
         _write_mix(name, outcome)
     else:
         mix, weights = outcome.mix, ", ".join(map(str, outcome.mix.weights))
-        typer.echo(f"for params.yaml, with {name} in compare_encoders (or use --write):")
-        typer.echo(f"mixes:\n  {name}: {{a: {mix.a}, b: {mix.b}, weights: [{weights}]}}")
+        say(f"for params.yaml, with {name} in compare_encoders (or use --write):")
+        say(f"mixes:\n  {name}: {{a: {mix.a}, b: {mix.b}, weights: [{weights}]}}")
 
 
 def _check_mix(name: str, members: list[str]) -> None:
@@ -258,6 +258,6 @@ def _write_blocks(blocks: dict[str, Any], name: str) -> None:
     from components.core.system import profiles
 
     text = profiles.laid_over([blocks], name)
-    typer.echo(profiles.difference(text), nl=False)
+    say(profiles.difference(text), nl=False)
     profiles.write(text)
-    typer.echo(f"params.yaml now has {name}; `dvc repro compare` makes it and scores it on the test split")
+    say(f"params.yaml now has {name}; `dvc repro compare` makes it and scores it on the test split")

@@ -15,6 +15,7 @@ from components.cli.tables import (
     encoder_names,
     print_json,
     print_table,
+    say,
     shown_size,
     table_of,
 )
@@ -66,7 +67,7 @@ def history(as_json: AsJson = False) -> None:
         print_json([decision.model_dump(mode="json") for decision in recorded])
         return
     if not recorded:
-        typer.echo("no decisions yet: run `cliptune promote`")
+        say("no decisions yet: run `cliptune promote`")
         return
     table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
     for decision in recorded:
@@ -104,7 +105,7 @@ def lineage(
             table.add_row(escape(name), escape(value))
         print_table(table)
     if not links:
-        typer.echo(f"no version of {model} is tied to '{of}'")
+        say(f"no version of {model} is tied to '{of}'")
 
 
 @in_project
@@ -151,7 +152,7 @@ def export(
     quiet_mlflow()
     from components.registry.export import export_encoder
 
-    typer.echo(export_encoder(name, format_, place, device))
+    say(export_encoder(name, format_, place, device))
 
 
 @in_project
@@ -185,10 +186,10 @@ def push(
 
     pushed = run(name, repository, format_, licence, private=private, dry_run=dry_run)
     if dry_run:
-        typer.echo(pushed.card)
+        say(pushed.card)
     for file, size in pushed.files:
-        typer.echo(f"{file}: {shown_size(size)}")
-    typer.echo(f"{repository}: {'would be' if dry_run else 'was'} uploaded; {pushed.comparison}")
+        say(f"{file}: {shown_size(size)}")
+    say(f"{repository}: {'would be' if dry_run else 'was'} uploaded; {pushed.comparison}")
 
 
 def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from components.cli.tables import say
 from components.core.system.errors import reported
 
 s3 = typer.Typer(
@@ -34,4 +35,4 @@ def make_bucket(
     # `cliptune --help` must not wait for boto3.
     from components.core.pictures.storage import S3
 
-    typer.echo("; ".join(S3().make_bucket(url, versions)))
+    say("; ".join(S3().make_bucket(url, versions)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Yes, confirm, new_file, print_json, print_table, table_of
+from components.cli.tables import AsJson, Yes, confirm, new_file, print_json, print_table, say, table_of
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -59,7 +59,7 @@ def export_file(
     place = new_file(path)
     with closing(_open(url)) as opened:
         rows = opened.export_parquet(place)
-    typer.echo(f"wrote {rows:,} answers to {path}")
+    say(f"wrote {rows:,} answers to {path}")
 
 
 @store.command("import")
@@ -77,7 +77,7 @@ def import_files(
         raise InputError(f"{missing[0]} is missing: name a file that `cliptune answers export` wrote")
     with closing(_open(url, must_exist=False)) as opened:
         for path in files:
-            typer.echo(f"{path}: {opened.import_parquet(path):,} new answers")
+            say(f"{path}: {opened.import_parquet(path):,} new answers")
 
 
 @store.command()
@@ -111,12 +111,12 @@ def prune(
         unit = "failures" if failed else "answers"
         matching = opened.prune(choice, dry_run=True)
         for group in matching:
-            typer.echo(f"{group.task}, {group.model}: {group.rows:,} {unit}")
+            say(f"{group.task}, {group.model}: {group.rows:,} {unit}")
         total = sum(group.rows for group in matching)
         if total and not dry_run:
             confirm(f"delete {total:,} {unit}?", yes)
             total = sum(group.rows for group in opened.prune(choice))
-    typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
+    say(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
@@ -153,4 +153,4 @@ def _print_stats(found: StoreStats) -> None:
     for table in (answers, failures):
         if table.row_count:
             print_table(table)
-    typer.echo(f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; store: {found.store}")
+    say(f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; store: {found.store}")

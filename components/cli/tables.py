@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, printable
 from components.core.system.project import from_root
 
 if TYPE_CHECKING:
@@ -41,10 +41,18 @@ def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence
     return table
 
 
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print lines of text: names of files and captions in them may hold signs that a terminal obeys."""
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=err, nl=nl)
+
+
 def print_table(table: Table, widest: int = 1_000_000) -> None:
-    """Print a table; without a terminal it is at most `widest` characters wide."""
+    """Print a table, as `say`; without a terminal it is at most `widest` characters wide."""
     from rich.console import Console
 
+    for column in table.columns:
+        cells = column._cells
+        cells[:] = ["\n".join(map(printable, cell.split("\n"))) if isinstance(cell, str) else cell for cell in cells]
     console = Console()
     (console if console.is_terminal else Console(width=widest)).print(table)
 

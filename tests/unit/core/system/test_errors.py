@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.cli.tables import print_table, say, table_of
 from components.core.system.errors import InputError, run_command
 
 SCHEMES = ("http", "https", "postgresql+psycopg", "qdrant", "s3", "mysql")
@@ -65,3 +66,13 @@ def test_signs_of_a_terminal_are_shown_as_escapes(capsys: pytest.CaptureFixture[
     assert shown.startswith(
         "error: a\\x1b]0;owned\\x07\\x1b[2J\\u202eb.jpg, \u0645\u06cc\u200c\u062e, \U0001f468\u200d"
     )
+
+
+def test_commands_print_no_sign_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    table = table_of(("file",))
+    table.add_row("a\x1b[2Jb")
+    print_table(table)
+    say("first \x1b]0;owned\x07\nsecond \u202e")
+    shown = capsys.readouterr().out
+    assert "a\\x1b[2Jb" in shown
+    assert shown.endswith("first \\x1b]0;owned\\x07\nsecond \\u202e\n")
