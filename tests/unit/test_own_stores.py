@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_HOME
+from prefect.settings import PREFECT_HOME
 
 from components.core.settings import Settings
 from components.tracking import make_client, tracked_run, tracking_uri
@@ -22,7 +25,16 @@ def test_all_tests_have_stores_of_their_own() -> None:
     below = str(own_stores.FOLDER)
     for place in (tracking_uri(), PREFECT_HOME.value(), huggingface_hub.constants.HF_HUB_CACHE):
         assert below in str(place)
-    assert not PREFECT_API_URL.value()
+
+
+def test_the_servers_of_the_user_are_forgotten() -> None:
+    # In a process of its own, because another test's fixture may have a server of its own in this one.
+    code = "import tests.support.own_stores, prefect.settings; print(prefect.settings.PREFECT_API_URL.value())"
+    users = {"PREFECT_API_URL": "http://127.0.0.1:4200/api", "HOME": str(own_stores.FOLDER)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPO, env=os.environ | users, capture_output=True, text=True
+    )
+    assert done.stdout == "None\n", done.stderr
 
 
 def test_a_run_in_the_repository_is_not_in_its_store(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError as StyleError
 from yaml import YAMLError
 
 from components.core.settings import PARAMS, Settings, load_settings
@@ -182,12 +183,11 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path 
     `subject` begins the message about a result that is not valid.
     """
     load_settings(params)
-    yaml = _yaml()
-    merged = yaml.load(params.read_text("utf-8"))
+    merged = _styled(params.read_text("utf-8"), str(params))
     for overlay in overlays:
         merge(merged, overlay)
     stream = io.StringIO()
-    yaml.dump(merged, stream)
+    _yaml().dump(merged, stream)
     text = _without_old_comments(stream.getvalue(), read_yaml(params.read_text("utf-8")))
     _check(text, subject)
     return text
@@ -196,7 +196,7 @@ def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path 
 def _without_old_comments(text: str, before: Mapping[str, Any]) -> str:
     """Drop the comment lines directly above each key whose value replaced another; blocks keep theirs."""
     lines, dropped = text.splitlines(keepends=True), set[int]()
-    for place in _replaced(_yaml().load(text), before):
+    for place in _replaced(_styled(text, "the result"), before):
         above = place - 1
         while above >= 0 and lines[above].lstrip().startswith("#"):
             dropped.add(above)
@@ -278,6 +278,14 @@ def _yaml() -> YAML:
     return yaml
 
 
+def _styled(text: str, subject: str) -> Any:
+    """A document with its comments and quotes; this reader refuses some texts that `read_yaml` takes."""
+    try:
+        return _yaml().load(text)
+    except StyleError as error:
+        raise InputError(f"{subject} is not valid YAML: {explain_yaml(error)}") from None
+
+
 def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that it extends."""
     path = folder / f"{name}.yaml"
@@ -287,7 +295,7 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     except (YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
     # With its style, so that new keys look the same in params.yaml.
-    overlay = _yaml().load(text) or {}
+    overlay = _styled(text, str(path)) or {}
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
     under, _ = overlay.pop("over", None), overlay.pop("any_dataset", None)

@@ -89,5 +89,5 @@ def test_votes_of_an_earlier_version_survive_the_removal_of_answers(project: Pat
 
 
 def test_make_clean_removes_outputs_alone() -> None:
-    done = subprocess.run(["make", "-n", "clean"], capture_output=True, text=True, check=True)
+    done = subprocess.run(["make", "-n", "--no-print-directory", "clean"], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "cliptune clean outputs --yes"
