@@ -41,6 +41,8 @@ _WRITING = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 512}
 _CHECKING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 256}
 """A reasoning model needs room for its thoughts."""
 _MOST_WORDS = 40
+_LEAST_SAME, _SHARE_SAME = 10, 0.05
+"""A caption of so many pictures, and of such a share of them, was written without looking."""
 _BLOCK = 256
 _FORMULA = ("=", "+", "-", "@")
 """A cell that begins with one of these is a formula in a spreadsheet."""
@@ -160,7 +162,8 @@ def _check_failed(lost: Sequence[Lost], pictures: int, most: float) -> None:
 class _Asked:
     """The questions about pictures, and their answers in the store.
 
-    `faults` has, for the pictures whose answers break a rule, each such text's key and reason.
+    `faults` has, for the pictures whose answers break a rule, each such text's key and reason; `constant` has the
+    captions of many pictures.
     """
 
     store: GenerationStore
@@ -170,6 +173,7 @@ class _Asked:
     true: Questions
     absent: Questions
     faults: dict[str, dict[str, str]] = field(default_factory=dict)
+    constant: set[str] = field(default_factory=set)
 
     @staticmethod
     def of(engine: Engine, store: GenerationStore, settings: Settings, language: str) -> _Asked:
@@ -185,11 +189,18 @@ class _Asked:
         """The question for texts about a picture."""
         return self.about.about(row, 0)
 
-    def checking(self, rows: Iterable[InputRow]) -> Iterator[Request]:
+    def checking(self, rows: Sequence[InputRow]) -> Iterator[Request]:
         """The questions whether texts are true and whether the thing is there, of all pictures with usable texts."""
+        counts: Counter[str] = Counter()
+        for block in batched(rows, _BLOCK):
+            counts.update(normalised(texts[TEXTS[0]]) for texts in self._texts(block)[0] if texts)
+        most = max(_LEAST_SAME, _SHARE_SAME * len(rows))
+        self.constant.update(text for text, count in counts.items() if count >= most)
         for block in batched(rows, _BLOCK):
             for row, texts in zip(block, self._texts(block)[0], strict=True):
                 faults = _faults(texts, self.language)
+                if texts and normalised(texts[TEXTS[0]]) in self.constant:
+                    faults = dict.fromkeys(texts, "same for many pictures")
                 if faults:
                     self.faults[row.id] = faults
                 yield from self._checks(row, texts)

@@ -99,7 +99,8 @@ class QueryWriter:
         ).astype({"row": np.int64})
         limits = self._settings.validation.limits(key_of(kind.rules.table)).model_copy(update=dict(kind.limits))
         probes = self._probes.used_for([one.caption for one in candidates])
-        frame = add_columns(frame, kind.rules, limits, probes, np.array(_repeated(candidates), np.int64))
+        constant = _constant(candidates, limits.max_same_share) if answer.is_whole else []
+        frame = add_columns(frame, kind.rules, limits, probes, np.array(_repeated(candidates), np.int64), constant)
         rules = row_rules(kind.rules, limits, self._context_length)
         for row, reasons in self._suites.check_rows(kind.name, frame, rules).failures.items():
             candidates[row].reason = ";".join(reasons)
@@ -133,3 +134,13 @@ def _repeated(candidates: Sequence[Candidate]) -> list[int]:
             rows.append(row)
         seen.add(key)
     return rows
+
+
+def _constant(candidates: Sequence[Candidate], share: float) -> list[int]:
+    """The rows of queries that at least three captions share, and `share` of all captions."""
+    captions: dict[str, set[str]] = {}
+    texts = [normalised(one.query) for one in candidates]
+    for text, one in zip(texts, candidates, strict=True):
+        captions.setdefault(text, set()).add(one.caption)
+    most = max(3, share * len({one.caption for one in candidates}))
+    return [row for row, text in enumerate(texts) if text and len(captions[text]) >= most]

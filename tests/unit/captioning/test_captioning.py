@@ -223,6 +223,16 @@ def test_a_text_that_breaks_a_rule_is_no_caption_and_is_not_checked(
     assert ("Answer in German." in engine.asked[0]) == (language == "de")
 
 
+def test_one_caption_for_many_pictures_was_written_without_looking(caption: Callable[..., PictureCaptions]) -> None:
+    _pictures(*(f"{number}.jpg" for number in range(14)))
+    same = _texts("A red bus stands on the road")
+    engine = Says(lambda name: _texts(f"Bus {name[0]} of a street") if int(name[0]) in range(2, 6) else same)
+    caption(engine)
+    assert {row["reason"] for row in _rows(QUARANTINE)} == {"same for many pictures"}
+    assert {row["image"] for row in _rows(CAPTIONS)} == {f"{number}.jpg" for number in range(2, 6)}
+    assert not any("A red bus" in question for question in engine.asked)
+
+
 def test_names_are_kept_to_the_byte_and_odd_ones_are_never_asked(caption: Callable[..., PictureCaptions]) -> None:
     kept = ["a b.jpg", "a  b.jpg", " lead.jpg", "=1+1.jpg", 'say "hi".jpg', "é.jpg", "#1, new.jpg"]
     _pictures(*kept, "tab\there.jpg", "line\nfeed.jpg", "cr\rhere.jpg", b"latin\xe9.jpg")

@@ -159,6 +159,13 @@ def test_rules_and_judge_reject_with_a_reason(write: Any, faults: dict[str, Any]
     assert len(read_written_queries()) == sum(summary.accepted.values())
 
 
+def test_one_query_for_three_captions_is_no_query_of_any(write: Any) -> None:
+    write({f"type_query + a {colour} dog": "a dog on a couch beside a male child" for colour in COLOURS[:3]})
+    rejected = REJECTED_QUERIES.read(SET / "rejected.parquet").to_pylist()
+    assert {row["caption"] for row in rejected} == set(TEST[:3])
+    assert all("duplicate:constant" in row["reason"] for row in rejected)
+
+
 def test_it_is_frozen_until_it_is_deleted(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     write()
     before = {path: path.read_bytes() for path in SET.rglob("*") if path.is_file()}
