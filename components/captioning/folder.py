@@ -25,10 +25,11 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.inputs.pictures import picture_row
 from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.tasks.caption_picture import ABSENT, TEXTS
-from components.core.pictures.folder import FolderPictures, pictures_in
+from components.core.pictures.folder import PICTURE_BOUND, FolderPictures, pictures_in
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.system.progress import track
+from components.core.system.user_files import Bound
 from components.core.tables.files import atomic_file
 from components.core.text import normalised
 from components.core.text.languages import ENGLISH, word_count
@@ -78,16 +79,20 @@ class PictureCaptions:
 
 @dataclass(frozen=True)
 class Captionable:
-    """The pictures of a folder that can have captions; `notes` has one line for each kind of files left out."""
+    """The pictures of a folder that can have captions; `notes` has one line for each kind of files left out.
+
+    A picture that is larger than `most` when it is read has no caption.
+    """
 
     folder: Path
     names: list[str]
     notes: list[str]
+    most: Bound
 
 
-def find_pictures(folder: Path) -> Captionable:
+def find_pictures(folder: Path, most: Bound = PICTURE_BOUND) -> Captionable:
     """The pictures in a folder and below."""
-    found: FolderPictures = pictures_in(folder)
+    found: FolderPictures = pictures_in(folder, most)
     found.require()
     odd = [name for name in found.names if not _fits_a_table(name)]
     names = [name for name in found.names if _fits_a_table(name)] if odd else found.names
@@ -97,7 +102,7 @@ def find_pictures(folder: Path) -> Captionable:
             f"{len(odd):,} pictures whose names have a tab, a line break or a byte that is not UTF-8, which {CAPTIONS} "
             f"cannot hold: rename them, the first is {odd[0]!a}"
         )
-    return Captionable(folder, names, notes)
+    return Captionable(folder, names, notes, most)
 
 
 def _fits_a_table(name: str) -> bool:
@@ -124,7 +129,7 @@ def caption_folder(
     is_below = folder.is_relative_to(output.resolve())
     result = PictureCaptions(len(found.names), output if is_below else found.folder)
     prefix = f"{folder.relative_to(output.resolve()).as_posix()}/" if is_below and folder != output.resolve() else ""
-    rows = [picture_row(found.folder, name) for name in found.names]
+    rows = [picture_row(found.folder, name, found.most) for name in found.names]
     asked = _Asked.of(engine, store, settings, language)
     for requests, title, most in (
         (map(asked.writing, rows), "write captions", len(rows)),

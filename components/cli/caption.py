@@ -49,14 +49,16 @@ def write_captions(
 
     if not re.fullmatch("[a-z]{2,3}", language):
         raise InputError(f"--language '{language}' is not an ISO 639-1 code: give one such as de")
-    engine, found = ServerEngine(server_options(url, model)), find_pictures(folder)
+    settings = load_settings()
+    engine = ServerEngine(server_options(url, model))
+    found = find_pictures(folder, settings.prepare.picture_bound)
     for note in found.notes:
         say(f"left out: {note}")
     if dry_run:
-        pictures = len(found.names)
-        say(f"{folder}: {pictures:,} pictures, at most {QUESTIONS * pictures:,} questions to {model}; nothing sent")
+        count = len(found.names)
+        shown = f"{count:,} picture{'' if count == 1 else 's'}"
+        say(f"{folder}: {shown}, at most {QUESTIONS * count:,} questions to {model}; nothing sent")
         return
-    settings = load_settings()
     with closing(GenerationStore(settings.synthesize.store)) as store:
         result = caption_folder(found, output, engine, store, settings, language)
     say(f"wrote {output / CAPTIONS}: {result}; rejected texts are in {output / QUARANTINE}")

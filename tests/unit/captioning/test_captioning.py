@@ -36,6 +36,7 @@ from components.data.world.drawing import draw
 from components.validation.rules.world.checks import FactChecks
 from tests.support.scripted_llm import Answer, Body, openai_error, said, scripted
 
+REPO = Path(__file__).parents[3]
 PICTURES, STORE = 6, "sqlite:///store.db"
 FACTS = FactChecks()
 Scenes = dict[str, Scene]
@@ -339,15 +340,19 @@ def test_failures_of_the_server_end_the_run_which_repeats_only_these(caption: Ca
 
 
 def test_the_command_counts_what_it_leaves_out_and_names_its_option(caption: Callable[..., PictureCaptions]) -> None:
-    Path("params.yaml").touch()
-    _pictures("a.jpg", "._a.jpg", ".hidden.jpg")
+    _pictures("a.jpg", "._a.jpg", ".hidden.jpg", "z.jpg")
+    os.truncate("pictures/z.jpg", 2_000_000)
+    params = (REPO / "params.yaml").read_text("utf-8")
+    Path("params.yaml").write_text(params.replace("\nprepare:\n", "\nprepare:\n  max_picture_mb: 1\n"), "utf-8")
     Path("pictures/@eaDir").mkdir()
     Path("pictures/@eaDir/thumb.jpg").write_bytes(Path("pictures/a.jpg").read_bytes())
     Path("secret.jpg").write_bytes(Path("pictures/a.jpg").read_bytes())
     Path("pictures/link.jpg").symlink_to(Path("secret.jpg").resolve())
     arguments = ["caption", "pictures", "--llm", "http://127.0.0.1:9/v1", "--model", "m"]
     ran = CliRunner().invoke(app, [*arguments, "--dry-run"])
-    assert "pictures: 1 pictures, at most 3 questions to m; nothing sent" in " ".join(ran.output.split()), ran.output
+    assert "pictures: 1 picture, at most 3 questions to m; nothing sent" in " ".join(ran.output.split()), ran.output
     assert "link to a file outside" in ran.output
+    # The link, and the picture that is larger than the setting.
+    assert "left out: 2 of its files" in ran.output
     with pytest.raises(InputError, match=r"accepts no connection .* in --llm"):
         caption(_served("http://127.0.0.1:9/v1"))

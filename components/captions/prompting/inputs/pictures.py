@@ -10,9 +10,10 @@ from pathlib import Path
 
 from components.captions.prompting.inputs.readers import SHOWN, Accepts, Ask
 from components.captions.prompting.request import InputRow
-from components.core.pictures.folder import pictures_in, read_picture
+from components.core.pictures.folder import PICTURE_BOUND, pictures_in, read_picture
 from components.core.pictures.rgb import upright_jpeg
 from components.core.system.errors import InputError
+from components.core.system.user_files import Bound
 from components.core.tables.files import content_hash
 
 SIDE = 1024
@@ -25,13 +26,14 @@ class PictureFile:
 
     folder: Path
     name: str
+    most: Bound = PICTURE_BOUND
     media_type: str = "image/jpeg"
 
     @cached_property
     def sha256(self) -> str:
         """Hash of the file and of its conversion; a file that cannot be read has the hash of its name."""
         try:
-            content: str | bytes = read_picture(self.folder / self.name, self.folder)
+            content: str | bytes = self._read()
         except InputError:
             content = self.name
         return content_hash(content, f"upright JPEG, {SIDE} pixels")
@@ -40,14 +42,17 @@ class PictureFile:
     def data(self) -> bytes:
         """The JPEG; raises ValueError if the picture cannot be read or decoded."""
         try:
-            return upright_jpeg(read_picture(self.folder / self.name, self.folder), SIDE)
+            return upright_jpeg(self._read(), SIDE)
         except InputError as error:
             raise ValueError(str(error)) from None
 
+    def _read(self) -> bytes:
+        return read_picture(self.folder / self.name, self.folder, self.most)
 
-def picture_row(folder: Path, name: str) -> InputRow:
-    """The input of a question about a picture; its id is the picture's name."""
-    return InputRow(name, 0, {SHOWN: "1"}, pictures=(PictureFile(folder, name),))
+
+def picture_row(folder: Path, name: str, most: Bound = PICTURE_BOUND) -> InputRow:
+    """The input of a question about a picture of at most so many bytes; its id is the picture's name."""
+    return InputRow(name, 0, {SHOWN: "1"}, pictures=(PictureFile(folder, name, most),))
 
 
 def read_pictures(path: Path, _accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
