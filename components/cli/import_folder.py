@@ -125,7 +125,8 @@ def import_folder(
     title = (
         f"{sum(contents.described.images.values()):,} captioned images of {place.name}, by source {contents.source}."
     )
-    watched = place / contents.file if find_source(contents.source).lists else None
+    watches = find_source(contents.source).watched
+    watched = None if watches is None else watches(place)
     if extends is None:
         prepare = {"source": contents.source, "folder": str(place), **named}
         data = OwnData(

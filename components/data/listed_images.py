@@ -88,8 +88,12 @@ def listed_source(
     how: str,
     *,
     people: bool = False,
+    several: Callable[[Path], bool] = lambda _folder: False,
 ) -> Source:
-    """A source of the images that `read` lists in `prepare.folder`; for the other arguments see `Source`."""
+    """A source of the images that `read` lists in `prepare.folder`; for the other arguments see `Source`.
+
+    `several` says whether more than one file of a folder has captions.
+    """
     last: list[tuple[Settings, Listing]] = []
 
     def bounded(settings: Prepare) -> Listing:
@@ -112,7 +116,7 @@ def listed_source(
         file=file,
         how=how,
         people=people,
-        lists=True,
+        watched=lambda folder: folder if several(folder) else folder / (find(folder) or file),
         parts=lambda settings: _chunks(bounded(settings)),
         has_fields=True,
     )

@@ -190,7 +190,8 @@ class Source:
         file: the file in `prepare.folder` that lists the pairs; None for a source that reads no folder.
         find: the file by which a folder of this source is recognised, if that is not always `file`.
         people: whether several people wrote the captions of an image, which makes them paraphrases of each other.
-        lists: whether the file that `find` returns lists pictures that other files hold.
+        watched: the file, or the folder of several files, that changes when captions change; None for a source whose
+            files hold pictures too, which take long to read.
         parts: all pictures that `pairs` may read, for sources that several machines can check; the same everywhere.
         has_fields: whether its rows have fields, of which `prepare.text`, `item` and `image` name some.
     """
@@ -202,7 +203,7 @@ class Source:
     describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
     people: bool = False
-    lists: bool = False
+    watched: Callable[[Path], Path] | None = None
     parts: Callable[[Prepare], Sequence[PictureChunk]] | None = None
     has_fields: bool = False
 

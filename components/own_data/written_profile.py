@@ -35,7 +35,7 @@ class OwnData:
 
     Attributes:
         prepare: source, folder, text and item of block `prepare`.
-        watched: the file of captions, if DVC can watch it.
+        watched: the file of captions, or the folder of several, if DVC can watch it.
         paraphrases: whether people wrote paraphrases.
         llm: URL and model of an OpenAI-compatible server; empty texts where they are not known yet.
         caption_words: words of captions that are rewritten, at least and at most.

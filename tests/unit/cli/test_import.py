@@ -129,6 +129,15 @@ def test_the_profile_fits_the_folder(name: str) -> None:
     assert len(Path("infra/profiles/mine.yaml").read_text().splitlines()) < 60
 
 
+def test_several_files_of_captions_are_watched_by_their_folder() -> None:
+    published.write_pictures(Path("set"), range(20))
+    for split, images in (("train", range(14)), ("val", range(14, 17)), ("test", range(17, 20))):
+        rows = [f"{number}.png,{text} {number}" for number in images for text in published.captions(number)]
+        Path("set", f"{split}.csv").write_text("\n".join(["filepath,title", *rows]))
+    _run("set", "--name", "mine", "--text", "title")
+    assert settings_with("mine").depends.prepare == Path("set")
+
+
 def test_human_paraphrases_decide_where_there_are_any(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_own(project / "data" / "set", "\tsaid otherwise")
     monkeypatch.chdir(project / "data")
