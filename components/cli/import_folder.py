@@ -237,7 +237,7 @@ def _show(folder: Path, contents: Survey) -> None:
 
 
 def _show_costs(name: str) -> None:
-    """Expected time and disk of every stage of the new profile, by the rates of `cliptune plan --cost`."""
+    """Expected time and disk of every stage of the new profile, by the default rates of `cliptune plan --cost`."""
     from components.core.system.profiles import settings_with
     from components.core.tables.training_columns import holders_of
     from components.costing.cost import Costing
@@ -253,16 +253,21 @@ def _show_costs(name: str) -> None:
     stages += [f"validate@{table}" for table in settings.validation.tables if table in read]
     stages += [f"train@{entry.name}" for entry in trained]
     stages += [f"evaluate@{encoder}" for encoder in settings.compare_encoders]
-    costs = Costing(settings, load_rates()).of([*stages, "compare"])
+    rates = load_rates()
+    costs = Costing(settings, rates).of([*stages, "compare"])
     table = table_of(("stage", "work", "time", "disk"), numbers=("time", "disk"))
     for cost in costs:
-        time = "the endpoint's" if cost.seconds is None else shown_time(cost.seconds)
+        time = "?" if cost.seconds is None else shown_time(cost.seconds)
         table.add_row(cost.stage, cost.work, time, shown_size(cost.disk))
     print_table(table)
     known = sum(cost.seconds or 0.0 for cost in costs)
     questions = sum(cost.questions for cost in costs if cost.seconds is None)
     more = f", and the time of {questions:,} questions to the endpoint" if questions else ""
-    say(f"in all about {shown_time(known)}{more}, {shown_size(sum(cost.disk for cost in costs))}")
+    disk = shown_size(sum(cost.disk for cost in costs))
+    say(f"in all about {shown_time(known)}{more}, {disk}, at the rates of {rates.machine}")
+    unknown = [cost.stage for cost in costs if cost.seconds is None and not cost.questions]
+    if unknown:
+        say(f"without {', '.join(unknown)}, for which there are no rates: `cliptune plan --cost` names them")
 
 
 def _facts(contents: Survey) -> dict[str, Any]:

@@ -31,7 +31,11 @@ def plan(
         bool, typer.Option("--cost", help="Also estimate questions, tokens, time, memory and disk of these stages.")
     ] = False,
     rates: Annotated[
-        Path | None, typer.Option(help="With --cost: rates of another machine, keys of components/costing/rates.yaml.")
+        str | None,
+        typer.Option(
+            help="With --cost: `h200`, or a file with rates of your machine "
+            "(keys of components/costing/machines/two_cores.yaml); default: `two_cores`."
+        ),
     ] = None,
     prices: Annotated[
         tuple[float, float] | None,
@@ -41,11 +45,11 @@ def plan(
 ) -> None:
     """Check params.yaml, and show which stages `dvc repro compare` would run and why.
 
-    With --cost, prompts without a stored answer are counted, and counts are multiplied by the machine's rates.
+    With --cost, prompts without a stored answer are counted, and counts are divided by a machine's rates.
     The exit code is 1 if a setting is wrong, input data is missing, or an LLM endpoint of these stages does not answer.
 
     Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;
-    cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
+    cliptune plan --cost --rates h200; cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
     """
     from components.cli.planning import plan as plan_stages
     from components.cli.planning import problems, unwatched
@@ -138,12 +142,14 @@ def _first_changes(why: str) -> str:
     return why if rest <= 0 else f"{', '.join(changes[:3])} and {rest} more"
 
 
-def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
+def _costs(stages: list[Planned], rates: str | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
     from components.core.settings import load_settings
     from components.costing.cost import Costing
-    from components.costing.rates import load_rates
+    from components.costing.rates import TWO_CORES, load_rates
 
-    costing = Costing(load_settings(), load_rates(rates), prices)
+    machine = load_rates(rates or TWO_CORES)
+    say(f"rates of {machine.machine}" + ("" if rates else "; of another machine: --rates"), err=True)
+    costing = Costing(load_settings(), machine, prices)
     return costing.of([stage.stage for stage in stages if stage.state != "up to date"])
 
 

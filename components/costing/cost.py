@@ -1,4 +1,4 @@
-"""The cost of each stage of a plan: rates of a machine times counts of rows, questions and parameters."""
+"""The cost of each stage of a plan: counts of rows, texts, pictures and questions by the rates of a machine."""
 
 from __future__ import annotations
 
@@ -10,36 +10,30 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.settings import Settings
 from components.core.tables import NEIGHBOUR
 from components.core.tables.folders import EVALUATION, PAIRS
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
-from components.costing.parameters import SMOLLM2, count, parts_of, size_of
 from components.costing.questions import TaskQuestions, count_questions
-from components.costing.rates import Rates, Tokens
+from components.costing.rates import Rates, Unit
 from components.encoders.adapter.architecture import build
-from components.encoders.adapter.language_tower import packaged_model
+from components.encoders.adapter.language_tower import PACKAGED
 from components.encoders.adapter.model_configs import model_config
-from components.methods.contract.method import Method
 from components.methods.joint import JointSettings
 from components.methods.lm_text_tower import LmTextTowerSettings
 from components.methods.query_adapter import QueryAdapterSettings
-from components.methods.read_clip import ReadClipSettings
 from components.methods.registry import find_entry
 from components.test_queries.kinds import written_files
-from components.validation.rules.tables import find_table
 
-_TEXTS, _TEXTS_PER_TEST = 1200, 12
-"""Texts that the benchmarks embed, about: in any case, and more per test picture."""
-_OPTIMISER = 16
-"""Bytes of memory for a trained weight: the weight, its gradient, AdamW's two averages."""
-_WITH_BACKWARD = 3
-"""A forward and backward pass takes this many times as long as a forward pass."""
+_WEIGHT, _TRAINED_WEIGHT = 4, 16
+"""Bytes of a weight, and of a weight with its gradient and AdamW's two averages."""
 _JUDGED_TOKENS = 80
 """Tokens of a question to a judge, about."""
-_NO_RATE = "the rate of the server is unknown: give `server` with --rates"
+_NOT_COUNTED = "not counted are passes of teachers, texts that a method tries in each batch, and early metrics"
+
+Count = tuple[int, Unit, str]
+"""A number of units, such as 400 `texts`, and the encoder, engine or stage whose rate they have."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +41,11 @@ class Cost:
     """The cost of one stage.
 
     Attributes:
-        seconds: None if no rate is known.
-        disk, memory: bytes of output, and bytes of peak memory.
+        seconds: None if a rate is unknown.
+        disk, memory: bytes of output, and bytes of peak memory without those of a batch.
         questions, tokens_in, tokens_out: to a language model; the tokens of its answers are an upper bound.
         price: of the tokens, if prices are given and a server answers.
-        notes: reasons why a number is a guess.
+        notes: unknown rates, and reasons why a number is a guess.
     """
 
     stage: str
@@ -73,9 +67,8 @@ class Costing:
         self._settings, self._rates, self._prices = settings, rates, prices
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
-            "test_set": self._test_set,
-            "validate": self._validate, "train": self._train, "evaluate": self._evaluate, "seed": self._seed,
-            "repeat": self._repeat, "repeat_mix": self._evaluate,
+            "test_set": self._test_set, "validate": self._validate, "train": self._train, "evaluate": self._evaluate,
+            "seed": self._seed, "repeat": self._repeat, "repeat_mix": self._evaluate,
         }  # fmt: skip
 
     def of(self, stages: Sequence[str]) -> list[Cost]:
@@ -83,88 +76,87 @@ class Costing:
         costs = []
         for stage in stages:
             group, _, name = stage.partition("@")
-            cost = self._groups[group](name) if group in self._groups else self._rows("other", 0, "")
+            cost = self._groups[group](name) if group in self._groups else self._cost("other", 0, "")
             costs.append(replace(cost, stage=stage))
         return costs
 
-    def _rows(self, group: str, rows: int, work: str, seconds: float | None = 0.0) -> Cost:
-        """The cost of rows in a stage, and `seconds` more."""
-        rate = self._rates.stages[group]
-        total = None if seconds is None else rate.start_s + rows * rate.row_us / 1e6 + seconds
-        memory = rate.memory_gb * 1e9 + rows * rate.row_memory_bytes
-        return Cost("", work, total, rows * rate.row_disk_bytes, memory)
+    def _cost(
+        self, stage: str, rows: int, work: str, *counts: Count, weights: int = 0, notes: Sequence[str] = ()
+    ) -> Cost:
+        """The cost of `rows` in a stage, of further `counts`, and of bytes of `weights` in memory."""
+        held, seconds, unknown = self._rates.bytes[stage], self._rates.start_s, list[str]()
+        for number, unit, of in counts:
+            rate = self._rates.per_second.get(unit, {}).get(of)
+            if rate is not None:
+                seconds += number / rate
+            elif number:
+                unknown.append(f"no rate for {unit} of {of} on {self._rates.machine}: give it with --rates")
+        memory = held.memory_gb * 1e9 + rows * held.memory_per_row + weights
+        time = None if unknown else seconds
+        return Cost("", work, time, rows * held.disk_per_row, memory, notes=(*unknown, *notes))
 
     def _prepare(self, _name: str) -> Cost:
         pairs = self._settings.prepare.counts.total
-        return self._rows("prepare", pairs, f"{pairs:,} pairs")
+        return self._cost("prepare", pairs, f"{pairs:,} pairs", (pairs, "rows", "prepare"))
 
     def _base(self, _name: str) -> Cost:
-        base, model = self._settings.base, self._model
-        weights = 4 * count(model)
+        base, weights = self._settings.base, self._weights()
         plan = {"scratch": base.scratch, "timm": base.fit}.get(base.source)
         if plan is None:
-            cost = self._rows("base", 0, f"loads {base.model}")
-            return replace(cost, disk=weights, memory=cost.memory + 2 * weights)
+            cost = self._cost("base", 0, f"loads {base.model}", weights=2 * _WEIGHT * weights)
+            return replace(cost, disk=_WEIGHT * weights)
         pairs = self._settings.prepare.counts.train
         # `fit` sees each picture once in an epoch, and computes the features of its frozen image tower once.
         visited = pairs if base.source == "scratch" else self._pictures(pairs)
         samples = plan.epochs * visited
-        passes = _WITH_BACKWARD * samples if base.source == "scratch" else visited
-        seconds = self._text_seconds(samples, self._text_size("base")) + self._image_seconds(passes)
-        cost = self._rows("base", 0, f"{samples:,} samples", seconds)
-        return replace(cost, disk=weights, memory=cost.memory + _OPTIMISER * count(model))
+        texts: Count = samples, "trained_texts", self._text_tower("base")
+        pictures: Count = visited, "pictures", base.model
+        if base.source == "scratch":
+            pictures = samples, "trained_pictures", base.model
+        cost = self._cost("base", 0, f"{samples:,} samples", texts, pictures, weights=_TRAINED_WEIGHT * weights)
+        return replace(cost, disk=_WEIGHT * weights)
 
     def _embed(self, _name: str) -> Cost:
-        counts, dim = self._settings.prepare.counts, model_config(self._settings.base.model)["embed_dim"]
+        base, counts = self._settings.base, self._settings.prepare.counts
         images = sum(self._pictures(getattr(counts, split), split) for split in ("train", "val", "test"))
-        if self._settings.prepare.source == "embeddings":
-            # Given vectors are copied.
-            cost = self._rows("embed", images, f"{images:,} vectors")
-        else:
-            cost = self._rows("embed", images, f"{images:,} pictures", self._image_seconds(images))
-        return replace(cost, disk=4.0 * dim * images, memory=cost.memory + 4 * count(self._model))
+        given = self._settings.prepare.source == "embeddings"
+        work = f"{images:,} vectors" if given else f"{images:,} pictures"
+        # Given vectors are copied.
+        computed: Count = 0 if given else images, "pictures", base.model
+        cost = self._cost("embed", images, work, computed, weights=_WEIGHT * self._weights())
+        return replace(cost, disk=4.0 * model_config(base.model)["embed_dim"] * images)
 
     def _synthesize(self, name: str) -> Cost:
         block, questions = self._settings.synthesize, self._questions[name]
         task = block.tasks[name]
-        engine, rate = self._engine(block.model_of(task))
-        seconds = 0.0 if questions.open == 0 else None
-        if rate is not None:
-            seconds = rate.seconds(questions.tokens_in, questions.tokens_out)
-        if engine == "local" and questions.open and seconds is not None:
-            seconds += self._rates.language_model_load_s
+        engine = self._engine(block.model_of(task))
+        counts: list[Count] = [(questions.all, "rows", "synthesize"), (questions.open, "questions", engine)]
         notes = [] if questions.sure else ["a guess: its input table does not exist yet"]
         if task.judge_llm is not None and questions.open:
-            asked, (_, rate) = 2 * questions.open, self._engine(task.judge_llm)
-            judging = None if rate is None else rate.seconds(_JUDGED_TOKENS * asked, asked)
-            seconds = None if seconds is None or judging is None else seconds + judging
+            asked = 2 * questions.open
+            counts.append((asked, "questions", self._engine(task.judge_llm)))
             notes.append(f"the time is with at most {asked:,} questions to '{task.judge_llm}' as its judge")
-        if seconds is None:
-            notes.append(_NO_RATE)
         price = None
         if self._prices is not None and engine == "server":
             price = (questions.tokens_in * self._prices[0] + questions.tokens_out * self._prices[1]) / 1e6
         done = questions.all - questions.open
         work = f"{questions.open:,} questions" + (f", {done:,} have an answer" if done else "")
         return replace(
-            self._rows("synthesize", questions.all, work, seconds),
+            self._cost("synthesize", questions.all, work, *counts, notes=notes),
             questions=questions.open,
             tokens_in=questions.tokens_in,
             tokens_out=questions.tokens_out,
             price=price,
-            notes=tuple(notes),
         )
 
-    def _engine(self, llm: str) -> tuple[str, Tokens | None]:
-        """The engine of `synthesize.llms.<llm>` and its speed, None if it is unknown."""
-        engine = self._settings.synthesize.llms[llm]["engine"]
-        return engine, self._rates.local if engine == "local" else self._rates.server
+    def _engine(self, llm: str) -> str:
+        return str(self._settings.synthesize.llms[llm]["engine"])
 
     def _test_set(self, _name: str) -> Cost:
         """Its questions and those of its judge, whose number follows from the settings."""
         options = self._settings.test_set
         if options.llm is None:
-            return self._rows("prepare", 0, "")
+            return self._cost("synthesize", 0, "")
         counts = self._settings.prepare.counts
         captions = min(options.max_captions, counts.test) + min(options.max_validation_captions, counts.val)
         kinds = [kind.name for kind in written_files(EVALUATION)]
@@ -172,134 +164,79 @@ class Costing:
         questions = 2 * captions * sum(options.paraphrases if kind == "paraphrase" else 1 for kind in kinds)
         # A judge answers with one word.
         tokens_in, tokens_out = _JUDGED_TOKENS * questions, questions * options.max_tokens // 2
-        _, rate = self._engine(options.llm)
-        seconds = None if rate is None else rate.seconds(tokens_in, tokens_out)
-        cost = self._rows("synthesize", questions, f"{questions:,} questions", seconds)
-        notes = (_NO_RATE,) if seconds is None else ()
-        return replace(cost, questions=questions, tokens_in=tokens_in, tokens_out=tokens_out, notes=notes)
+        asked: Count = questions, "questions", self._engine(options.llm)
+        cost = self._cost("synthesize", questions, f"{questions:,} questions", asked)
+        return replace(cost, questions=questions, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def _validate(self, table: str) -> Cost:
-        rows = self._answers(table)
-        similar = self._settings.validation.limits(table).measure_similarity
+        block, rows = self._settings.validation, self._answers(table)
         # The caption and its answer are embedded.
-        seconds = 2 * rows / self._rates.similarities_per_second if similar else 0.0
-        # Judges' scores are numbers.
-        if any(len(answer.checks) > 1 for answer in find_table(table).answers):
-            seconds += self._rates.text_checks_load_s
-        return self._rows("validate", rows, f"{rows:,} answers", seconds)
+        texts = 2 * rows if block.limits(table).measure_similarity else 0
+        similar: Count = texts, "texts", Path(block.similarity_model or PACKAGED).name
+        return self._cost("validate", rows, f"{rows:,} answers", (rows, "rows", "validate"), similar)
 
     def _train(self, name: str) -> Cost:
-        entry = find_entry(self._settings.methods, name)
-        method, hyper, model = entry.method, entry.hyper, self._model
+        entry, base = find_entry(self._settings.methods, name), self._settings.base
+        method, hyper = entry.method, entry.hyper
         columns = method.columns(hyper)
         rows = self._trained_rows(method.needs(hyper), entry.reads)
         shown = [column for column in columns if column.removeprefix(NEIGHBOUR) in IMAGES]
         texts, images = len(columns) - len(shown), 0 if hyper.image_tower == "frozen" else len(shown)
         visited = self._pictures(rows) if method.epoch_unit(hyper) == "images" else rows
         samples = hyper.epochs * (visited // hyper.batch_size) * hyper.batch_size
-        seconds = self._text_seconds(samples * texts, self._text_size(name))
-        # Frozen text towers have no backward pass.
         tower = self._language_tower(name)
-        if (tower and tower.strategy == "frozen") or isinstance(hyper, QueryAdapterSettings):
-            seconds /= _WITH_BACKWARD
-        seconds += self._load_seconds(name)
-        seconds += self._image_seconds(_WITH_BACKWARD * samples * images)
-        teachers = 0
-        if method.reads_base(hyper):
-            seconds += self._text_seconds(samples * texts, self._text_size("base")) / _WITH_BACKWARD
-            seconds += self._image_seconds(samples * images)
-            teachers += count(model)
-        for part in parts_of(hyper):
-            if isinstance(part, ReadClipSettings):
-                size = size_of(part.language_model, SMOLLM2)
-                # Its own weights have no gradient, a third of all products.
-                seconds += self._text_seconds(samples, size) * 2 / _WITH_BACKWARD
-                teachers += size
-        cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
-        notes, trained = [], count(model)
-        builder = getattr(hyper, "builder", None)
-        if (method.build_encoder is Method.build_encoder or isinstance(hyper, JointSettings)) and builder is None:
-            trained = sum(weights.numel() for weights in method.freeze(model, hyper).values())
-        elif tower is None and getattr(hyper, "encoder", None):
-            notes.append("a guess: its own text tower counts like the base's")
-        if method.augment is not None:
-            notes.append("a lower bound: without the texts that it tries for each batch")
-        if self._settings.train.validate_every:
-            notes.append("a lower bound: without early metrics")
-        memory = cost.memory + 4 * (count(model) + teachers) + _OPTIMISER * trained
-        return replace(cost, disk=cost.disk + 4 * count(model), memory=memory, notes=tuple(notes))
+        # Frozen text towers have no backward pass.
+        frozen = (tower and tower.strategy == "frozen") or isinstance(hyper, QueryAdapterSettings)
+        passes: Count = samples * texts, "texts" if frozen else "trained_texts", self._text_tower(name)
+        pictures: Count = samples * images, "trained_pictures", base.model
+        trained = self._weights() if images else self._weights("visual.")
+        weights = _WEIGHT * self._weights() + _TRAINED_WEIGHT * trained
+        work = f"{samples:,} samples of {texts} texts"
+        cost = self._cost("train", rows, work, passes, pictures, weights=weights, notes=[_NOT_COUNTED])
+        return replace(cost, disk=cost.disk + _WEIGHT * self._weights())
 
     def _evaluate(self, name: str) -> Cost:
+        """Every benchmark embeds about one text for each test picture."""
         pictures = self._settings.prepare.counts.test
-        texts = _TEXTS + _TEXTS_PER_TEST * pictures
-        seconds = texts * self._text_size(name) / (self._rates.embedded_texts_per_second * _VIT_B_32_TEXT)
-        return self._rows("evaluate", pictures, f"{texts:,} texts", self._load_seconds(name) + seconds)
+        texts = len(self._settings.evaluate.benchmarks) * pictures
+        passes: Count = texts, "texts", self._text_tower(name)
+        return self._cost("evaluate", pictures, f"{texts:,} texts", (pictures, "rows", "evaluate"), passes)
 
     def _seed(self, _name: str) -> Cost:
-        """The base with another seed, its embeddings and results."""
-        return _together(self._base(""), self._embed(""), self._evaluate("base"))
+        """The base with another seed."""
+        return replace(self._base(""), notes=("not counted are its picture vectors and its evaluation",))
 
     def _repeat(self, name: str) -> Cost:
-        """A method with another seed, and its results; `name` is the seed and the encoder."""
-        return _together(self._train(name.partition("-")[2]), self._evaluate(""))
+        """A method with another seed; `name` is the seed and the encoder."""
+        return replace(self._train(name.partition("-")[2]), notes=("not counted is its evaluation", _NOT_COUNTED))
 
     @cached_property
     def _model(self) -> nn.Module:
-        """The base's architecture without weights, for its numbers of parameters."""
+        """The base's architecture without weights, for its number of parameters."""
         with torch.device("meta"):
             model: nn.Module = build(model_config(self._settings.base.model))
         return model
 
-    def _text_size(self, encoder: str) -> int:
-        """Parameters of an encoder's text tower without embeddings."""
-        base, size = self._settings.base, count(self._model, ("visual.", "embedding"))
-        if tower := self._language_tower(encoder):
-            given = tower.language_model
-        elif base.source == "timm" and base.fit is not None:
-            given = base.fit.language_model
-        else:
-            return size
-        # A model that has not been fetched yet counts like the text tower of CLIP.
-        return size_of(given or str(packaged_model()), size, ("embedding",))
+    def _weights(self, without: str | None = None) -> int:
+        """The number of the base's parameters, without those whose names begin with `without`."""
+        named = self._model.named_parameters()
+        return sum(weights.numel() for name, weights in named if without is None or not name.startswith(without))
+
+    def _text_tower(self, encoder: str) -> str:
+        """The name of an encoder's text tower: a language model's, or the base's."""
+        base, tower = self._settings.base, self._language_tower(encoder)
+        if tower is None and (base.source != "timm" or base.fit is None):
+            return base.model
+        given = tower or base.fit
+        return Path((given and given.language_model) or PACKAGED).name
 
     def _language_tower(self, encoder: str) -> LmTextTowerSettings | None:
         """The settings of a method, or of a part, whose text tower is a language model."""
-        methods = self._settings.methods
-        parts = parts_of(find_entry(methods, encoder).hyper) if encoder in methods else []
+        if encoder not in self._settings.methods:
+            return None
+        hyper = find_entry(self._settings.methods, encoder).hyper
+        parts = [part.hyper for part in hyper.members.values()] if isinstance(hyper, JointSettings) else [hyper]
         return next((part for part in parts if isinstance(part, LmTextTowerSettings)), None)
-
-    def _load_seconds(self, encoder: str) -> float:
-        """Time until a text tower that is a language model can compute."""
-        return self._rates.language_tower_load_s if self._language_tower(encoder) else 0.0
-
-    def _text_seconds(self, texts: int, size: int) -> float:
-        """Time of texts forward and backward through a text tower."""
-        each = size / (self._rates.trained_texts_per_second * _VIT_B_32_TEXT)
-        return texts * (each + self._rates.trained_text_us / 1e6)
-
-    def _image_seconds(self, images: int) -> float:
-        """Time of images forward through the base's image tower."""
-        operations, outputs = self._image_work
-        each = operations / (self._rates.embedded_images_per_second * _VIT_B_32_OPERATIONS)
-        each += outputs / self._rates.layer_outputs_per_second
-        return images * (each + self._rates.embedded_image_us / 1e6)
-
-    @cached_property
-    def _image_work(self) -> tuple[int, int]:
-        """Operations of one picture forward through the base's image tower, and numbers that its layers write.
-
-        Convolutions within channels have few operations and write as much as others: memory decides their time.
-        """
-        config = model_config(self._settings.base.model)
-        size = config["vision_cfg"].get("image_size", 224)
-        shape, written = (size, size) if isinstance(size, int) else tuple(size), list[int]()
-        with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-            tower = build(config).get_submodule("visual").eval().requires_grad_(False)
-            for layer in tower.modules():
-                if not any(layer.children()):
-                    layer.register_forward_hook(lambda _layer, _given, made: written.append(made.numel()))
-            tower(torch.empty(1, 3, *shape))
-        return int(counter.get_total_flops()), sum(written)
 
     @cached_property
     def _questions(self) -> dict[str, TaskQuestions]:
@@ -328,19 +265,3 @@ class Costing:
             else:
                 rows.append(pairs if file.parent == PAIRS else self._answers(file.stem))
         return min(rows, default=pairs)
-
-
-_VIT_B_32_TEXT, _VIT_B_32_OPERATIONS = 38_091_777, 8_817_623_040
-"""Parameters of ViT-B/32's text tower, without the tables of words and positions, and operations of its image tower for
-one picture; a machine's rates are of these towers."""
-
-
-def _together(*costs: Cost) -> Cost:
-    return Cost(
-        "",
-        "; ".join(cost.work for cost in costs),
-        sum(cost.seconds or 0.0 for cost in costs),
-        sum(cost.disk for cost in costs),
-        max(cost.memory for cost in costs),
-        notes=tuple(note for cost in costs for note in cost.notes),
-    )
