@@ -228,8 +228,8 @@ def serve(
     encoder: Annotated[
         list[str] | None,
         typer.Option(
-            help="text-encoder@champion (the default), text-encoder/3, a folder (models/paraclip) or a run id. Further "
-            "ones answer the requests that name them."
+            help="text-encoder@champion (the default), text-encoder/3, a folder (models/paraclip) or a run id. A "
+            "second one, the challenger, answers the requests that name it."
         ),
     ] = None,
     host: Annotated[
@@ -242,12 +242,12 @@ def serve(
     allow_tower_change: Annotated[
         bool, typer.Option("--allow-tower-change", help="Also load versions with another image tower.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="Texts in a batch.")] = 64,
-    max_texts: Annotated[int, typer.Option(help="Maximum number of texts in a request.")] = 256,
+    batch_size: Annotated[int, typer.Option(help="Texts in a batch.", min=1)] = 64,
+    max_texts: Annotated[int, typer.Option(help="Maximum number of texts in a request.", min=1)] = 256,
     max_queue: Annotated[
         int, typer.Option(help="Maximum number of waiting texts; further requests get status 429.")
     ] = 1024,
-    cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.")] = 4096,
+    cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.", min=0)] = 4096,
     device: Device = "auto",
     precision: Annotated[
         Literal["fp32", "bf16", "int8"],
@@ -273,24 +273,15 @@ def serve(
         from components.serving.address import ServingLimits, bind, read_tokens
 
         tokens = read_tokens(host, os.environ)
-        limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue, cache=cache)
+        limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue)
         names = encoder_names(encoder or ["text-encoder@champion"])
         with bind(host, port) as place:
             quiet_mlflow()
             from components.evaluation.drift import known_texts
+            from components.serving.served import Loading
             from components.serving.server import serve as run
 
-            run(
-                names,
-                place,
-                tokens,
-                limits,
-                any_tower=allow_tower_change,
-                every=poll_seconds,
-                device=device,
-                precision=precision,
-                excludes=exclude,
-                known=known_texts() if count_unlike else (),
-            )
+            loading = Loading(cache, precision, device, exclude, known_texts() if count_unlike else ())
+            run(names, place, tokens, limits, loading, any_tower=allow_tower_change, every=poll_seconds)
 
     run_in_project(command)

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 
 from components.core.system.errors import InputError
 
-_OPTIONS = {"texts": "max-texts", "queue": "max-queue", "batch": "batch-size"}
-"""Field -> its option, where that has another name."""
-
 TOKEN = "CLIPTUNE_SERVE_TOKEN"
 _SHORTEST = 16
 
@@ -24,12 +21,11 @@ class ServingLimits:
     Attributes:
         text: characters of a text; far more than a text tower reads.
         word: characters without white space between them; the time of CLIP's tokenizer grows with their square.
+        texts: texts of a request.
+        body: bytes of a request.
         queue: waiting texts; further requests are refused.
-        requests: requests that are read or answered at the same time.
+        connections: open connections; further ones get status 503.
         batch: texts that are embedded together; a single request may have more.
-        cache: texts whose vectors are cached, least recently used first out; 0 for no cache.
-        headers_s: seconds for the client to send the head of a request, and to receive a response.
-        body_s: seconds for the client to send the body of a request.
         stop_s: seconds to answer accepted requests after a SIGTERM.
     """
 
@@ -38,19 +34,13 @@ class ServingLimits:
     texts: int = 256
     body: int = 256 * 1024
     queue: int = 1024
-    requests: int = 1024
+    connections: int = 1024
     batch: int = 64
-    cache: int = 4096
-    headers_s: float = 10.0
-    body_s: float = 10.0
-    stop_s: float = 30.0
+    stop_s: int = 30
 
     def __post_init__(self) -> None:
-        for name, least in {"texts": 1, "queue": self.texts, "batch": 1, "cache": 0}.items():
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"--{_OPTIONS.get(name, name)} {getattr(self, name)} is too small: give at least {least}"
-                )
+        if self.queue < self.texts:
+            raise InputError(f"--max-queue {self.queue} is too small: give at least {self.texts}, as --max-texts")
 
 
 def read_tokens(host: str, environment: Mapping[str, str]) -> list[str]:

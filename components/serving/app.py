@@ -58,7 +58,7 @@ def make_app(
     app = Starlette(
         routes=table,
         lifespan=lifespan,
-        middleware=[Middleware(RequestGuard, tokens, limits, metrics, {route.path for route in table}, _OPEN)],
+        middleware=[Middleware(RequestGuard, tokens, metrics, {route.path for route in table}, _OPEN)],
         exception_handlers={ApiError: _refused, HTTPException: _not_found, Exception: _failed},
     )
     app.router.redirect_slashes = False
@@ -71,7 +71,7 @@ class _Routes:
         self._since = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
-        parsed = read_request(request.state.body, self._limits)
+        parsed = read_request(await _body(request, self._limits.body), self._limits)
         with span("embeddings", request.headers, texts=len(parsed.texts)) as current:
             answer = await self._answer(request, parsed)
             current.set_attribute("model", answer.model)
@@ -100,25 +100,41 @@ class _Routes:
         raise HTTPException(404)
 
     def _models(self) -> list[dict[str, object]]:
-        names = sorted(frozenset().union(*(one.names for one in (self._batcher.served, *self._batcher.others))))
-        return [{"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in names]
+        names = frozenset[str]().union(*(one.names for one in self._batcher.all))
+        return [
+            {"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in sorted(names)
+        ]
 
     async def numbers(self, _request: Request) -> Response:
         return Response(generate_latest(self._metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, _request: Request) -> Response:
         """Whether the batcher works. The server listens after its model is loaded, so live and ready are the same."""
-        served, alive = self._batcher.served, self._batcher.alive
+        (served, *others), alive = self._batcher.all, self._batcher.alive
         status = {
             "live": alive,
             "ready": alive,
             "model": served.id,
             "precision": served.precision,
             "image_tower_sha256": served.image_tower_sha256,
-            "others": [one.id for one in self._batcher.others],
+            "others": [one.id for one in others],
             "problem": self._problem() or None,
         }
         return _json(status, 200 if alive else 503)
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body of a request; raises `ApiError` if it is longer than `most` bytes, without keeping the rest."""
+    too_long = ApiError(413, f"The body has more than {most} bytes.", "body_too_long")
+    # uvicorn has checked that it is a number.
+    if int(request.headers.get("content-length", 0)) > most:
+        raise too_long
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise too_long
+    return bytes(body)
 
 
 def _json(content: object, status: int = 200) -> Response:

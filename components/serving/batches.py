@@ -38,11 +38,13 @@ class Batcher:
 
     Args:
         served: the first version; if the attribute is replaced, the new version embeds the requests from then on.
-        others: further versions, such as a challenger, for requests that name them; replaced in the same way.
+        challenger: a second version, for requests that name it; replaced in the same way.
     """
 
-    def __init__(self, served: Served, limits: ServingLimits, metrics: Metrics, others: Sequence[Served] = ()) -> None:
-        self.served, self.others = served, list(others)
+    def __init__(
+        self, served: Served, limits: ServingLimits, metrics: Metrics, challenger: Served | None = None
+    ) -> None:
+        self.served, self.challenger = served, challenger
         self._limits, self._metrics = limits, metrics
         self._queue: deque[_Waiting] = deque()
         self._texts = 0
@@ -64,6 +66,11 @@ class Batcher:
         self._tokenizing.shutdown()
 
     @property
+    def all(self) -> list[Served]:
+        """The served version, and the challenger if there is one."""
+        return [self.served] if self.challenger is None else [self.served, self.challenger]
+
+    @property
     def alive(self) -> bool:
         return self._thread.is_alive()
 
@@ -75,7 +82,7 @@ class Batcher:
         Raises:
             ApiError: the queue is full, or the server is stopping.
         """
-        chosen = next((one for one in (self.served, *self.others) if request.model in one.names), self.served)
+        chosen = next((one for one in self.all if request.model in one.names), self.served)
         waiting = _Waiting(request, chosen, asyncio.get_running_loop().create_future())
         texts = len(request.texts)
         with self._changed:

@@ -32,22 +32,14 @@ class ApiError(Exception):
 
     Args:
         retry_after: seconds after which the same request may succeed.
-        close: whether the connection must be closed, because the rest of the request is not read.
     """
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        code: str,
-        param: str | None = None,
-        *,
-        retry_after: int | None = None,
-        close: bool = False,
+        self, status: int, message: str, code: str, param: str | None = None, *, retry_after: int | None = None
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.code, self.param = status, message, code, param
-        self.retry_after, self.close = retry_after, close
+        self.retry_after = retry_after
 
     def response(self) -> Response:
         kind = _ERROR_TYPES.get(self.status, "invalid_request_error")
@@ -57,8 +49,6 @@ class ApiError(Exception):
             headers["retry-after"] = str(self.retry_after)
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if self.close:
-            headers["connection"] = "close"
         return Response(orjson.dumps({"error": error}), self.status, headers, "application/json")
 
 

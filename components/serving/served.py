@@ -152,52 +152,66 @@ class Alias:
         return None if version is None else str(version.version)
 
 
-def load_first(name: str, cache: int, precision: Precision = "fp32", device: str = "auto") -> Served:
-    """The version to serve when the server starts."""
-    alias = Alias.of(name)
-    if alias is not None:
-        version = alias.version()
-        if version is None:
-            raise InputError(f"{alias.model} has no alias '{alias.alias}': `cliptune history` lists the promotions")
-        return load_version(alias, version, cache, precision, device)
-    registered = ALIAS.match(name)
-    if registered is None:
-        return load(name, cache=cache, precision=precision, device=device)
-    model, version = registered["model"], registered["version"]
-    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache, precision, device)
+@dataclass(frozen=True)
+class Loading:
+    """How versions are loaded.
 
+    Attributes:
+        cache: texts whose vectors are cached, least recently used first out; 0 for no cache.
+        precision: of the text tower; see `Encoder.compute_in`.
+        excludes, known: see `Served`.
+    """
 
-def load_version(alias: Alias, version: str, cache: int, precision: Precision = "fp32", device: str = "auto") -> Served:
-    """A version of a registered model, which also has the names of its alias."""
-    name = f"{alias.model}/{version}"
-    return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache, precision, device)
+    cache: int = 0
+    precision: Precision = "fp32"
+    device: str = "auto"
+    excludes: bool = False
+    known: Sequence[str] = ()
 
+    def first(self, name: str) -> Served:
+        """The version to serve when the server starts."""
+        alias = Alias.of(name)
+        if alias is not None:
+            version = alias.version()
+            if version is None:
+                raise InputError(f"{alias.model} has no alias '{alias.alias}': `cliptune history` lists the promotions")
+            return self.version(alias, version)
+        registered = ALIAS.match(name)
+        if registered is None:
+            return self.load(name)
+        model, version = registered["model"], registered["version"]
+        return self.load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}))
 
-def load(
-    name: str, also: frozenset[str] = frozenset(), cache: int = 0, precision: Precision = "fp32", device: str = "auto"
-) -> Served:
-    """Load an encoder, which requests may also name by `also`, and embed two texts as a test."""
-    under_test = find_encoder(name, device=device)
-    encoder = under_test.encoder
-    if not isinstance(encoder, Encoder):
-        raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")
-    encoder.compute_in(precision)
-    vectors = encoder.embed_texts(["a dog", "two cats sleep on a red sofa beside the window"])
-    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
-        raise InputError(f"{name} does not give unit vectors: train it again")
-    # Clients must not see the path of a folder on this machine.
-    public_name = name if name in also else under_test.name
-    return Served(
-        id=public_name,
-        names=also | {public_name},
-        sha256=under_test.sha256,
-        image_tower_sha256=under_test.image_tower_sha256 or "",
-        dim=vectors.shape[1],
-        precision=precision,
-        tokenizer=partial(_tokenized, encoder.tokenizer),
-        tower=encoder.embed_tokens,
-        cache=LRUCache(cache) if cache else None,
-    )
+    def version(self, alias: Alias, version: str) -> Served:
+        """A version of a registered model, which also has the names of its alias."""
+        name = f"{alias.model}/{version}"
+        return self.load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}))
+
+    def load(self, name: str, also: frozenset[str] = frozenset()) -> Served:
+        """Load an encoder, which requests may also name by `also`, and embed two texts as a test."""
+        under_test = find_encoder(name, device=self.device)
+        encoder = under_test.encoder
+        if not isinstance(encoder, Encoder):
+            raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")
+        encoder.compute_in(self.precision)
+        vectors = encoder.embed_texts(["a dog", "two cats sleep on a red sofa beside the window"])
+        if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+            raise InputError(f"{name} does not give unit vectors: train it again")
+        # Clients must not see the path of a folder on this machine.
+        public_name = name if name in also else under_test.name
+        loaded = Served(
+            id=public_name,
+            names=also | {public_name},
+            sha256=under_test.sha256,
+            image_tower_sha256=under_test.image_tower_sha256 or "",
+            dim=vectors.shape[1],
+            precision=self.precision,
+            tokenizer=partial(_tokenized, encoder.tokenizer),
+            tower=encoder.embed_tokens,
+            cache=LRUCache(self.cache) if self.cache else None,
+            excludes=self.excludes,
+        )
+        return loaded.knowing(self.known)
 
 
 def _tokenized(tokenizer: Tokenizer, texts: list[str]) -> list[TextTokens]:

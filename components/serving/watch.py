@@ -21,7 +21,7 @@ class Watch:
     Args:
         alias: its name in metrics, such as `text-encoder@champion`.
         version: returns the version of the alias; raises if the registry is unavailable.
-        other: number of the version among the batcher's `others`; None for the first version.
+        is_challenger: whether it is the batcher's challenger that is replaced.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class Watch:
         any_tower: bool,
         every: float,
         clock: Callable[[], float] = time.monotonic,
-        other: int | None = None,
+        is_challenger: bool = False,
     ) -> None:
-        self._other, self._refused = other, metrics.refused.labels(alias)
+        self._is_challenger, self._refused = is_challenger, metrics.refused.labels(alias)
         self._version, self._load, self._batcher, self._metrics = version, load, batcher, metrics
         self._any_tower, self._every, self._clock = any_tower, every, clock
         self._stop = threading.Event()
@@ -94,17 +94,17 @@ class Watch:
                 f"{new.id} has another image tower, so its vectors do not fit an index of {old.id}, which remains: "
                 "embed the images again and restart the server"
             )
-        if self._other is None:
+        if self._is_challenger:
+            self._batcher.challenger = new
+        else:
             self._batcher.served = new
             self._metrics.serves(new)
-        else:
-            self._batcher.others[self._other] = new
         _LOG.info("%s replaces %s", new.id, old.id)
         return ""
 
     @property
     def _served(self) -> Served:
-        return self._batcher.served if self._other is None else self._batcher.others[self._other]
+        return self._batcher.all[self._is_challenger]
 
     def _current(self) -> str:
         return self._served.id.rpartition("/")[2]

@@ -29,7 +29,7 @@ from components.index.image_index import ImageIndex
 from components.registry.encoder_lookup import find_encoder
 from components.registry.promotion import promote
 from components.serving.messages import EmbeddingRequest
-from components.serving.served import load_first
+from components.serving.served import Loading
 from components.training.train import run as train
 from tests.support.checkout import first_commit
 from tests.support.coloured_squares import COLOURS, EACH, ENTRY
@@ -115,7 +115,7 @@ def test_a_family_becomes_a_champion_whose_served_vectors_are_open_clips(setting
     index.accept(champion)
     files = sorted(Path("squares").glob("*.png"))
     texts, pictures = _by_open_clip("exported", QUERIES, files)
-    served = np.stack(load_first(CHAMPION, 0).embed([EmbeddingRequest(input=QUERIES)], {})[0].vectors)
+    served = np.stack(Loading().first(CHAMPION).embed([EmbeddingRequest(input=QUERIES)], {})[0].vectors)
     np.testing.assert_allclose(served, texts, atol=1e-5)
     np.testing.assert_array_equal(served, champion.encoder.embed_texts(QUERIES))
     places = {name: row for row, name in enumerate(index.column("name").to_pylist())}

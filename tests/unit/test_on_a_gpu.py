@@ -119,7 +119,7 @@ def _published(place: Place) -> None:
 
 def _serve(place: Place) -> None:
     request = EmbeddingRequest(input=["a dog", "two cats on a long sofa"])
-    served.load(str(place.base), device=GPU).embed([request], {})
+    served.Loading(device=GPU).load(str(place.base)).embed([request], {})
 
 
 def _index(place: Place) -> None:

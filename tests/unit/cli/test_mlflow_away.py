@@ -14,7 +14,7 @@ from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
 from components.registry.lineage import find_links
 from components.registry.promotion import promote
-from components.serving.served import Alias, load_first
+from components.serving.served import Alias, Loading
 from components.sweeping.sweep import sweep_aliases, sweep_runs
 from components.tracking import tracked_run
 from components.tracking.errors import WAIT
@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[Settings], object]] = {
     "history": lambda _: find_links("text-encoder", "1"),
     "version": lambda _: find_encoder("text-encoder/3"),
     "run": lambda _: find_encoder("0" * 32),
-    "serve": lambda _: load_first("text-encoder@champion", 0),
+    "serve": lambda _: Loading().first("text-encoder@champion"),
     "watch": lambda _: Alias("text-encoder", "champion").version(),
     "sweep aliases": lambda _: sweep_aliases("text-encoder"),
     "sweep runs": lambda _: sweep_runs(True),

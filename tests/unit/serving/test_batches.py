@@ -128,7 +128,7 @@ def test_a_version_answers_only_to_its_names(stub: Stub) -> None:
 def test_a_challenger_answers_to_its_names_and_the_first_version_to_all_others(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         challenger = replace(stub_served(stub, 2), names=frozenset({"text-encoder/2", "text-encoder@challenger"}))
-        batcher.others.append(challenger)
+        batcher.challenger = challenger
         names = ["text-encoder@challenger", "text-encoder", None, "text-encoder/2"]
         answers = [await one for one in [batcher.submit(_request("a", model=name)) for name in names]]
         assert [one.model.rpartition("/")[2] for one in answers] == ["2", "1", "1", "2"]

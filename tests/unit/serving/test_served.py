@@ -23,7 +23,7 @@ from components.serving.address import ServingLimits
 from components.serving.batches import Batcher
 from components.serving.messages import EmbeddingRequest, EncodeResponse
 from components.serving.metrics import Metrics
-from components.serving.served import Alias, Served, load, load_first, load_version
+from components.serving.served import Alias, Loading, Served
 from components.serving.watch import Watch
 from tests.conftest import TINY
 from tests.support.serving import Stub, stub_served, wait_until
@@ -45,7 +45,7 @@ def _answer(found: Served, texts: str | list[str]) -> EncodeResponse:
 
 
 def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
-    found = load(str(folder))
+    found = Loading().load(str(folder))
     requests = [EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])]
     answers = found.embed(requests, found.tokens(requests[0]))
     vectors = np.stack([vector for answer in answers for vector in answer.vectors])
@@ -61,7 +61,7 @@ def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
 def test_vectors_in_fewer_bits_fit_the_index_of_the_same_image_tower(
     folder: Path, precision: Precision, cosine: float
 ) -> None:
-    exact, rounded = load(str(folder)), load(str(folder), precision=precision)
+    exact, rounded = Loading().load(str(folder)), Loading(precision=precision).load(str(folder))
     first, second = (np.stack(_answer(found, TEXTS).vectors) for found in (exact, rounded))
     assert cosine < (first * second).sum(axis=1).min() < 1 - 1e-6
     assert (exact.precision, rounded.precision) == ("fp32", precision)
@@ -69,7 +69,7 @@ def test_vectors_in_fewer_bits_fit_the_index_of_the_same_image_tower(
 
 
 def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
-    plain, kept = load(str(folder)), load(str(folder), cache=2)
+    plain, kept = Loading().load(str(folder)), Loading(cache=2).load(str(folder))
     computed: list[list[str]] = []
     kept = replace(kept, tokenizer=lambda texts: (computed.append(texts), plain.tokenizer(texts))[1])
     for texts in (["a"], ["a", "b"], ["b", "a"], ["c", "d"], ["a"], TEXTS):
@@ -82,7 +82,7 @@ def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
 
 
 def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_encoder: Encoder) -> None:
-    plain, chosen = load(str(folder)), replace(load(str(folder), cache=8), excludes=True)
+    plain, chosen = Loading().load(str(folder)), Loading(cache=8, excludes=True).load(str(folder))
     for texts in (["a dog", "a dog -cat"], ["a dog -cat"], ["a cat without a dog"]):
         found = _answer(chosen, texts)
         np.testing.assert_allclose(found.vectors, embed_queries(tiny_encoder.embed_texts, texts), atol=1e-5)
@@ -93,16 +93,16 @@ def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_en
 
 def test_texts_unlike_known_ones_are_counted(folder: Path) -> None:
     known = [f"a small dog number {number}" for number in range(300)]
-    found = load(str(folder)).knowing(known)
+    found = Loading().load(str(folder)).knowing(known)
     assert found.known is not None
     assert len(found.known.texts) == 150
     assert found.known.unlike(np.stack(_answer(found, ["qq zz xx vv", found.known.texts[3]]).vectors)) == 1
-    assert load(str(folder)).knowing([]).known is None
+    assert Loading().load(str(folder)).knowing([]).known is None
 
 
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "_MOST_WORDS", 50)
-    found = load(str(folder))
+    found = Loading().load(str(folder))
     before = _answer(found, "a dog").vectors[0]
     for number in range(20):
         _answer(found, " ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))
@@ -115,11 +115,11 @@ def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, mon
         tiny_encoder.model.text_projection.fill_(0)
     tiny_encoder.save(folder)
     with pytest.raises(InputError, match="does not give unit vectors"):
-        load(str(folder))
+        Loading().load(str(folder))
     sentences = EncoderUnderTest("minilm", SentenceEncoder(None), "sha")  # type: ignore[arg-type]
     monkeypatch.setattr(served, "find_encoder", lambda _name, **_: sentences)
     with pytest.raises(InputError, match="'minilm' has no image tower"):
-        load("minilm")
+        Loading().load("minilm")
 
 
 class Registry:
@@ -173,17 +173,24 @@ def test_a_new_version_and_back(registry: Registry) -> None:
 
 
 def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> None:
-    registry.batcher.others.append(stub_served(Stub(), 2))
+    registry.batcher.challenger = stub_served(Stub(), 2)
     champion, name = registry.watch(), "text-encoder@challenger"
     challenger = Watch(
-        name, registry.read, registry.load, registry.batcher, registry.metrics, any_tower=False, every=5.0, other=0
+        name,
+        registry.read,
+        registry.load,
+        registry.batcher,
+        registry.metrics,
+        any_tower=False,
+        every=5.0,
+        is_challenger=True,
     )
     registry.version = "3"
     challenger.look()
-    assert (registry.batcher.served.id, registry.batcher.others[0].id) == ("text-encoder/1", "text-encoder/3")
+    assert [one.id for one in registry.batcher.all] == ["text-encoder/1", "text-encoder/3"]
     registry.tower, registry.version = "another", "4"
     challenger.look()
-    assert registry.batcher.others[0].id == "text-encoder/3"
+    assert registry.batcher.all[1].id == "text-encoder/3"
     assert "text-encoder/4 has another image tower" in challenger.problem
     # The state of one alias leaves that of the other.
     registry.version = "1"
@@ -255,7 +262,7 @@ def test_the_thread_looks_by_itself(registry: Registry) -> None:
 def test_a_real_registry(tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder) -> None:
     track_in(tmp_path)
     with pytest.raises(InputError, match="text-encoder has no alias 'champion'"):
-        load_first("text-encoder@champion", 0)
+        Loading().first("text-encoder@champion")
     assert Alias.of("models:/mine@challenger") == Alias("mine", "challenger")
     assert Alias.of("text-encoder/3") is Alias.of("models/paraclip") is None
     champion = Alias("text-encoder", "champion")
@@ -266,10 +273,10 @@ def test_a_real_registry(tmp_path: Path, track_in: Callable[[Path], None], tiny_
     other = Encoder.create("other", "tiny", TINY, "test")
     other.model.visual.load_state_dict(tiny_encoder.model.visual.state_dict())
     second = register_champion(other, alias=None)
-    served = load_first("text-encoder@champion", 0)
+    served = Loading().first("text-encoder@champion")
     assert served.id == f"text-encoder/{first}"
     assert served.names == {served.id, "text-encoder", "text-encoder@champion"}
-    assert load_first(f"models:/text-encoder/{second}", 0).names == {f"text-encoder/{second}", "text-encoder"}
-    served = load_version(champion, second, 0)
+    assert Loading().first(f"models:/text-encoder/{second}").names == {f"text-encoder/{second}", "text-encoder"}
+    served = Loading().version(champion, second)
     assert served.id == f"text-encoder/{second}"
     np.testing.assert_allclose(_answer(served, "a dog").vectors, other.embed_texts(["a dog"]), atol=1e-5)
