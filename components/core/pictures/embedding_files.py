@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from components.core.pictures.folder import files_in
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array
-from components.core.tables.parquet_rows import DAMAGED
+from components.core.tables.parquet_rows import DAMAGED, batches, opened_parquet
 
 COLUMNS = ("embedding", "image_embedding", "img_emb", "vector")
 """Names of the column of vectors in Parquet files, in order of precedence."""
@@ -56,7 +56,7 @@ class EmbeddingFile:
     def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
         """The wanted columns of `count` rows of the Parquet file from row `first` on."""
         try:
-            with pq.ParquetFile(self.captions) as stream:
+            with opened_parquet(self.captions) as stream:
                 names = [column.name for column in stream.schema_arrow if wanted(column)]
                 return rows_of_file(stream, names, first, count)
         except DAMAGED as error:
@@ -147,20 +147,27 @@ def read_embeddings(path: Path, first: int, count: int) -> npt.NDArray[np.floati
 
 
 def rows_of_file(file: pq.ParquetFile, columns: list[str], first: int, count: int) -> pa.Table:
-    """Up to `count` rows of a Parquet file from row `first` on; only their row groups are read."""
+    """Up to `count` rows of a Parquet file from row `first` on; only their row groups are read, in batches."""
     parts, start = [file.schema_arrow.empty_table().select(columns)], 0
     for group in range(file.num_row_groups):
-        end = start + file.metadata.row_group(group).num_rows
-        if start < first + count and first < end:
-            part = file.read_row_group(group, columns=columns).select(columns)
-            parts.append(part.slice(max(0, first - start), min(end, first + count) - max(start, first)))
-        start = end
+        rows = file.metadata.row_group(group).num_rows
+        if start < first + count and first < start + rows:
+            place = start
+            for batch in batches(file, group, columns):
+                wanted = range(max(first, place), min(first + count, place + batch.num_rows))
+                if wanted:
+                    part = pa.Table.from_batches([batch]).select(columns)
+                    parts.append(part.slice(wanted.start - place, len(wanted)))
+                place += batch.num_rows
+                if place >= first + count:
+                    break
+        start += rows
     return pa.concat_tables(parts)
 
 
 def _from_parquet(path: Path, first: int, count: int) -> npt.NDArray[np.floating]:
     try:
-        with pq.ParquetFile(path) as file:
+        with opened_parquet(path) as file:
             column = embedding_column(file.schema_arrow)
             if column is None:
                 raise InputError(f"{path} has no column of vectors: name it {COLUMNS[0]}")

@@ -8,6 +8,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,6 +30,11 @@ from components.core.tables.files import image_id
 from components.data.sources.folder import FILES
 from components.data.sources.huggingface import read_splits
 folder = Path(sys.argv[1])
+if (folder / "vectors.parquet").exists():
+    from components.core.pictures.embedding_files import embedding_shape, read_embeddings
+    rows, _ = embedding_shape(folder / "vectors.parquet")
+    print(rows, len(read_embeddings(folder / "vectors.parquet", 100, 50)))
+    raise SystemExit
 if (folder / "captions.parquet").exists():
     print(sum(len(row["caption"]) for _, row in FILES.rows(folder / "captions.parquet", {"caption": ("caption",)})))
     raise SystemExit
@@ -74,6 +80,15 @@ def test_a_caption_that_many_rows_share_is_read_in_few_rows(tmp_path: Path) -> N
     rows = pa.table({"image": ["0.jpg"] * 65_536, "caption": shared})
     pq.write_table(rows, tmp_path / "captions.parquet", store_schema=False)
     assert _read_under_limit(tmp_path) == [65_536 * 60_000]
+
+
+@pytest.mark.slow
+def test_vectors_in_one_row_group_are_read_in_batches(tmp_path: Path) -> None:
+    block = pa.FixedSizeListArray.from_arrays(pa.array(np.random.default_rng(0).random(1 << 20, np.float32)), 1024)
+    # A gigabyte and a half of vectors.
+    rows = pa.table({"embedding": pa.chunked_array([block] * 370)})
+    pq.write_table(rows, tmp_path / "vectors.parquet", row_group_size=rows.num_rows, use_dictionary=False)
+    assert _read_under_limit(tmp_path) == [rows.num_rows, 50]
 
 
 @pytest.mark.parametrize("most", [1, 40_000, 1 << 28])
