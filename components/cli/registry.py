@@ -20,6 +20,7 @@ from components.cli.tables import (
     table_of,
 )
 from components.core.system.discovery import choose
+from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project, require_project, run_in_project
 
 if TYPE_CHECKING:
@@ -275,6 +276,8 @@ def serve(
         tokens = read_tokens(host, os.environ)
         limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue)
         names = encoder_names(encoder or ["text-encoder@champion"])
+        if len(names) > 2:
+            raise InputError("a server has one encoder and a challenger: give --encoder at most twice")
         with bind(host, port) as place:
             quiet_mlflow()
             from components.evaluation.drift import known_texts

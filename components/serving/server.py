@@ -45,8 +45,6 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     for library in ("mlflow", "alembic", "uvicorn", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
-    if len(encoders) > 2:
-        raise InputError("a server has one encoder and a challenger: give --encoder at most twice")
     metrics = Metrics()
     first, *others = (loading.first(name) for name in encoders)
     for other in others:

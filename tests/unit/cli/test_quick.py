@@ -51,6 +51,7 @@ COMMANDS = (
     ("export --encoder base --format openclip --output new", 1, "did you mean 'open_clip'"),
     ("export --encoder base --format open_clip --output params.yaml", 1, "is there already"),
     ("serve --encoder nobody", 1, "--encoder 'nobody' is unknown: give"),
+    ("serve --encoder t@a --encoder t@b --encoder t@c", 1, "give --encoder at most twice"),
     ("serve --host 0.0.0.0", 1, "set CLIPTUNE_SERVE_TOKEN"),
     ("serve --max-queue 8", 1, "--max-queue 8 is too small"),
     ("profile list", 0, "toy"),
