@@ -1,17 +1,15 @@
 """A client of one OpenAI-compatible server: settings, retries, and whether a row or the server fails.
 
-The openai client makes and repeats the attempts. Own code decides whose fault a failure is: a row that fails while
-other rows, or a canary question, are answered is given up; a server that answers nothing for `give_up_s` stops the run.
+A row that fails while other rows, or a canary question, are answered is given up. A server that answers nothing for
+`give_up_s`, or refuses the first rows and a canary alike, stops the run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,7 @@ from components.captions.generating.wire import (
     retry_after,
     sentence_in,
 )
-from components.captions.prompting.request import ModelAnswer, Reply, Request, Sampling
+from components.captions.prompting.request import ModelAnswer, Reply, Request
 from components.core.settings import Block
 from components.core.system.bounded_http import BoundedAsyncClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
@@ -41,20 +39,16 @@ if TYPE_CHECKING:
 
 NO_KEY = "none"
 """Sent where the environment has no key; local servers need none."""
-PAUSE_S = 1.0
-"""Between two rounds of attempts."""
+PAUSE_S = 0.5
+"""Before the second attempt; doubled before each further one, at most `_DOUBLINGS` times."""
 
+_DOUBLINGS = 5
 _OVERLOAD = 429
 _TRANSIENT = {408, 409, 425}
 """Besides 429 and 5xx, the statuses after which the same request may succeed."""
-_DOUBLINGS = 5
-"""A server with too many requests has at most 2^5 pauses before the next one, unless it wants more."""
-_ALIKE = 3
-"""Number of first requests, refused alike, after which a plain question is tried."""
 _GIVEN_UP = re.compile(r" after \d+ attempts")
-_DIGITS = re.compile(r"\d+")
-_DENYING = {401, 403, 404}
-"""Most often a wrong key, path or model; some gateways deny single prompts with them."""
+_NUMBERS = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*")
+"""Numbers and identifiers, which differ between refusals alike."""
 
 
 class ServerOptions(Block):
@@ -85,7 +79,7 @@ class ServerOptions(Block):
     extra: dict[str, Any] = Field(default_factory=dict)
     """More keys of each request's JSON body, such as `top_k`; they replace those of the task, and null removes one.
     Part of every key of the store."""
-    _setting: str = "params.yaml: synthesize.llms"
+    _setting: str = "synthesize.llms of params.yaml"
 
     def model_post_init(self, context: str | None) -> None:
         """Keep the name of the setting that messages give, which is the context of the validation."""
@@ -134,28 +128,23 @@ class ServerOptions(Block):
         return urls
 
 
+@dataclass(eq=False)
 class ServerFault(Exception):
-    """Why all attempts of a round failed, in a few words without secrets; another round may succeed.
+    """Why an attempt failed, in a few words without secrets; another one may succeed.
 
     Attributes:
-        overload: the server works but has too many requests; it wants `wait_s` seconds before the next one.
-        single: the openai client made only one attempt.
-        advice: ends the run if the server has never answered otherwise; never the key.
-        denied: a status that may apply to every request, so that `advice` also ends a run with answers.
+        wait_s: seconds that the server wants before the next attempt.
+        overload: the server works but has too many requests.
+        advice: ends the run at the second failure of a row if the server has never answered.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        overload: bool = False,
-        wait_s: float = 0.0,
-        single: bool = False,
-        advice: str = "",
-        denied: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.overload, self.wait_s, self.single, self.advice, self.denied = overload, wait_s, single, advice, denied
+    reason: str
+    wait_s: float = 0.0
+    overload: bool = False
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class RowRefused(Exception):
@@ -181,20 +170,16 @@ class LlmClient:
         self._options, self._check, self._secret = options, check, key or ""
         self._parameters = parameters or Parameters(options.extra, options.seeds)
         self._announced = str(self._parameters)
-        # Two rounds, so that a row whose first round met a dying server has a second one before the verdict.
-        self._per_round = -(-options.attempts // 2)
         self._client = _open_client(options, key)
-        self._last_answer = 0.0
-        self._answered = False
-        self._refusals: Counter[str] = Counter()
+        self._answered_at = 0.0
 
     async def reply(self, request: Request) -> Reply:
         """Send a request until it is answered, refused or given up; again with more tokens if its end is missing."""
-        sent = request
-        result = await self._settled(sent)
+        sent, started = request, monotonic()
+        result = await self._settled(sent, started)
         if isinstance(result, ModelAnswer) and request.lacks_its_end(result):
             sent = request.longer
-            result = await self._settled(sent)
+            result = await self._settled(sent, started)
         if isinstance(result, ModelAnswer):
             reply = Reply.of(request, result, sent.sampling.max_tokens)
             return replace(reply, sampling=self._parameters.recorded(request))
@@ -205,36 +190,54 @@ class LlmClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _settled(self, request: Request) -> ModelAnswer | str:
+    async def _settled(self, request: Request, started: float) -> ModelAnswer | str:
         """The server's answer, or the reason why there is none."""
-        started, failed_at, attempts, rounds = monotonic(), None, 0, 0
+        failed_at, attempts, give_up_s = 0.0, 0, self._options.give_up_s
         while True:
-            # Nothing is repeated within a round before the server has shown that it works.
-            tries = self._per_round if self._last_answer else 1
             try:
-                return await self._round(request, tries)
+                return await self._attempt(request)
             except RowRefused as refusal:
-                await self._check_alike(request, str(refusal))
+                await self._is_row(request, refusal, started)
                 return str(refusal)
             except ServerFault as fault:
-                attempts += 1 if fault.single else tries
-                hopeless = bool(fault.advice) and (fault.denied or not self._last_answer)
-                is_used_up = hopeless or (attempts >= self._options.attempts and not fault.overload)
-                is_late = monotonic() - started > self._options.give_up_s
-                if is_late or (failed_at is not None and is_used_up):
-                    if self._last_answer > (failed_at or started) or await self._is_alive(request):
-                        return str(fault) if fault.denied else f"{fault} after {attempts} attempts"
+                self._check()
+                attempts, failed_at = attempts + 1, failed_at or monotonic()
+                hopeless = bool(fault.advice) and not self._answered_at
+                is_used_up = attempts >= (2 if hopeless else self._options.attempts) and not fault.overload
+                if is_used_up or monotonic() - started > give_up_s:
+                    if await self._is_row(request, fault, failed_at):
+                        return f"{fault} after {attempts} attempts"
                     if hopeless:
                         raise InputError(fault.advice) from None
-                failed_at = failed_at or monotonic()
-                self._check_hope(fault, started)
-                pause = PAUSE_S * (2 ** min(rounds, _DOUBLINGS) if fault.overload else 1)
-                rounds += 1
-                await asyncio.sleep(min(max(pause, fault.wait_s), self._options.give_up_s))
+                    if monotonic() - max(started, self._answered_at) > give_up_s:
+                        raise self._silence(fault) from None
+                pause = max(PAUSE_S * 2 ** min(attempts - 1, _DOUBLINGS), fault.wait_s)
+                await asyncio.sleep(min(pause, give_up_s))
 
-    async def _round(self, request: Request, attempts: int) -> ModelAnswer:
-        """The answer of the first attempt that succeeds; parameters that the server refuses are left out at once."""
-        from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
+    async def _is_row(self, request: Request, failure: RowRefused | ServerFault, since: float) -> bool:
+        """Whether only the row fails: the server has answered another one `since` then, or responds to a canary.
+
+        Raises `InputError` if the server refuses the canary with the same words.
+        """
+        if self._answered_at > since:
+            return True
+        try:
+            await self._attempt(canary(request))
+        except RowRefused as refusal:
+            if _NUMBERS.sub("", str(refusal)) == _NUMBERS.sub("", str(failure)):
+                options = self._options
+                raise InputError(
+                    f"{options.url} refuses every question to model '{options.model}' ({refusal}): correct the URL, "
+                    f"the model or `extra` in {options.setting}, the key in the environment variable "
+                    f"{options.api_key_env}, or the task"
+                ) from None
+        except ServerFault:
+            return False
+        return True
+
+    async def _attempt(self, request: Request) -> ModelAnswer:
+        """The answer to one attempt; parameters that the server refuses are left out at once."""
+        from openai import APIConnectionError, APIStatusError, OpenAIError
 
         try:
             # Pictures are made here, each in a thread, while other requests are in flight.
@@ -244,30 +247,23 @@ class LlmClient:
             raise RowRefused(f"unreadable: {error}") from None
         try:
             async with asyncio.timeout(self._options.give_up_s):
-                content = await self._client.post(
-                    path, cast_to=object, body=body, options={"max_retries": attempts - 1}
-                )
-            answer = answer_in(content)
+                answer = answer_in(await self._client.post(path, cast_to=object, body=body))
         except TimeoutError:
             raise ServerFault("time-out") from None
         except APIConnectionError as error:
-            reason = "time-out" if isinstance(error, APITimeoutError) else "connection failed"
-            raise ServerFault(reason, advice=self._unreachable(error)) from None
+            raise self._unconnected(error) from None
         except APIStatusError as error:
             failure = self._failure(error)
-            if isinstance(failure, RowRefused):
-                self._last_answer = monotonic()
-                if self._parameters.learn(body, error.body):
-                    return await self._round(request, attempts)
+            if isinstance(failure, RowRefused) and self._parameters.learn(body, error.body):
+                return await self._attempt(request)
             raise failure from None
         except (FilteredError, OversizedError) as refusal:
-            self._last_answer = monotonic()
             raise RowRefused(str(refusal)) from None
         except (MalformedError, OpenAIError, ValueError, RecursionError) as error:
             reason = str(error) if isinstance(error, MalformedError) else "response is not JSON"
             wrong = f"{self._options.url} does not answer as an OpenAI-compatible server ({reason})"
-            raise ServerFault(reason, single=True, advice=f"{wrong}: {self._correct_url}") from None
-        self._last_answer, self._answered = monotonic(), True
+            raise ServerFault(reason, advice=f"{wrong}: {self._correct_url}") from None
+        self._answered_at = monotonic()
         self._announce()
         return answer
 
@@ -278,72 +274,37 @@ class LlmClient:
             tqdm.write(f"{self._options.model}: requests are sent {said}, because the server refuses these parameters")
 
     def _failure(self, error: APIStatusError) -> ServerFault | RowRefused | InputError:
-        code, options = error.status_code, self._options
-        sentence = sentence_in(error.body, self._secret)
-        reason = f"HTTP {code}{sentence}"
+        code, url = error.status_code, self._options.url
+        reason = f"HTTP {code}{sentence_in(error.body, self._secret)}"
         if (target := redirect_of(error.response)) is not None:
             return InputError(
-                f"{options.url} redirects to {target}, and questions are sent only to the address in "
-                f"{options.setting}: write the new one there if you trust it"
+                f"{url} redirects to {target}, and questions are sent only to the address in "
+                f"{self._options.setting}: write the new one there if you trust it"
             )
         if is_unpaid(code, error.body):
-            return InputError(
-                f"{options.url}: the account has no credit ({reason}): add some and run the command again"
-            )
-        if code in _DENYING:
-            advice = (
-                f"{options.url} answered HTTP {code} for model '{options.model}'{sentence}: {self._correct_url}, or "
-                f"correct the model's name, or the key in the environment variable {options.api_key_env}"
-            )
-            return ServerFault(reason, single=True, advice=advice, denied=True)
+            return InputError(f"{url}: the account has no credit ({reason}): add some and run the command again")
         if code == _OVERLOAD:
-            return ServerFault(reason, overload=True, wait_s=retry_after(error.response.headers))
+            return ServerFault(reason, retry_after(error.response.headers), overload=True)
         if code in _TRANSIENT or not 400 <= code < 500:
-            return ServerFault(f"HTTP {code}")
+            return ServerFault(f"HTTP {code}", retry_after(error.response.headers))
         return RowRefused(reason)
 
-    async def _is_alive(self, request: Request) -> bool:
-        """Whether the server works: it answers a question of the same kind as `request`."""
-        with suppress(RowRefused):
-            try:
-                await self._round(canary(request, Sampling(0.0, 1.0, 1)), 1)
-            except ServerFault:
-                return False
-        return True
-
-    async def _check_alike(self, request: Request, reason: str) -> None:
-        """Raise `InputError` if the server refuses the first requests and a plain question of their kind alike."""
-        if self._answered:
-            return
-        self._refusals[_DIGITS.sub("", reason)] += 1
-        if len(self._refusals) > 1 or self._refusals.total() % _ALIKE:
-            return
-        with suppress(ServerFault):
-            try:
-                await self._round(canary(request, request.sampling), 1)
-            except RowRefused as refusal:
-                if _DIGITS.sub("", str(refusal)) in self._refusals:
-                    raise InputError(
-                        f"{self._options.url} refuses every question to model '{self._options.model}' ({refusal}): "
-                        f"correct the task or the model's settings, such as `extra` in {self._options.setting}"
-                    ) from None
-
-    def _check_hope(self, fault: ServerFault, started: float) -> None:
-        self._check()
-        if monotonic() - max(started, self._last_answer) > self._options.give_up_s:
-            raise InputError(
-                f"the LLM server {self._options.url} has answered nothing for {self._options.give_up_s:g} seconds "
-                f"({fault}): start it and run the command again, or {self._correct_url}"
-            )
-
-    def _unreachable(self, error: APIConnectionError) -> str:
-        """The advice where no connection was made; empty where one broke."""
+    def _unconnected(self, error: APIConnectionError) -> ServerFault:
+        """The fault of a connection that broke, or, with an advice, was never made."""
         from httpx2 import ConnectError, ConnectTimeout
+        from openai import APITimeoutError
 
-        if not isinstance(cause := error.__cause__, (ConnectError, ConnectTimeout)):
-            return ""
-        reason = str(cause) or "time-out"
-        return f"{self._options.url} accepts no connection ({reason}): start the server, or {self._correct_url}"
+        fault = ServerFault("time-out" if isinstance(error, APITimeoutError) else "connection failed")
+        if isinstance(cause := error.__cause__, (ConnectError, ConnectTimeout)):
+            none = f"{self._options.url} accepts no connection ({str(cause) or 'time-out'})"
+            fault.advice = f"{none}: start the server, or {self._correct_url}"
+        return fault
+
+    def _silence(self, fault: ServerFault) -> InputError:
+        return InputError(
+            f"the LLM server {self._options.url} has answered nothing for {self._options.give_up_s:g} seconds "
+            f"({fault}): start it and run the command again, or {self._correct_url}"
+        )
 
     @property
     def _correct_url(self) -> str:
@@ -358,4 +319,4 @@ def _open_client(options: ServerOptions, key: str | None) -> AsyncOpenAI:
     timeout = Timeout(options.timeout_s, connect=min(options.timeout_s, 10.0))
     limits = Limits(max_connections=None, max_keepalive_connections=None)
     http = BoundedAsyncClient(options.url, limits=limits, timeout=timeout)
-    return AsyncOpenAI(base_url=options.url, api_key=key or NO_KEY, timeout=timeout, http_client=http)
+    return AsyncOpenAI(base_url=options.url, api_key=key or NO_KEY, timeout=timeout, max_retries=0, http_client=http)

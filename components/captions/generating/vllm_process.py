@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import signal
 import socket
 import subprocess
 import tempfile
@@ -17,13 +16,11 @@ from pathlib import Path
 
 from components.core.system.errors import InputError
 from components.core.system.processes import end, supervised
-from components.core.system.progress import bar
 
 _GRACE_S = 5.0
 """Time limit for vLLM to end after SIGTERM."""
 _POLL_S = 0.5
-_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )\S.*")
-_NOT_THE_CAUSE = re.compile(r" WARNING |[Ss]ee (?:root cause|stack trace)")
+_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )(?!.*[Ss]ee (?:root cause|stack trace))\S.*")
 
 
 @dataclass(frozen=True)
@@ -32,41 +29,33 @@ class VllmProcess:
 
     url: str
     key: str
-    _supervisor: subprocess.Popen[bytes]
+    _process: subprocess.Popen[bytes]
     _log: Path
 
     def check(self) -> None:
-        """Check that it runs."""
-        code = self._supervisor.poll()
-        if code is None:
+        """Raise `InputError` with the last error in its log if it has ended."""
+        if (code := self._process.poll()) is None:
             return
-        lines = self._log.read_text("utf-8", "replace").splitlines()
-        faults = [match[0] for line in lines if (match := _FAULT.search(line)) and not _NOT_THE_CAUSE.search(line)]
-        output = [line.strip() for line in lines if line.strip()]
-        if faults:
-            reason = faults[-1][:300]
-        elif code > 128:
-            reason = f"ended by {signal.Signals(code - 128).name}, which the system sends when memory is short"
-        else:
-            reason = f"exit code {code} after: {(output or ['nothing'])[-1][:200]}"
+        lines = [line.strip() for line in self._log.read_text("utf-8", "replace").splitlines() if line.strip()]
+        faults = [match[0] for line in lines if " WARNING " not in line and (match := _FAULT.search(line))]
+        reason = (faults or lines or ["no output"])[-1][:300]
         raise InputError(
-            f"engine 'vllm': vLLM died ({reason}): correct the model's settings in params.yaml under "
-            "synthesize.llms, and run the same command again to continue"
+            f"engine 'vllm': vLLM died with exit code {code} ({reason}): correct the model's settings in params.yaml "
+            "under synthesize.llms, and run the same command again to continue"
         )
 
     def wait_until_up(self, within_s: float) -> None:
         """Return when the model is loaded; raises `InputError` if vLLM died, or has taken too long."""
         import httpx2
 
-        started, health = time.monotonic(), self.url.removesuffix("v1") + "health"
-        with httpx2.Client(trust_env=False) as client, bar("vLLM loads the model", None, "second") as shown:
-            while (spent := time.monotonic() - started) < within_s:
+        deadline, health = time.monotonic() + within_s, self.url.removesuffix("v1") + "health"
+        with httpx2.Client(trust_env=False) as client:
+            while time.monotonic() < deadline:
                 self.check()
                 with suppress(httpx2.TransportError):
                     if client.get(health).is_success:
                         return
                 time.sleep(_POLL_S)
-                shown.update(int(spent) - shown.n)
         raise InputError(
             f"engine 'vllm': the model was not loaded after {within_s:g} seconds: give the model a longer `wait_s`, "
             "or set its folder `log` and read the log"
@@ -90,28 +79,25 @@ def serve(
         port = free.getsockname()[1]
     # The path is not resolved: a virtual environment's Python is a link that finds its environment by its own place.
     # The module is `vllm serve` with one front; the command itself does not start in vLLM's CPU build.
-    vllm = [str(python.absolute()), "-P", "-m", "vllm.entrypoints.openai.api_server", *flags]
+    command = [str(python.absolute()), "-P", "-m", "vllm.entrypoints.openai.api_server", *flags]
+    # These variables would add this environment's packages.
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    own = {"VLLM_NO_USAGE_STATS": "1", "VLLM_API_KEY": secrets.token_urlsafe()}
     with tempfile.TemporaryDirectory(prefix="cliptune-vllm-") as temporary:
-        folder, key = log or Path(temporary), secrets.token_urlsafe()
+        folder = log or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "vllm.log").open("wb") as stream:
             process = subprocess.Popen(
-                supervised([*vllm, "--host=127.0.0.1", f"--port={port}"], _GRACE_S),
+                supervised([*command, "--host=127.0.0.1", f"--port={port}"], _GRACE_S),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env=_environment(environment, key),
+                env={**environment, **kept, **own},
                 start_new_session=True,
             )
-        running = VllmProcess(f"http://127.0.0.1:{port}/v1", key, process, folder / "vllm.log")
+        running = VllmProcess(f"http://127.0.0.1:{port}/v1", own["VLLM_API_KEY"], process, folder / "vllm.log")
         try:
             running.wait_until_up(within_s)
             yield running
         finally:
             end(process, 4 * _GRACE_S)
-
-
-def _environment(more: Mapping[str, str], key: str) -> dict[str, str]:
-    """This process's environment, without the variables that would add this environment's packages."""
-    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
-    return {**more, **kept, "VLLM_NO_USAGE_STATS": "1", "VLLM_API_KEY": key}

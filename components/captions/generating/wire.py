@@ -19,7 +19,6 @@ from components.captions.prompting.request import (
     ModelAnswer,
     PromptPicture,
     Request,
-    Sampling,
     ShownPicture,
 )
 
@@ -183,7 +182,7 @@ def _tokens(content: Any) -> tuple[int, int]:
     return asked, answered
 
 
-def canary(request: Request, sampling: Sampling) -> Request:
+def canary(request: Request) -> Request:
     """A plain question of the same kind as `request`, with a grey picture if that one has pictures."""
     from PIL import Image
 
@@ -192,7 +191,7 @@ def canary(request: Request, sampling: Sampling) -> Request:
         encoded = io.BytesIO()
         Image.new("RGB", (64, 64), "grey").save(encoded, "JPEG")
         shown, pictures = PICTURE, [PromptPicture(encoded.getvalue(), "image/jpeg")]
-    return Request(request.task, ((role, f"{shown}Say yes."),), request.model, sampling, 0, tuple(pictures))
+    return Request(request.task, ((role, f"{shown}Say yes."),), request.model, request.sampling, 0, tuple(pictures))
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -45,7 +45,7 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
     kind = block.pop("engine", None)
     options_type, engine_type = find(__name__, file_names(__path__), str(kind), "ENGINE", f"{where}.engine")
     try:
-        options = options_type.model_validate(block, context=where)
+        options = options_type.model_validate(block, context=f"synthesize.llms.{name} of params.yaml")
     except ValidationError as error:
         raise InputError(f"{where}: {explain_fault(error, options_type)}") from None
     engine: Engine = engine_type(options)

@@ -1,4 +1,4 @@
-"""Engine `vllm`: starts vLLM from its own environment for the length of a run, with a copy of the model per GPU."""
+"""Engine `vllm`: runs vLLM's server from its own environment for the length of a run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from components.captions.generating.client import LlmClient, ServerOptions
 from components.captions.generating.in_flight import replies_to
-from components.captions.generating.vllm_process import VllmProcess, serve
+from components.captions.generating.vllm_process import serve
 from components.captions.generating.wire import seed_of
 from components.captions.language_models.weights import Weights, find_weights
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Block
-from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
 
 _OWN = frozenset({"api_key", "default_chat_template_kwargs", "host", "port", "served_model_name", "uds"})
@@ -101,20 +100,14 @@ class VllmEngine:
         first, requests = spy(requests)
         if not first:
             return
-        copies = _copies(self.options.arguments)
+        options, copies = self.options, _copies(self.options.arguments)
         # On a CPU vLLM would bind its threads to cores, and other work on these cores would halt them.
         threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
-        flags, options = self._flags(seed_of(first[0]), copies), self.options
+        flags, slots = self._flags(seed_of(first[0]), copies), options.concurrency * max(1, copies)
+        limits = {"concurrency": slots, "timeout_s": options.wait_s, "give_up_s": options.wait_s}
         with serve(options.python, flags, {} if copies else threads, options.log, options.wait_s) as vllm:
-            slots = options.concurrency * max(1, copies)
-            yield from replies_to(requests, lambda: self._connect(vllm, slots, seeds=copies > 0), slots)
-
-    def _connect(self, vllm: VllmProcess, slots: int, *, seeds: bool) -> LlmClient:
-        wait_s = self.options.wait_s
-        server = ServerOptions(
-            urls=(vllm.url,), model=self._source, concurrency=slots, timeout_s=wait_s, give_up_s=wait_s, seeds=seeds
-        )
-        return LlmClient(server, vllm.key, vllm.check)
+            server = ServerOptions(urls=(vllm.url,), model=self._source, seeds=copies > 0, **limits)
+            yield from replies_to(requests, lambda: LlmClient(server, vllm.key, vllm.check), slots)
 
     @property
     def _source(self) -> str:
@@ -133,39 +126,30 @@ class VllmEngine:
             "max_model_len": self.options.max_model_len,
             "default_chat_template_kwargs": self.options.chat_template_kwargs or None,
         }
-        return [part for name, value in given.items() for part in _flag(name, value)]
+        return [part for name, value in given.items() if value is not None for part in _flag(name, value)]
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    """A flag of `vllm serve`; empty for None."""
+    """A flag of `vllm serve`."""
     dashed = name.replace("_", "-")
-    match value:
-        case None:
-            return []
-        case bool():
-            return [f"--{dashed}" if value else f"--no-{dashed}"]
-        case list():
-            return [f"--{dashed}", *map(_text, value)]
-        case _:
-            return [f"--{dashed}={_text(value)}"]
+    if isinstance(value, bool):
+        return [f"--{dashed}" if value else f"--no-{dashed}"]
+    if isinstance(value, list):
+        return [f"--{dashed}", *map(_text, value)]
+    return [f"--{dashed}={_text(value)}"]
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _copies(arguments: dict[str, Any]) -> int:
-    """Number of copies of the model on the visible GPUs; 0 on a machine without GPUs."""
+    """vLLM's `--data-parallel-size`: as many copies as the visible GPUs hold; 0 on a machine without GPUs."""
     import torch
 
-    count = torch.cuda.device_count()
+    gpus = torch.cuda.device_count()
     per_copy = int(arguments.get("tensor_parallel_size", 1)) * int(arguments.get("pipeline_parallel_size", 1))
-    if 0 < count < per_copy:
-        raise InputError(
-            f"engine 'vllm' needs {per_copy} GPUs and this process sees {count}: correct the model's arguments "
-            "tensor_parallel_size and pipeline_parallel_size"
-        )
-    return int(arguments.get("data_parallel_size", count // per_copy)) if count else 0
+    return int(arguments.get("data_parallel_size", max(1, gpus // per_copy))) if gpus else 0
 
 
 ENGINE = (VllmOptions, VllmEngine)

@@ -1,4 +1,4 @@
-"""A failed attempt is repeated, and a failure is blamed on the row or on the server; no server is needed for that."""
+"""A failed attempt is repeated, and the verdict is that the row or the server fails; no server is needed for that."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client(handler: Handler, key: str = "none", **changes: Any) -> LlmClient:
     defaults = {"urls": ["http://a/v1"], "model": "fake", "attempts": 2, "timeout_s": 5.0, "api_key_env": "KEY"}
     made = LlmClient(ServerOptions.model_validate(defaults | changes), key)
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(handler))
-    made._client = openai.AsyncOpenAI(base_url="http://a/v1", api_key=key, http_client=http, timeout=5.0)
+    made._client = openai.AsyncOpenAI(base_url="http://a/v1", api_key=key, http_client=http, timeout=5.0, max_retries=0)
     return made
 
 
@@ -73,32 +73,30 @@ def replies(handler: Handler, texts: list[str], **changes: Any) -> list[Reply]:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "PAUSE_S", 0.01)
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.002)
 
 
 @contextmanager
 def response(key: str = "none", **described: Any) -> Iterator[Callable[[], ModelAnswer]]:
-    """A round of one attempt that gets this response."""
+    """An attempt that gets this response."""
 
     async def handler(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(**described)
 
-    yield lambda: asyncio.run(client(handler, key)._round(question("a dog"), 1))
+    yield lambda: asyncio.run(client(handler, key)._attempt(question("a dog")))
 
 
-def test_a_status_is_a_fault_of_the_server_of_the_key_or_of_the_row() -> None:
+def test_a_status_is_a_fault_of_the_server_or_a_refusal_of_the_row() -> None:
     kinds: dict[type[Exception], list[int]] = {
-        ServerFault: [401, 403, 404, 408, 409, 425, 429, 500, 502, 503, 504, 529],
-        RowRefused: [400, 405, 413, 422],
+        ServerFault: [408, 409, 425, 429, 500, 502, 503, 504, 529],
+        RowRefused: [400, 401, 403, 404, 405, 413, 422],
     }
     for kind, code in ((kind, code) for kind, codes in kinds.items() for code in codes):
         with response(status_code=code) as ask, pytest.raises(kind, match=f"HTTP {code}") as fault:
             ask()
         assert (type(fault.value), getattr(fault.value, "overload", False)) == (kind, code == 429)
-        assert getattr(fault.value, "denied", False) == (code in (401, 403, 404))
 
 
-@pytest.mark.parametrize("code", [401, 403, 404])
+@pytest.mark.parametrize("code", [400, 401, 403, 404])
 def test_a_denial_stops_the_run_if_the_canary_is_denied_too(code: int) -> None:
     async def handler(request: httpx2.Request) -> httpx2.Response:
         denied = "penguin" in prompt(request) or strict
@@ -108,7 +106,7 @@ def test_a_denial_stops_the_run_if_the_canary_is_denied_too(code: int) -> None:
     failures = [reply.failure for reply in replies(handler, ["a dog", "a penguin", "a cat"])]
     assert failures == [None, f"HTTP {code}: Blocked.", None]
     strict = True
-    wanted = f"http://a/v1 answered HTTP {code} for model 'fake'.* environment variable KEY"
+    wanted = rf"http://a/v1 refuses every question to model 'fake' \(HTTP {code}: Blocked.\).* variable KEY"
     with pytest.raises(InputError, match=wanted):
         replies(handler, ["a dog"])
 

@@ -34,7 +34,6 @@ QUESTIONS = 12
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE_S", 0.01)
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.002)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
@@ -140,7 +139,7 @@ def test_extra_wins_over_the_task_and_null_removes_a_key() -> None:
         (lambda *_: openai_error("Insufficient Balance", status=402), "has no credit (HTTP 402: Insufficient Balance)"),
         (lambda *_: openai_error("No tools. Really."), "refuses every question to model 'fake' (HTTP 400: No tools.)"),
         (lambda *_: openai_error("Method not allowed", status=405), "(HTTP 405: Method not allowed)"),
-        (scripted_llm.ollama, "for model 'fake': model \"fake\" not found, try pulling it first: correct the URL in "),
+        (scripted_llm.ollama, "(HTTP 404: model \"fake\" not found, try pulling it first): correct the URL, "),
         (scripted_llm.web_page, "does not answer as an OpenAI-compatible server (response is not JSON): correct"),
         (scripted_llm.wrong_path, "does not answer as an OpenAI-compatible server (response without an answer)"),
         (scripted_llm.redirect_to("http://u:pw@127.0.0.1:8/latest?k=1"), "redirects to http://127.0.0.1:8/latest, and"),

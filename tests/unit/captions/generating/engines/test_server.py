@@ -52,7 +52,6 @@ def process() -> Iterator[FakeServer]:
 @pytest.fixture
 def server(process: FakeServer, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     monkeypatch.setattr(client, "PAUSE_S", 0.02)
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     process.control("set", **asdict(FakeOptions()))
     return process

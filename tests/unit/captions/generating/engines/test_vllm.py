@@ -134,8 +134,6 @@ def test_the_gpus_share_the_work_and_each_row_has_its_own_seed(
     assert seeds[0] == seeds[1]
     given = _engine(python, model, arguments={"data_parallel_size": 3})
     assert "--data-parallel-size=3" in _answers(list(_replies(given, _requests(1)).values()))[0]["flags"]
-    with pytest.raises(InputError, match=r"needs 6 GPUs and this process sees 5: correct .*tensor_parallel_size"):
-        list(_engine(python, model, arguments={"tensor_parallel_size": 6}).answer(_requests(1)))
 
 
 def test_on_a_cpu_it_has_as_many_threads_as_this_process(
@@ -154,13 +152,13 @@ def test_on_a_cpu_it_has_as_many_threads_as_this_process(
     ("text", "options", "reason"),
     [
         ("question", {"arguments": {"broken": True}}, r"ValueError: these settings do not go together"),
-        ("question", {"arguments": {"invalid": True}}, r"vLLM died \(Value error, 9 is too long\)"),
+        ("question", {"arguments": {"invalid": True}}, r"vLLM died with exit code 1 \(Value error, 9 is too long\)"),
         (
             "question",
             {"arguments": {"slow": True}, "wait_s": 2},
             r"not loaded after 2 seconds: give .* longer `wait_s`",
         ),
-        ("die", {}, r"vLLM died \(exit code 7 after: noise of a child\)"),
+        ("die", {}, r"vLLM died with exit code 7 \(noise of a child\)"),
         ("dead engine", {}, r"VLLMServerError: the engine is dead"),
     ],
 )
@@ -184,7 +182,7 @@ def test_vllm_ends_when_the_system_kills_it_or_the_caller_needs_no_more_replies(
     assert all(_running(pid) for pid in pids)
     if by == "the system":
         os.kill(pids[0], signal.SIGKILL)
-        with pytest.raises(InputError, match="SIGKILL, which the system sends when memory is short"):
+        with pytest.raises(InputError, match="vLLM died with exit code 137"):
             list(replies)
     replies.close()
     assert not any(_running(pid) for pid in pids)
