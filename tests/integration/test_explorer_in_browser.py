@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.explorer.explored import Explored
 from components.explorer.server import make_app, snapshot
 from components.registry.votes import Votes
-from tests.support.browsing import DESK, PHONE, opened
+from tests.support.browsing import DESK, PHONE, listening, opened
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -35,14 +33,8 @@ def explored(tmp_path: Path, settings: Settings, tiny_encoder: Encoder) -> Explo
 @pytest.fixture
 def address(explored: Explored) -> Iterator[str]:
     """Address of the explorer."""
-    server = uvicorn.Server(uvicorn.Config(make_app(explored), port=0, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+    with listening(make_app(explored)) as url:
+        yield url
 
 
 def _rows(page: Any, side: int, strip: int) -> list[int]:

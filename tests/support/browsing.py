@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI
 
 PHONE, DESK = 390, 1280
 REQUIRED = os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1"
@@ -48,6 +52,21 @@ class Seen:
     console: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The address of a page's server on this machine."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @contextmanager
