@@ -13,7 +13,7 @@ from components.core.tables.files import atomic_file
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT, Folders, Report, read_report, read_scores
 from components.report.comparison import Comparison, compare, headline, long_table, markdown, wide_table, write_csv
-from components.tracking.curves import log_comparison
+from components.tracking.comparison import log_comparison
 
 if TYPE_CHECKING:
     from components.report.page.page import PageContent

@@ -1,4 +1,4 @@
-"""The plots of a comparison with their notes: bars, training curves and a Pareto plot; assets of HTML pages."""
+"""The plots of a comparison with their notes: bars and a Pareto plot; assets of HTML pages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from plotly.offline import get_plotlyjs
 from components.benchmarks.scoring.bootstrap import Interval
 from components.core.compute.metrics import Reals
 from components.report.comparison import Cell, Comparison
-from components.tracking.curves import Curves
 
 REFERENCE_COLOUR = "#8b95a5"
 COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
 """Distinct for most colour-blind readers on light and dark backgrounds."""
-DASHES = ("solid", "dash", "dot", "longdash", "dashdot", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 
 TEMPLATES = Path(__file__).parent / "page" / "templates"
 _ROW_HEIGHT, _FRAME_HEIGHT = 20, 90
@@ -37,11 +36,11 @@ def plotly_script() -> Markup:
     return Markup(get_plotlyjs())
 
 
-def line_style(number: int) -> tuple[str, str]:
-    """Colour and dash of the lines of encoder `number`; the reference is 0, and 30 others are distinct."""
+def marker_style(number: int) -> tuple[str, str]:
+    """Colour and symbol of encoder `number`; the reference is 0, and 30 others are distinct."""
     if number == 0:
-        return REFERENCE_COLOUR, "solid"
-    return COLOURS[(number - 1) % len(COLOURS)], DASHES[(number - 1) // len(COLOURS) % len(DASHES)]
+        return REFERENCE_COLOUR, SYMBOLS[0]
+    return COLOURS[(number - 1) % len(COLOURS)], SYMBOLS[(number - 1) // len(COLOURS) % len(SYMBOLS)]
 
 
 def set_layout(figure: go.Figure, **layout: Any) -> go.Figure:
@@ -108,54 +107,8 @@ def depth(name: str) -> int | None:
     return int(matched.group(1)) if matched else None
 
 
-TOTAL = "loss/total"
-
-
-def curve_names(curves: Curves) -> list[str]:
-    """Names of all metrics, the total loss first."""
-    names = {name for metrics in curves.found.values() for name in metrics}
-    return sorted(names, key=lambda name: (name != TOTAL, name))
-
-
-def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
-    """A line per metric and encoder; those of the first metric are visible, and the page can show others.
-
-    The order of `encoders`, all of the comparison, sets the colours.
-    """
-    figure, first = go.Figure(), curve_names(curves)[0]
-    for number, encoder in enumerate(encoders):
-        colour, dash = line_style(number)
-        for name, points in curves.found.get(encoder, {}).items():
-            figure.add_scatter(
-                name=encoder,
-                x=[step for step, _ in points],
-                y=[value for _, value in points],
-                # A line of one point is invisible.
-                mode="lines" if len(points) > 1 else "markers",
-                line={"color": colour, "dash": dash, "width": 2},
-                marker={"color": colour},
-                meta={"encoder": encoder, "choice": name},
-                visible=name == first,
-                hovertemplate="step %{x}: %{y:.4g}<extra>" + encoder + "</extra>",
-            )
-    return set_layout(
-        figure,
-        height=420,
-        margin={"l": 48, "r": 12, "t": 16, "b": 48},
-        showlegend=False,
-        dragmode=False,
-        xaxis={"title": {"text": "step"}, "fixedrange": True, "rangemode": "tozero"},
-        yaxis={"fixedrange": True, "automargin": True},
-    )
-
-
 AGAINST = "zero_shot/top1"
 """The metric that fine-tuning of the text tower may reduce (ParaCLIP, table 2)."""
-_SYMBOLS = {
-    "solid": "circle", "dash": "square", "dot": "diamond", "longdash": "triangle-up", "dashdot": "triangle-down",
-    "longdashdot": "cross",
-}  # fmt: skip
-"""Dash of an encoder's lines in other plots -> symbol in the Pareto plot."""
 
 
 def frontier(points: Reals) -> list[int]:
@@ -193,7 +146,7 @@ def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.F
         showlegend=False,
     )
     for number, encoder in enumerate(comparison.encoders):
-        colour, dash = line_style(number)
+        colour, symbol = marker_style(number)
         figure.add_scatter(
             name=encoder,
             x=[100 * x[number].value.value],
@@ -204,7 +157,7 @@ def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.F
             marker={
                 "size": 11,
                 "color": colour,
-                "symbol": _SYMBOLS[dash] + ("" if number in best else "-open"),
+                "symbol": symbol + ("" if number in best else "-open"),
                 "line": {"width": 2, "color": colour},
             },
             hovertemplate="%{x:.1f}, %{y:.1f}<extra>" + encoder + "</extra>",
@@ -230,15 +183,6 @@ def _span(cells: Sequence[Cell]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Chip:
-    """A button that shows or hides an encoder's lines."""
-
-    encoder: str
-    colour: str
-    dash: str
-
-
-@dataclass(frozen=True)
 class Plot:
     """A figure of the page; `figure` is None if there is no data.
 
@@ -251,8 +195,6 @@ class Plot:
     title: str
     figure: go.Figure | None
     notes: tuple[str, ...] = ()
-    chips: tuple[Chip, ...] = ()
-    choices: tuple[str, ...] = ()
 
     @property
     def html(self) -> str:
@@ -290,17 +232,3 @@ def pareto_plot(comparison: Comparison, primary: str, against: str = AGAINST, na
     names = ", ".join(comparison.encoders[row] for row in best)
     note = f"Filled and joined by the dotted line: encoders that no other encoder dominates ({names})."
     return Plot(name, title, pareto(comparison, primary, against), (note,))
-
-
-def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:
-    """The training curves, or the reasons why there are none."""
-    title = "Training curves from MLflow"
-    reasons: dict[str, list[str]] = {}
-    for encoder, reason in curves.missing.items():
-        reasons.setdefault(reason, []).append(encoder)
-    notes = tuple(f"No curves of {', '.join(names)}: {reason}." for reason, names in reasons.items())
-    if not curves.found:
-        return Plot("curves", title, None, notes)
-    styles = ((encoder, *line_style(number)) for number, encoder in enumerate(encoders))
-    chips = tuple(Chip(*style) for style in styles if style[0] in curves.found)
-    return Plot("curves", title, loss_curves(curves, encoders), notes, chips, tuple(curve_names(curves)))

@@ -11,9 +11,8 @@ from components.core.settings import Settings
 from components.evaluation.results import Folders
 from components.report import compare
 from components.report.comparison import Comparison
-from components.report.page import page as report
 from tests.support.browsing import DESK, PHONE, opened
-from tests.support.report_pages import made_up_curves, make_settings, write_project
+from tests.support.report_pages import make_settings, write_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -22,11 +21,10 @@ MANY = ["base", "paraclip", *(f"a_method_with_a_long_name_{number}" for number i
 
 
 @pytest.fixture
-def build(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def build(settings: Settings, tmp_path: Path) -> Any:
     """Compares made-up encoders; returns the project's folders."""
 
     def make(encoders: list[str]) -> tuple[Folders, Comparison]:
-        monkeypatch.setattr(report, "training_curves", lambda _models, names: made_up_curves(list(names)))
         folders = write_project(tmp_path, encoders)
         return folders, compare.run(make_settings(settings, encoders), folders)
 
@@ -47,7 +45,7 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, en
             assert page.evaluate("[...document.images].filter(image => !image.naturalWidth).length") == 0
             assert page.locator("#gallery img").count() == 4 * (1 + len(encoders) * 2 * 5)
             drawn = page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.id)")
-            assert set(drawn) == {"plot-pareto", "plot-metrics", "plot-groups", "plot-curves"}
+            assert set(drawn) == {"plot-pareto", "plot-metrics", "plot-groups"}
             assert (seen.console, seen.errors) == ([], [])
             assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
 
@@ -62,15 +60,3 @@ def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
             assert label.evaluate("text => getComputedStyle(text).fill") == ink
             inks[scheme] = ink
     assert inks["light"] != inks["dark"]
-
-
-def test_encoders_and_metrics_of_the_curves_are_chosen(browser: Any, build: Any) -> None:
-    with opened(browser, (build(MANY)[0].reports / "comparison.html").as_uri(), DESK, "light") as seen:
-        visible = """id => document.getElementById(id).data.filter(trace => trace.visible)
-            .map(trace => [trace.meta.encoder, trace.meta.choice])"""
-        page = seen.page
-        page.locator("[data-plot=plot-curves] select").select_option("validation/loss")
-        page.locator("[data-plot=plot-curves] .chip[data-encoder=paraclip]").click()
-        shown = page.evaluate(visible, "plot-curves")
-        assert {choice for _, choice in shown} == {"validation/loss"}
-        assert {encoder for encoder, _ in shown} == set(MANY) - {"base", "paraclip"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from components.core.settings import Settings
 from components.core.tables.files import write_json
 from components.core.tables.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
 from components.evaluation.results import Folders, Report, Result, write_results
-from components.tracking.curves import Curves
 from tests.support.evaluation_fixtures import stub_sidecar, write_rows
 from tests.support.shard_making import picture
 
@@ -47,18 +45,6 @@ def make_settings(settings: Settings, encoders: list[str]) -> Settings:
     content["compare"] |= {"gallery_queries": 4, "gallery_top": 5}
     content["promote"]["metric"] = PRIMARY
     return Settings.model_validate(content)
-
-
-def made_up_curves(encoders: list[str]) -> Curves:
-    """Falling losses of all but the first encoder."""
-    found = {
-        encoder: {
-            name: [(step, math.exp(-step / 40) * number + offset) for step in range(0, 200, 10)]
-            for name, offset in (("loss/total", 1.0), ("loss/l1", 0.4), ("validation/loss", 1.2))
-        }
-        for number, encoder in enumerate(encoders[1:], start=1)
-    }
-    return Curves(found, {encoders[0]: "no tracked run trained it"}, {name: f"{name:0<32.32}" for name in found})
 
 
 def _write_tables(folders: Folders) -> None:

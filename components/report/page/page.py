@@ -32,16 +32,15 @@ from components.report.comparison import (
     value_text,
 )
 from components.report.page.retrieved import Gallery, build_gallery, read_retrieved
-from components.report.plots import TEMPLATES, Plot, asset, bar_plots, curve_plot, pareto_plot, plotly_script
-from components.tracking import shown_address
-from components.tracking.curves import training_curves
+from components.report.plots import TEMPLATES, Plot, asset, bar_plots, pareto_plot, plotly_script
+from components.tracking import shown_address, training_run
 
 PACKAGES = (
     "cliptune", "numpy", "torch", "torchvision", "open_clip_torch", "transformers", "safetensors", "pillow", "pyarrow",
     "mlflow", "dvc", "plotly",
 )  # fmt: skip
 _SECRET_KEY = re.compile(r"(^|_)(password|secret|token|api_key|credentials?)$", re.IGNORECASE)
-_SCRIPTS = ("theme.js", "pictures.js", "chooser.js")
+_SCRIPTS = ("theme.js", "pictures.js")
 OPEN_SIDES = 4
 """Largest number of encoders that the gallery shows; of more, all but the reference and the challenger are folded."""
 
@@ -123,15 +122,13 @@ def collect(
 ) -> PageContent:
     """Read and choose the content of the page."""
     retrieved, primary = read_retrieved(rankings, folders), settings.promote.metric
-    curves = training_curves(folders.models, [sidecar.name for sidecar in sidecars])
     plots = [*bar_plots(comparison, primary), pareto_plot(comparison, primary)]
-    plots.append(curve_plot(curves, comparison.encoders))
     return PageContent(
         report=reports[0],
         sidecars=sidecars,
         plots=plots,
         gallery=build_gallery(settings, comparison, retrieved, folders),
-        runs=curves.runs,
+        runs={sidecar.name: training_run(folders.models / sidecar.name) for sidecar in sidecars},
         origin=trace_origin(settings, reports[0].protocol, folders),
     )
 

@@ -310,7 +310,7 @@ def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequ
     """
     import plotly.graph_objects as go
 
-    from components.report.plots import line_style, set_layout
+    from components.report.plots import marker_style, set_layout
 
     named = encoder_names(reports)
     values = {(named(report), name): metric.value for report in reports for name, metric in report.metrics.items()}
@@ -326,7 +326,7 @@ def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequ
     for number, (label, encoders) in enumerate(map_reduce(labels, lambda encoder: labels[encoder]).items()):
         rows = [[values[name, metric] for name in encoders if (name, metric) in values] for metric in metrics]
         means = [100 * float(np.mean(row)) if row else None for row in rows]
-        colour = line_style(number)[0]
+        colour = marker_style(number)[0]
         figure.add_bar(name=label, x=list(metrics), y=means, marker_color=colour)
     return set_layout(figure, barmode="group", legend={"orientation": "h", "y": 1, "yanchor": "bottom"})
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.report.comparison import Cell, Comparison
-from components.report.plots import COLOURS, bars, curve_names, curve_plot, frontier, line_style, pareto_plot
+from components.report.plots import COLOURS, bars, frontier, marker_style, pareto_plot
 from components.report.terminal import print_comparison
-from components.tracking.curves import Curves
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"
 VALUES: dict[str, Sequence[float]] = {PRIMARY: (0.2, 0.6, 0.4), "zero_shot/top1": (0.7, 0.5, 0.6)}
@@ -69,7 +68,7 @@ def test_encoders_differ_in_colour_or_have_labels() -> None:
     assert all(list(trace.y) == METRICS for trace in coloured)
     assert [list(part) for part in labelled[3].y] == [METRICS, ["encoder_3"] * len(METRICS)]
     assert labelled[0].marker.color != labelled[1].marker.color == labelled[6].marker.color
-    assert len({line_style(number) for number in range(31)}) == 31
+    assert len({marker_style(number) for number in range(31)}) == 31
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
@@ -104,17 +103,3 @@ def test_many_points_of_the_pareto_plot_look_different() -> None:
     # Without zero-shot accuracy there is no plot.
     plot = pareto_plot(_comparison({PRIMARY: (0.1, 0.2, 0.3)}), PRIMARY)
     assert (plot.figure, plot.notes) == (None, ("zero_shot/top1 was not measured.",))
-
-
-def test_curves_begin_with_the_total_loss_and_missing_ones_are_named() -> None:
-    steps = [(0, 2.0), (1, 1.0)]
-    found = {"b": {"loss/l1": steps, "loss/total": steps}, "c": {"loss/total": steps[:1]}}
-    curves = Curves(found, {"a": "no tracked run trained it"})
-    plot = curve_plot(curves, "abc")
-    assert curve_names(curves) == ["loss/total", "loss/l1"]
-    drawn = [(line.name, line.meta["choice"], line.mode) for line in plot.figure.data if line.visible]
-    assert drawn == [("b", "loss/total", "lines"), ("c", "loss/total", "markers")]
-    assert [chip.encoder for chip in plot.chips] == ["b", "c"]
-    assert plot.notes == ("No curves of a: no tracked run trained it.",)
-    plot = curve_plot(Curves({}, dict.fromkeys("ab", "no tracked run trained it")), "ab")
-    assert (plot.figure, plot.notes) == (None, ("No curves of a, b: no tracked run trained it.",))
