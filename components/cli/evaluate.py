@@ -123,32 +123,23 @@ def rank(
             raise InputError("give at least two encoders")
         names = encoder_names(encoders)
         from components.core.system.checking import load_checked
-        from components.core.tables.files import atomic_file
         from components.evaluation import ranking
+        from components.evaluation.terminal import print_results
         from components.registry.encoder_lookup import find_encoder
-        from components.report.comparison import signed, span_text
-        from components.report.published.table import GROUPS, ranking_sections, to_html
+        from components.report.formats import to_html, write_text
+        from components.report.published.tables import ranking_tables
 
         settings = load_checked(entries=())
         chosen = ranking.chosen_benchmarks(benchmark or [])
         scored = ranking.score_encoders((find_encoder(name, device=device) for name in names), chosen, settings)
         rankings = ranking.rank(scored, chosen, settings.evaluate.seed)
-        page = from_root(_RANKING)
-        with atomic_file(page) as temporary:
-            temporary.write_text(to_html(ranking_sections(rankings), "Ranking of encoders"), "utf-8")
+        tables = ranking_tables(rankings)
+        write_text(from_root(_RANKING), to_html(tables, "Ranking of encoders"))
         if as_json:
             print_json([asdict(one) for one in rankings])
             return
-        shown = table_of(("encoder", "value", "95% interval", "less the best", "groups"))
-        for one in rankings:
-            shown.add_section()
-            shown.add_row(f"[bold]{one.metric}[/bold], {one.queries:,} queries")
-            for place in one.encoders:
-                span = f"{100 * place.value.low:.1f} to {100 * place.value.high:.1f}"
-                behind = "" if place.behind is None else f"{signed(place.behind.value)} {span_text(place.behind)}"
-                shown.add_row(f"  {place.encoder}", f"{100 * place.value.value:.1f}", span, behind, place.groups)
-        print_table(shown)
-        say(f"Values times 100. {GROUPS}\npage: {_RANKING}; values per query: reports/rank")
+        print_results(*tables)
+        say(f"page: {_RANKING}; values per query: reports/rank")
 
     run_in_project(command)
 
@@ -191,39 +182,32 @@ def table(
 
     def command() -> None:
         from components.evaluation.results import all_published
+        from components.report import formats
+        from components.report.published import tables
         from components.report.published.paper_tables import find_collection
-        from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
 
         place = from_root(results, _RESULTS)
         written = None if output is None else new_file(output)
         reports = all_published(place)
         if plot:
-            from components.report.published.table import bars_of, page_of
+            from components.report.published.figure import bars_page
 
-            _give(page_of(bars_of(reports, plot, by or [], from_root(Path("models")))), written)
-            return
-        if collection is not None:
-            sections = paper_sections(find_collection(collection), reports)
+            text = bars_page(reports, plot, by or [], from_root(Path("models")))
+        elif collection is not None:
+            text = formats.FORMATS[form](tables.paper_tables(find_collection(collection), reports))
         elif not reports:
             raise InputError(f"{place} has no results: run `cliptune evaluate` first")
         elif baseline is not None:
-            sections = paired_sections(paired(reports, baseline, place, groups=groups))
+            text = formats.FORMATS[form](tables.paired_tables(reports, baseline, place, groups=groups))
         else:
-            sections = metric_sections(reports, groups=groups)
-        _give(FORMATS[form](sections), written)
+            text = formats.FORMATS[form](tables.metric_tables(reports, groups=groups))
+        if written is None:
+            say(text, nl=False)
+            return
+        formats.write_text(written, text)
+        say(f"wrote {output}")
 
     run_in_project(command)
-
-
-def _give(text: str, output: Path | None) -> None:
-    from components.core.tables.files import atomic_file
-
-    if output is None:
-        say(text, nl=False)
-        return
-    with atomic_file(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    say(f"wrote {output}")
 
 
 def _options(entries: list[str]) -> dict[str, Any]:
@@ -295,26 +279,22 @@ def _as_json(outcome: BenchmarkRun) -> dict[str, Any]:
 
 
 def _show(encoder: str, outcomes: list[BenchmarkRun]) -> None:
-    from rich.console import Console
+    from components.evaluation.results import results_of
+    from components.evaluation.terminal import print_results
 
-    console = Console(soft_wrap=True)
-    console.print(f"[bold]{encoder}[/bold]")
+    say(encoder)
     for outcome in outcomes:
         if outcome.report is None:
-            console.print(f"{outcome.benchmark}: {outcome.state}. {outcome.fault}".rstrip(". "), markup=False)
+            say(f"{outcome.benchmark}: {outcome.state}. {outcome.fault}".rstrip(". "))
             continue
-        precision = outcome.report.precision
-        marks = (("partial data", outcome.report.partial), (precision, precision != "fp32"))
+        report = outcome.report
+        marks = (("partial data", report.partial), (report.precision, report.precision != "fp32"))
         title = ", ".join([outcome.benchmark, outcome.state, *(mark for mark, holds in marks if holds)])
-        shown = table_of(("metric", "value", "95% interval"), title)
-        plain = {name: value for name, value in outcome.report.metrics.items() if name.count("/") == 1}
-        for name, value in (plain or outcome.report.metrics).items():
-            span = "" if value.ci95 is None else f"{100 * value.ci95[0]:.1f} to {100 * value.ci95[1]:.1f}"
-            shown.add_row(name.split("/", 1)[1], f"{100 * value.value:.1f}", span)
-        print_table(shown)
-        if plain and (rest := len(outcome.report.metrics) - len(plain)):
-            console.print(f"  {rest} more metrics: cliptune table --groups", markup=False)
-        for note in outcome.report.partial:
-            console.print(f"  not as published: {note}", style="yellow", markup=False)
-        for group in outcome.report.left_out:
-            console.print(f"  left out: {group}", style="dim", markup=False)
+        shown = results_of(report, title)
+        print_results(shown)
+        if rest := len(report.metrics) - len(shown.rows):
+            say(f"  {rest} more metrics: cliptune table --groups")
+        for note in report.partial:
+            say(f"  not as published: {note}")
+        for group in report.left_out:
+            say(f"  left out: {group}")

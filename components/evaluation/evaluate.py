@@ -12,8 +12,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from components.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
 from components.benchmarks.scoring.benchmark import Scores, tracked_metrics
@@ -24,13 +22,14 @@ from components.core.compute.metrics import Features
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Evaluate, Settings
 from components.core.system.checking import load_checked
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, printable
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, file_hash
 from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
-from components.evaluation.results import DEFAULT, Folders, Report, Result, summarise, write_results
+from components.evaluation.results import DEFAULT, Folders, Report, Result, results_of, summarise, write_results
+from components.evaluation.terminal import print_results
 from components.test_sets.written import SUMMARY, read_summary
 from components.tracking import add_metrics, tracked_run
 
@@ -159,22 +158,11 @@ def _written(tables: Sequence[Path]) -> str:
 
 def print_report(report: Report) -> None:
     """Print one encoder's values over all queries, with their intervals."""
-    table = Table(title=f"{report.encoder}, values times 100")
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
-    hidden = 0
-    for name, result in report.metrics.items():
-        if name.count("/") > 1:
-            hidden += 1
-            continue
-        low, high = result.span
-        table.add_row(name, f"{100 * result.value:.1f}", f"{100 * low:.1f} to {100 * high:.1f}")
-    console = Console()
-    console.print(table)
-    console.print(f"{hidden} more by group in the metrics file", style="dim")
+    table = results_of(report, f"{report.encoder}, values times 100")
+    print_results(table)
+    print(f"{len(report.metrics) - len(table.rows)} more by group in the metrics file")
     if report.test_queries:
-        console.print(report.test_queries, style="dim")
+        print(printable(report.test_queries))
 
 
 def main(

@@ -14,11 +14,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from components.benchmarks.scoring.benchmark import Benchmark, Correlation, Scores
-from components.benchmarks.scoring.bootstrap import correlation_interval, interval
+from components.benchmarks.scoring.bootstrap import Interval, correlation_interval, interval
 from components.core.compute.metrics import finite
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
 from components.core.tables.record_files import read_record, write_record
+from components.evaluation.result_table import Cell, ResultRow, ResultTable, ends_text, exact
 
 PUBLISHED = Path("reports/published")
 _CORRELATIONS: tuple[Literal["spearman", "pearson", "tau_c"], ...] = ("spearman", "pearson", "tau_c")
@@ -76,6 +77,11 @@ class Result(BaseModel):
         """The interval; the value twice if there is none."""
         return self.ci95 or (self.value, self.value)
 
+    def cell(self) -> Cell:
+        """The cell of a results table."""
+        value = exact(self.value) if self.ci95 is None else Interval(self.value, *self.ci95)
+        return Cell(value, higher_is_better=self.higher_is_better)
+
 
 class Report(BaseModel):
     """Results of one encoder on all benchmarks of the pipeline.
@@ -108,6 +114,16 @@ class Report(BaseModel):
     def fix(self) -> str:
         """The command that writes the report and its values."""
         return _run_evaluate(self.encoder)
+
+
+def results_of(report: Report, title: str) -> ResultTable:
+    """The metrics over all queries with their 95% intervals; all metrics if there are no such."""
+    plain = {name: result for name, result in report.metrics.items() if name.count("/") == 1}
+    rows = [
+        ResultRow(name, (Cell(exact(result.value)), ends_text(result.cell().value)))
+        for name, result in (plain or report.metrics).items()
+    ]
+    return ResultTable(title, ("metric", "value", "95% interval"), rows)
 
 
 class PublishedReport(Report):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.project import in_project, start
-from components.core.tables.files import atomic_file
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT, Folders, Report, read_report, read_scores
 from components.report.comparison import Comparison, compare, headline, long_table, markdown, wide_table, write_csv
+from components.report.formats import write_text
+from components.report.page.page import page, trace_origin
+from components.report.page.retrieved import build_gallery, read_retrieved
+from components.report.plots import bar_plots, pareto_plot
+from components.tracking import training_run
 from components.tracking.comparison import log_comparison
-
-if TYPE_CHECKING:
-    from components.report.page.page import PageContent
 
 
 def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> Comparison:
@@ -24,31 +24,36 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
 
     With `track` the comparison is also logged to MLflow; a failure of that is only reported.
     """
-    from components.report.page import page as rendering
-
+    primary = settings.promote.metric
     reports = [read_report(name, folders.metrics) for name in settings.compare_encoders]
     scores = [read_scores(report, folders.per_query) for report in reports]
     sidecars = [sidecar for report in reports if (sidecar := _sidecar(report, folders.models)) is not None]
+    runs = {sidecar.name: training_run(folders.models / sidecar.name) for sidecar in sidecars}
     comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
+    plots = [pareto_plot(comparison, primary), *bar_plots(comparison, primary)]
     rankings = {report.encoder: scored.rankings for report, scored in zip(reports, scores, strict=True)}
-    content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
-    write_csv(comparison, folders.csv)
-    _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.metric))
-    _write(folders.reports / "comparison.html", rendering.page(settings, comparison, content))
-    if track:
-        _track(settings, comparison, content, folders)
-    return comparison
-
-
-def _track(settings: Settings, comparison: Comparison, content: PageContent, folders: Folders) -> None:
-    log_comparison(
+    html = page(
         settings,
-        inputs={"metrics": folders.metrics},
-        artifacts=[folders.reports / f"comparison.{kind}" for kind in ("csv", "md", "html")],
-        tables={"comparison": long_table(comparison), "encoders": wide_table(comparison)},
-        figures={plot.name: plot.figure for plot in content.plots if plot.figure is not None},
-        runs=content.runs,
+        comparison,
+        plots=plots,
+        gallery=build_gallery(settings, comparison, read_retrieved(rankings, folders), folders),
+        sidecars=sidecars,
+        runs=runs,
+        origin=trace_origin(settings, reports[0], folders),
     )
+    write_csv(comparison, folders.csv)
+    write_text(folders.reports / "comparison.md", markdown(comparison, primary))
+    write_text(folders.reports / "comparison.html", html)
+    if track:
+        log_comparison(
+            settings,
+            inputs={"metrics": folders.metrics},
+            artifacts=[folders.reports / f"comparison.{kind}" for kind in ("csv", "md", "html")],
+            tables={"comparison": long_table(comparison), "encoders": wide_table(comparison)},
+            figures={plot.name: plot.figure for plot in plots if plot.figure is not None},
+            runs=runs,
+        )
+    return comparison
 
 
 def _sidecar(report: Report, models: Path) -> Sidecar | None:
@@ -61,11 +66,6 @@ def _sidecar(report: Report, models: Path) -> Sidecar | None:
         print(f"{models / report.encoder} is not the encoder that was scored: the page omits its origin")
         return None
     return sidecar
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 @in_project

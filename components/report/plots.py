@@ -1,39 +1,26 @@
-"""The plots of a comparison with their notes: bars and a Pareto plot; assets of HTML pages."""
+"""The plots of a comparison with their notes: bars and a Pareto plot."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.core.compute.metrics import Reals
-from components.report.comparison import Cell, Comparison
+from components.evaluation.result_table import Cell
+from components.report.comparison import Comparison
 
 REFERENCE_COLOUR = "#8b95a5"
 COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
 """Distinct for most colour-blind readers on light and dark backgrounds."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 
-TEMPLATES = Path(__file__).parent / "page" / "templates"
 _ROW_HEIGHT, _FRAME_HEIGHT = 20, 90
-
-
-def asset(name: str) -> Markup:
-    """A style or script in the templates' folder."""
-    return Markup((TEMPLATES / name).read_text("utf-8"))
-
-
-def plotly_script() -> Markup:
-    """The source of the plotting library, for inclusion in a page."""
-    return Markup(get_plotlyjs())
 
 
 def marker_style(number: int) -> tuple[str, str]:
@@ -125,17 +112,9 @@ def frontier(points: Reals) -> list[int]:
     return sorted(kept, key=lambda row: (points[row][0], -points[row][1]))
 
 
-def positions(comparison: Comparison, primary: str, against: str = AGAINST) -> Reals:
-    """Values of `against` and `primary` `[encoders, 2]` with the sign that makes larger values better."""
-    rows = [[comparison.cells[name][encoder] for name in (against, primary)] for encoder in comparison.encoders]
-    upwards = [[cell.value.value if cell.higher_is_better else -cell.value.value for cell in row] for row in rows]
-    return np.array(upwards, dtype=np.float64)
-
-
-def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.Figure:
-    """A point with 95% intervals for each encoder; those on the frontier are filled and joined by a line."""
-    best = frontier(positions(comparison, primary, against))
-    x, y = ([comparison.cells[name][encoder] for encoder in comparison.encoders] for name in (against, primary))
+def pareto(comparison: Comparison, primary: str, against: str, best: Sequence[int]) -> go.Figure:
+    """A point with 95% intervals for each encoder; those of rows `best` are filled and joined by a line."""
+    x, y = (list(comparison.cells[name].values()) for name in (against, primary))
     figure = go.Figure()
     figure.add_scatter(
         x=[100 * x[row].value.value for row in best],
@@ -228,7 +207,10 @@ def pareto_plot(comparison: Comparison, primary: str, against: str = AGAINST, na
     missing = [metric for metric in (primary, against) if metric not in comparison.cells]
     if missing:
         return Plot(name, title, None, tuple(f"{metric} was not measured." for metric in missing))
-    best = frontier(positions(comparison, primary, against))
+    axes = (comparison.cells[metric].values() for metric in (against, primary))
+    # Larger is better on both.
+    upwards = [[cell.value.value * (1 if cell.higher_is_better else -1) for cell in axis] for axis in axes]
+    best = frontier(np.array(upwards, dtype=np.float64).T)
     names = ", ".join(comparison.encoders[row] for row in best)
     note = f"Filled and joined by the dotted line: encoders that no other encoder dominates ({names})."
-    return Plot(name, title, pareto(comparison, primary, against), (note,))
+    return Plot(name, title, pareto(comparison, primary, against, best), (note,))

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.project import in_project, start
-from components.core.tables.files import atomic_file
 from components.core.tables.folders import BASE
 from components.evaluation.results import DEFAULT, Folders
+from components.evaluation.terminal import print_results
+from components.report.formats import write_text
 from components.study import page
 from components.study.results import comparison_over_seeds, rank_for_all_needs, read_results, regressions
 from components.study.rules import CLAIMS, judge, read_claims
@@ -47,8 +46,7 @@ def run(
     )
     figures = json.dumps(page.figures(content, results), indent=1)
     for ending, text in (("html", page.page(content)), ("md", page.markdown(content)), ("json", figures)):
-        with atomic_file(reports / f"{name}.{ending}") as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(reports / f"{name}.{ending}", text)
     return content
 
 
@@ -61,18 +59,6 @@ def _measured(settings: Settings, seeds: Iterable[Folders]) -> list[str]:
     return [name for name in encoders if name not in missing]
 
 
-def show(content: page.ClaimsPage) -> None:
-    """Print the claims with their verdicts."""
-    table = Table("claim", "verdict", "comparison", "improvement [95%]", title=f"Claims: {content.title}")
-    for claim in content.judged:
-        for number, part in enumerate(claim.parts):
-            first = (claim.claim.says, claim.verdict) if number == 0 else ("", "")
-            table.add_row(*first, page.question(part), page.measured(part.found) or part.verdict)
-        table.add_section()
-    Console().print(table)
-    print(page.counts(content.judged))
-
-
 @in_project
 def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, without .yaml.")]) -> None:
     """Decide the claims of a file by the results of all seeds.
@@ -81,7 +67,7 @@ def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, with
     """
     settings = load_checked(entries=())
     others = {seed: folders_of(seed) for seed in settings.study.seeds}
-    show(run(settings, claims, {settings.train.seed: DEFAULT} | others))
+    print_results(page.verdicts(run(settings, claims, {settings.train.seed: DEFAULT} | others)))
     print(f"page: {REPORTS / claims}.html; table: {REPORTS / claims}.md")
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from components.benchmarks.scoring.bootstrap import Interval
-from components.report.comparison import Comparison, full_text, mark, markdown_line, signed, span_text, value_text
-from components.report.plots import Plot, asset, bars, pareto_plot, plotly_script
+from components.evaluation.result_table import ResultRow, ResultTable, signed, span_text
+from components.report.comparison import Comparison
+from components.report.formats import render, to_markdown
+from components.report.plots import Plot, bars, pareto_plot
 from components.study.results import AllNeeds, ClaimValue, Results
 from components.study.rules import VERDICTS, Bars, JudgedClaim, JudgedPart, Verdict
 
-_TEMPLATES = Path(__file__).parent / "templates"
 _LEGEND = (
     "Means over the seeds, times 100, ± half of the 95% interval over seeds and queries; differences to {reference}, "
     "▲ better or ▼ worse if their interval excludes 0."
@@ -71,26 +70,23 @@ def counts(judged: Sequence[JudgedClaim]) -> str:
 
 def page(content: ClaimsPage) -> str:
     """The self-contained HTML page."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("claims.html.j2").render(
+    return render(
+        "claims.html.j2",
+        Path(__file__).parent / "templates",
         content=content,
-        style=asset("report.css"),
-        theme=asset("theme.js"),
-        plotly=plotly_script(),
         plots=_plots(content),
         rule=RULE,
-        legend=_LEGEND.format(reference=content.comparison.reference),
+        results=_all_encoders(content.comparison),
         counts=counts(content.judged),
         question=question,
         measured=measured,
         seeds_text=seeds_text,
-        value_text=value_text,
-        span_text=span_text,
-        mark=mark,
-        signed=signed,
     )
+
+
+def _all_encoders(comparison: Comparison) -> ResultTable:
+    table = comparison.table_by_encoder(list(comparison.cells), "All encoders")
+    return replace(table, notes=(_LEGEND.format(reference=comparison.reference),))
 
 
 def _plots(content: ClaimsPage) -> list[Plot]:
@@ -134,27 +130,33 @@ def seeds_text(found: ClaimValue | None) -> str:
 
 def markdown(content: ClaimsPage) -> str:
     """The claims with their verdicts, all encoders, and their scores on all needs."""
-    lines = [f"# Claims: {content.title}, dataset {content.world}", "", counts(content.judged), "", RULE, ""]
-    lines += [markdown_line(["claim", "verdict", "measured"]), markdown_line(["---"] * 3)]
+    rows = []
     for claim in content.judged:
         parts = "; ".join(f"{question(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
         other = claim.claim.conditions and f" Other conditions than the paper's: {claim.claim.conditions}"
         other += claim.claim.added and f" Added {claim.claim.added}"
-        lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper}){other}", claim.verdict, parts]))
-    lines += ["", "## All encoders", "", _LEGEND.format(reference=content.comparison.reference), ""]
-    metrics = list(content.comparison.cells)
-    lines += [markdown_line(["encoder", *metrics]), markdown_line(["---"] * (len(metrics) + 1))]
-    for encoder in content.comparison.encoders:
-        cells = [full_text(content.comparison.cells[metric][encoder]) for metric in metrics]
-        lines.append(markdown_line([f"`{encoder}`", *cells]))
+        rows.append(ResultRow(f"{claim.claim.says} ({claim.claim.paper}){other}", (claim.verdict, parts)))
+    tables = [ResultTable("Verdicts", ("claim", "verdict", "measured"), rows), _all_encoders(content.comparison)]
     if content.needs:
-        lines += ["", "## One encoder for all needs", ""]
         needs = list(content.needs[0].needs)
-        lines += [markdown_line(["encoder", *needs, "largest shortfall"]), markdown_line(["---"] * (len(needs) + 2))]
-        for one in content.needs:
-            values = [_need_text(one, need) for need in needs]
-            lines.append(markdown_line([f"`{one.encoder}`", *values, f"{100 * one.worst:.1f}"]))
-    return "\n".join(lines) + "\n"
+        rows = [
+            ResultRow(one.encoder, (*(_need_text(one, need) for need in needs), f"{100 * one.worst:.1f}"))
+            for one in content.needs
+        ]
+        tables.append(ResultTable("One encoder for all needs", ("encoder", *needs, "largest shortfall"), rows))
+    head = f"# Claims: {content.title}, dataset {content.world}\n\n{counts(content.judged)}\n\n{RULE}\n\n"
+    return head + to_markdown(tables)
+
+
+def verdicts(content: ClaimsPage) -> ResultTable:
+    """The comparisons of each claim with their improvements, for the terminal."""
+    rows = [
+        ResultRow(question(part), (part.verdict, measured(part.found)), section=f"{claim.verdict}: {claim.claim.says}")
+        for claim in content.judged
+        for part in claim.parts
+    ]
+    columns = ("comparison", "verdict", "improvement [95%]")
+    return ResultTable(f"Claims: {content.title}", columns, rows, notes=(counts(content.judged),))
 
 
 def figures(content: ClaimsPage, results: Results) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from components.benchmarks.scoring.bootstrap import Interval, difference_over_se
 from components.core.compute.metrics import Indices, Reals
 from components.core.settings import Evaluate
 from components.core.system.errors import InputError
+from components.evaluation.result_table import Cell
 from components.evaluation.results import Folders, Report, read_report, read_scores
-from components.report.comparison import Cell, Comparison
+from components.report.comparison import Comparison
 
 Column = Reals | Correlation
 """A metric's values per query, or the two columns of a correlation."""

@@ -15,9 +15,10 @@ import yaml
 from components.benchmarks.scoring.bootstrap import Interval
 from components.core.settings import Settings
 from components.core.tables.files import write_json
+from components.evaluation.result_table import Cell
 from components.evaluation.results import Report, Result
 from components.registry.decision import Decision, now
-from components.report.comparison import Cell, Comparison, write_csv
+from components.report.comparison import Comparison, write_csv
 
 REPO = Path(__file__).parents[2]
 STAGES = """

@@ -23,7 +23,7 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES
 from components.evaluation.results import Folders
-from components.report.comparison import Comparison, best_challenger
+from components.report.comparison import Comparison, best_encoder
 
 SIDE = 128
 """Longest side of a picture in pixels."""
@@ -36,11 +36,6 @@ class Lists:
     encoder: str
     query: npt.NDArray[Any]
     paraphrase: npt.NDArray[Any]
-
-    @staticmethod
-    def of(encoder: str, rankings: Mapping[str, npt.NDArray[Any]]) -> Lists:
-        """The two lists among an encoder's named rankings."""
-        return Lists(encoder, rankings[QUERY_TOP], rankings[PARAPHRASE_TOP])
 
     @property
     def depth(self) -> int:
@@ -68,7 +63,11 @@ class Retrieved:
 
 def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folders: Folders) -> Retrieved:
     """The stored rankings and their queries."""
-    lists = [Lists.of(encoder, named) for encoder, named in rankings.items() if QUERY_TOP in named]
+    lists = [
+        Lists(encoder, named[QUERY_TOP], named[PARAPHRASE_TOP])
+        for encoder, named in rankings.items()
+        if QUERY_TOP in named
+    ]
     if not lists:
         return Retrieved()
     images = PAIRS.read(folders.test_pairs, ["image_id"])["image_id"].to_pylist()
@@ -133,22 +132,13 @@ def data_uri(image: bytes, side: int = SIDE) -> str:
 
 
 @dataclass(frozen=True)
-class Shot:
-    """A retrieved image: its row, whether it is the query's image, and whether both lists have it."""
-
-    row: int
-    gold: bool
-    shared: bool
-
-
-@dataclass(frozen=True)
 class EncoderShots:
-    """The images that an encoder retrieves for a query and its paraphrase, and the AO of the full lists."""
+    """Rows of the images that an encoder retrieves for a query and its paraphrase, and the AO of the full lists."""
 
     encoder: str
     overlap: float
-    query: tuple[Shot, ...]
-    paraphrase: tuple[Shot, ...]
+    query: Sequence[int]
+    paraphrase: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -161,7 +151,7 @@ class GalleryQuery:
     gold_row: int
     gain: float
     place: str
-    sides: tuple[EncoderShots, ...]
+    sides: Sequence[EncoderShots]
 
 
 @dataclass(frozen=True)
@@ -178,9 +168,9 @@ def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retriev
     """The gallery of all encoders; empty if the evaluation kept no rankings."""
     if not retrieved.lists:
         return Gallery()
-    challenger = best_challenger(comparison, settings.promote.metric)
+    challenger = best_encoder(comparison, settings.promote.metric, challengers=True)
     chosen = examples(retrieved, challenger, settings.compare)
-    shown = {shot.row for entry in chosen for side in entry.sides for shot in (*side.query, *side.paraphrase)}
+    shown = {row for entry in chosen for side in entry.sides for row in (*side.query, *side.paraphrase)}
     pictures = read_pictures(folders.test_pairs, shown | {entry.gold_row for entry in chosen})
     return Gallery(chosen, pictures, challenger, retrieved.lists[0].depth)
 
@@ -201,7 +191,15 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[G
             gold_row=gold[row],
             gain=float(gains[row]),
             place=place_name(place, len(order)),
-            sides=tuple(_shots(listed, row, gold[row], settings.gallery_top) for listed in lists),
+            sides=[
+                EncoderShots(
+                    listed.encoder,
+                    float(overlaps[listed.encoder][row]),
+                    listed.query[row][: settings.gallery_top].tolist(),
+                    listed.paraphrase[row][: settings.gallery_top].tolist(),
+                )
+                for listed in lists
+            ],
         )
         for place in spread(len(order), settings.gallery_queries)
         for row in [int(order[place])]
@@ -220,14 +218,3 @@ def place_name(place: int, queries: int) -> str:
     """The name of a place in the order of gains."""
     names = {(queries - 1) // 2: "median", queries - 1: "largest loss", 0: "largest gain"}
     return f"{names.get(place, f'number {place + 1:,}')} of {queries:,} queries"
-
-
-def _shots(lists: Lists, row: int, gold: int, top: int) -> EncoderShots:
-    query, paraphrase = lists.query[row], lists.paraphrase[row]
-    shared = set(query[:top].tolist()) & set(paraphrase[:top].tolist())
-
-    def shots(images: npt.NDArray[Any]) -> tuple[Shot, ...]:
-        return tuple(Shot(image, image == gold, image in shared) for image in images[:top].tolist())
-
-    overlap = float(average_overlap(query[None], paraphrase[None], lists.depth)[0])
-    return EncoderShots(lists.encoder, overlap, shots(query), shots(paraphrase))

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.cli import app
+from components.evaluation.result_table import Cell
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
-from components.report.comparison import Cell, Comparison, write_csv
+from components.report.comparison import Comparison, write_csv
 
 REPO = Path(__file__).parents[3]
 

@@ -20,7 +20,7 @@ from components.core.system.errors import InputError
 from components.evaluation import published
 from components.evaluation.published import Plan, run_all, run_one
 from components.evaluation.results import all_published, published_file, read_published
-from components.report.published.table import paired, paired_sections
+from components.report.published.tables import paired_tables
 from components.test_sets.files import RequiredFile
 from tests.support.toy_context import ToyEncoder
 
@@ -171,21 +171,20 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
     for under_test in (UNDER_TEST, other):
         run_one(under_test, BENCHMARK, whole)
     reports = all_published(plan.results)
-    pairs = {pair.metric: pair for pair in paired(reports, "toy", plan.results)}
-    assert pairs.keys() == {"colours/red", "colours/spearman"}
-    red = pairs["colours/red"]
-    assert (red.encoder, red.against, red.verdict) == ("other", "toy", "better")
-    assert red.difference.value == pytest.approx(red.value - red.other)
-    assert 0 < (red.p or 0) < 0.01
-    assert (pairs["colours/spearman"].verdict, pairs["colours/spearman"].p) == ("", None)
-    (section,) = paired_sections(list(pairs.values()))
-    assert section.columns == ("other", "toy", "difference", "p")
-    assert section.rows[0].mark == " ▲"
+    (table,) = paired_tables(reports, "toy", plan.results)
+    assert table.columns == ("metric", "other", "toy", "difference", "p")
+    rows = {row.name: row.cells for row in table.rows}
+    assert rows.keys() == {"colours/red", "colours/spearman"}
+    value, against, difference, p = rows["colours/red"]
+    assert difference.verdict == "better"
+    assert difference.value.value == pytest.approx(value.value.value - against.value.value)
+    assert 0 < p.value.value < 0.01
+    assert (rows["colours/spearman"][2].verdict, rows["colours/spearman"][3]) == ("", None)
     with pytest.raises(InputError, match="'nobody' has no results: choose one of 'other', 'toy'"):
-        paired(reports, "nobody", plan.results)
+        paired_tables(reports, "nobody", plan.results)
     for change in ({"data_hash": "x"}, {"version": 2}, {"options": {"judge": "llm"}}):
         with pytest.raises(InputError, match="different data, options or versions of colours"):
-            paired([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
+            paired_tables([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
 
 
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
@@ -199,7 +198,8 @@ def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan
     assert report.metrics["colours/red"].ci95 == (0, 1)
     other = replace(UNDER_TEST, name="other", encoder=ToyEncoder({"red": (0, 1, 0)}), sha256="other")
     run_one(other, benchmark, plan)
-    (pair,) = paired(all_published(plan.results), "other", plan.results)
-    assert (pair.difference.low, pair.difference.high) == (0, 1)
+    (table,) = paired_tables(all_published(plan.results), "other", plan.results)
+    (*_, difference, p) = table.rows[0].cells
+    assert (difference.value.low, difference.value.high) == (0, 1)
     # Twenty queries would be more than chance; one picture is not.
-    assert (pair.p or 0) > 0.9
+    assert p.value.value > 0.9

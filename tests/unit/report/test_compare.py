@@ -19,9 +19,10 @@ from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
+from components.evaluation.result_table import Cell
 from components.evaluation.results import Folders, Report, Result, read_report, read_scores, write_results
 from components.report import compare
-from components.report.comparison import Cell, Comparison, headline, read_csv
+from components.report.comparison import Comparison, headline, read_csv
 from components.report.comparison import compare as compared
 from components.report.terminal import show
 
@@ -100,7 +101,7 @@ def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, caps
     assert read_csv(evaluated.csv) == comparison
     markdown = (evaluated.reports / "comparison.md").read_text("utf-8")
     assert f"tuned beats base on {PRIMARY} by 41.7 points" in markdown
-    assert "| `paraphrased_retrieval/tier_common/ao_at_2` | 75.0" in markdown
+    assert "| paraphrased_retrieval/tier_common/ao_at_2 | 75.0" in markdown
     html = (evaluated.reports / "comparison.html").read_text("utf-8")
     _check_page(html)
     assert [text in html for text in ("caption &lt;a&gt;", r"caption \u003ca\u003e", "caption <a>")] == [1, 1, 0]

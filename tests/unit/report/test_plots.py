@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks.scoring.bootstrap import Interval
-from components.report.comparison import Cell, Comparison
+from components.evaluation.result_table import Cell
+from components.report.comparison import Comparison
 from components.report.plots import COLOURS, bars, frontier, marker_style, pareto_plot
 from components.report.terminal import print_comparison
 
@@ -44,7 +45,7 @@ def test_no_value_is_cut_on_a_narrow_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    print_comparison(_many(9), METRICS[0])
+    print_comparison(_many(9), METRICS[0], METRICS)
     shown = capsys.readouterr().out
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= width
@@ -58,7 +59,7 @@ def test_few_encoders_or_a_wide_terminal_show_differences_side_by_side(
 ) -> None:
     for count, width in ((2, 80), (9, 500)):
         monkeypatch.setenv("COLUMNS", str(width))
-        print_comparison(_many(count), METRICS[0])
+        print_comparison(_many(count), METRICS[0], METRICS)
         assert "+10.0 [+5.0, +15.0] ▲" in capsys.readouterr().out
 
 

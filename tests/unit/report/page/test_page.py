@@ -18,7 +18,7 @@ from components.core.settings import Compare, Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
-from components.evaluation.results import Folders
+from components.evaluation.results import Folders, Report
 from components.report.page import page
 from components.report.page.page import trace_origin, without_secrets
 from components.report.page.retrieved import (
@@ -41,13 +41,11 @@ NO_IMAGE: dict[str, list[object]] = {
 }  # fmt: skip
 
 
-def test_the_gold_image_and_shared_images_are_marked() -> None:
+def test_the_first_images_of_both_lists_are_shown() -> None:
     first = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
     assert (first.query, first.paraphrase, first.tier, first.gold_row) == ("q0", "p0", "rare", 0)
     base, tuned = first.sides
-    assert [(shot.row, shot.gold, shot.shared) for shot in base.query] == [(0, True, False), (1, False, True)]
-    assert [(shot.row, shot.gold, shot.shared) for shot in base.paraphrase] == [(5, False, False), (1, False, True)]
-    assert [shot.shared for shot in tuned.query] == [True, True]
+    assert [list(side.query) + list(side.paraphrase) for side in (base, tuned)] == [[0, 1, 5, 1], [0, 1, 0, 1]]
 
 
 def test_gains_precede_losses_by_the_overlap_of_the_full_lists() -> None:
@@ -108,8 +106,9 @@ def test_code_data_protocols_packages_and_parameters_are_named(
     folders: Folders, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "git_commit", lambda: "abc-dirty")
-    origin = trace_origin(make_settings(), "retrieval=1 swaps=2", folders)
-    assert (origin.commit, origin.dirty) == ("abc", True)
+    report = Report(encoder="e", protocol="retrieval=1 swaps=2", data_hash="d", encoder_sha256="s", metrics={})
+    origin = trace_origin(make_settings(), report, folders)
+    assert (origin.commit, origin.dirty, origin.data_hash) == ("abc", True, "d")
     assert origin.protocols == {"retrieval": "1", "swaps": "2"}
     assert origin.data[str(folders.test_pairs)] == file_hash(folders.test_pairs)
     # Pairs, paraphrase queries, caption queries, labels, swaps and caption ratings.

@@ -16,18 +16,12 @@ from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import Sidecar
+from components.evaluation.result_table import ResultTable
 from components.evaluation.results import PublishedReport, Result, write_results
+from components.report.formats import to_csv, to_html, to_markdown
+from components.report.published.figure import bars_of, bars_page
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
-from components.report.published.table import (
-    bars_of,
-    metric_sections,
-    page_of,
-    paired,
-    paper_sections,
-    to_csv,
-    to_html,
-    to_markdown,
-)
+from components.report.published.tables import metric_tables, paired_tables, paper_tables
 
 
 def _report(encoder: str, benchmark: str, partial: tuple[str, ...] = (), **metrics: float) -> PublishedReport:
@@ -41,6 +35,10 @@ def _report(encoder: str, benchmark: str, partial: tuple[str, ...] = (), **metri
         encoder=encoder, encoder_sha256="x", benchmark=benchmark, version=1, protocol="p", data_hash="d",
         partial=partial, seconds=1.0, metrics=found,
     )  # fmt: skip
+
+
+def _texts(table: ResultTable) -> list[list[str]]:
+    return [[cell if isinstance(cell, str) else cell.text if cell else "" for cell in row.cells] for row in table.rows]
 
 
 COLUMNS = [
@@ -76,11 +74,9 @@ def test_a_correlation_is_of_a_metric_with_the_gain_between_two_others() -> None
 
 
 def test_a_papers_table_has_our_rows_then_its_own() -> None:
-    (section,) = paper_sections(COLLECTION, REPORTS)
-    assert [(row.encoder, row.mark, row.printed) for row in section.rows] == [
-        ("base", "*", False), ("<b>", "", False), ("CLIP", "", True), ("Other", "", True)
-    ]  # fmt: skip
-    assert [[cell.text for cell in row.cells] for row in section.rows] == [
+    (section,) = paper_tables(COLLECTION, REPORTS)
+    assert [row.label for row in section.rows] == ["base*", "<b>", "CLIP (paper)", "Other (paper)"]
+    assert _texts(section) == [
         ["50.0", "16.2"], ["60.0", ""], ["67.2", "65.1"], ["", "1.0"]
     ]  # fmt: skip
 
@@ -88,13 +84,13 @@ def test_a_papers_table_has_our_rows_then_its_own() -> None:
 def test_a_table_has_as_many_decimals_as_the_paper_prints() -> None:
     columns = [{"name": "ours", "metric": "coco_p/ao_at_10"}, {"name": "absent", "absent": True}]
     table = TABLE | {"columns": columns, "rows": {"CLIP": [98.52, 9.0], "Other": [98.5, None]}}
-    (section,) = paper_sections(Collection.model_validate({"paper": "p", "tables": [table]}), REPORTS[:1])
-    assert [[cell.text for cell in row.cells] for row in section.rows] == [
+    (section,) = paper_tables(Collection.model_validate({"paper": "p", "tables": [table]}), REPORTS[:1])
+    assert _texts(section) == [
         ["50.00", ""],
         ["98.52", "9.00"],
         ["98.5", ""],
     ]
-    shown = {section.title: section for section in paper_sections(find_collection("pc-clip"), [])}
+    by_title = {section.title: section for section in paper_tables(find_collection("pc-clip"), [])}
     printed = {
         "Table 16": ("PC-CLIP", ["90.67", "88.42", "89.00", "98.55", "84.73", "70.40", "92.00"]),
         "Table 7": ("CLIP", ["1.04", "0.96", "1.19", "0.81", "0.92", "1.08", "1.08", "0.92", "1.06", "0.94"]),
@@ -105,12 +101,13 @@ def test_a_table_has_as_many_decimals_as_the_paper_prints() -> None:
         "Table 13": ("CLIP4IDC with PC-CLIP", ["10.96", "12.82", "43.09", "33.24"]),
     }
     for place, (row, figures) in printed.items():
-        (found,) = (section for title, section in shown.items() if f", {place}:" in title)
-        assert [[cell.text for cell in one.cells] for one in found.rows if one.encoder == row] == [figures], place
+        (found,) = (section for title, section in by_title.items() if f", {place}:" in title)
+        shown = dict(zip([one.name for one in found.rows], _texts(found), strict=True))
+        assert shown[row] == figures, place
 
 
 def test_markdown_csv_and_html_have_the_same_values() -> None:
-    sections = paper_sections(COLLECTION, REPORTS)
+    sections = paper_tables(COLLECTION, REPORTS)
     text = to_markdown(sections)
     assert "| base* | 50.0 | 16.2 |" in text
     assert "| CLIP (paper) | 67.2 | 65.1 |" in text
@@ -120,21 +117,23 @@ def test_markdown_csv_and_html_have_the_same_values() -> None:
         ("base", "partial data", 50.0), ("<b>", "measured", 60.0), ("CLIP", "paper", 67.2)
     ]  # fmt: skip
     page = to_html(sections)
-    assert "<td>&lt;b&gt;</td><td>60.0</td>" in page
-    assert "http" not in page
+    assert 'title="&lt;b&gt;">&lt;b&gt;</th>' in page
+    assert "<td>60.0</td>" in page
+    assert r"| \<b> | 60.0 |  |" in text
+    assert "http:" not in page.replace("https:", "http:")
 
 
 def test_metrics_by_benchmark_with_intervals_and_groups_on_demand() -> None:
-    sections = metric_sections(REPORTS)
+    sections = metric_tables(REPORTS)
     assert [section.title.split(",")[0] for section in sections] == ["coco_p", "sts12", "sts13", "zero_shot"]
-    assert sections[0].columns == ("ao_at_10",)
-    assert [cell.text for cell in sections[0].rows[0].cells] == ["50.0 ±1.0"]
-    assert metric_sections(REPORTS, groups=True)[0].columns == ("ao_at_10", "tier/ao_at_10")
+    assert sections[0].columns == ("encoder", "ao_at_10")
+    assert _texts(sections[0])[0] == ["50.0 ±1.0"]
+    assert metric_tables(REPORTS, groups=True)[0].columns == ("encoder", "ao_at_10", "tier/ao_at_10")
     # Other weights of one name, such as after training again, have rows of their own.
     again = [*REPORTS[:2], REPORTS[2].model_copy(update={"encoder_sha256": "1234567890"})]
-    (section,) = paper_sections(COLLECTION, again)
-    assert [row.encoder for row in section.rows if not row.printed] == ["base x"]
-    assert [row.encoder for one in metric_sections(again) for row in one.rows] == ["base x", "base x", "base 12345678"]
+    (section,) = paper_tables(COLLECTION, again)
+    assert [row.name for row in section.rows if row.source != "paper"] == ["base x"]
+    assert [row.name for one in metric_tables(again) for row in one.rows] == ["base x", "base x", "base 12345678"]
 
 
 def test_metrics_with_values_per_query_are_compared(tmp_path: Path) -> None:
@@ -149,9 +148,10 @@ def test_metrics_with_values_per_query_are_compared(tmp_path: Path) -> None:
             report = _report(encoder, "coco", rsum=value, **{name.replace("/", "__"): value for name in scored})
             write_results(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
             reports.append(report)
-        pairs = paired(reports, "base", tmp_path, groups=groups)
-        assert [pair.metric for pair in pairs] == [f"coco/{name}" for name in compared]
-        assert {(pair.encoder, pair.against, pair.difference.value) for pair in pairs} == {("tuned", "base", 1.0)}
+        (table,) = paired_tables(reports, "base", tmp_path, groups=groups)
+        assert table.columns == ("metric", "tuned", "base", "difference", "p")
+        assert [row.name for row in table.rows] == [f"coco/{name}" for name in compared]
+        assert {tuple(texts[:3]) for texts in _texts(table)} == {("100.0", "0.0", "+100.0 [+100.0, +100.0] ▲")}
 
 
 def test_every_column_of_a_collection_is_a_declared_metric() -> None:
@@ -208,7 +208,7 @@ def test_a_bar_for_each_encoder_or_for_equal_settings(models: Path) -> None:
     assert _bars(models, "n") == {"base": [10, None], "n 1": [30, None], "n 2": [60, -60]}
     assert _bars(models, "learnable") == {"base": [10, None], "learnable false": [40, -60]}
     assert "n 1, learnable false" in _bars(models, "n", "learnable")
-    assert "one_raw" in page_of(bars_of(SCORED, ["b/top1"], [], models))
+    assert "one_raw" in bars_page(SCORED, ["b/top1"], [], models)
 
 
 def test_unknown_metrics_and_settings_are_refused(models: Path) -> None:
