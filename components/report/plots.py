@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 
 from components.benchmarks.scoring.bootstrap import Interval
 from components.core.compute.metrics import Reals
-from components.evaluation.result_table import Cell
 from components.report.comparison import Comparison
 
 REFERENCE_COLOUR = "#8b95a5"
@@ -45,6 +44,8 @@ def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[
         "arrayminus": [100 * (interval.value - interval.low) for interval in intervals],
         "thickness": thickness,
         "width": width,
+        # Values without intervals have NaN.
+        "visible": any(interval.half_width > 0 for interval in intervals),
     }
 
 
@@ -76,7 +77,7 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
         height=_FRAME_HEIGHT + _ROW_HEIGHT * len(names) * (len(comparison.encoders) + 1),
         margin={"l": 8, "r": 12, "t": 36, "b": 36},
         legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
-        # Shares are between 0 and 100; a metric such as a correlation may be negative.
+        # Shares with an interval are between 0 and 100; a metric such as a correlation may be negative.
         xaxis={"range": [0, 100], "fixedrange": True} if lowest >= 0 else {"fixedrange": True},
         yaxis={
             "autorange": "reversed",
@@ -104,11 +105,8 @@ def frontier(points: Reals) -> list[int]:
     A row dominates another if it is at least as large in both columns and larger in one; equal points are both on the
     frontier.
     """
-    kept = []
-    for row, point in enumerate(points):
-        dominates = (points >= point).all(axis=1) & (points > point).any(axis=1)
-        if not dominates.any():
-            kept.append(row)
+    dominating = [(points >= point).all(axis=1) & (points > point).any(axis=1) for point in points]
+    kept = [row for row, others in enumerate(dominating) if not others.any()]
     return sorted(kept, key=lambda row: (points[row][0], -points[row][1]))
 
 
@@ -149,16 +147,9 @@ def pareto(comparison: Comparison, primary: str, against: str, best: Sequence[in
         showlegend=True,
         legend={"orientation": "h", "y": -0.15, "yanchor": "top", "x": 0},
         dragmode=False,
-        xaxis={"title": {"text": against}, "fixedrange": True, "range": _span(x)},
-        yaxis={"title": {"text": primary, "font": {"size": 12}}, "fixedrange": True, "range": _span(y)},
+        xaxis={"title": {"text": against}, "fixedrange": True},
+        yaxis={"title": {"text": primary, "font": {"size": 12}}, "fixedrange": True},
     )
-
-
-def _span(cells: Sequence[Cell]) -> list[float]:
-    """Limits of an axis with a margin around the intervals."""
-    low, high = min(100 * cell.value.low for cell in cells), max(100 * cell.value.high for cell in cells)
-    room = max(0.05 * (high - low), 1)
-    return [low - room, high + room]
 
 
 @dataclass(frozen=True)

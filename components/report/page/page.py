@@ -123,6 +123,4 @@ def page(
         origin=origin,
         replaced=sorted(set(comparison.encoders) - {sidecar.name for sidecar in sidecars}),
         open_sides=comparison.encoders if few else (comparison.reference, gallery.challenger),
-        # Row -> source and description, once for the page.
-        pictures={row: [found.src, found.alt] for row, found in sorted(gallery.pictures.items())},
     )

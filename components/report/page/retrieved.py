@@ -88,27 +88,19 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
     return Retrieved(lists, queries, gold)
 
 
-@dataclass(frozen=True)
-class InlineImage:
-    """An image as a data URI, and its description."""
-
-    src: str
-    alt: str
-
-
-def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, InlineImage]:
-    """The images of `rows`, at most `side` pixels long, with their captions as descriptions.
+def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, tuple[str, str]]:
+    """The images of `rows` as data URIs, at most `side` pixels long, and their captions.
 
     If only the embedding of an image exists, its caption is drawn instead.
     """
     chosen = sorted(set(rows))
-    images: dict[int, InlineImage] = {}
+    images: dict[int, tuple[str, str]] = {}
     pairs = PAIRS.take(pairs_file, chosen, ["caption", *PICTURE])
     with Pictures() as pictures:
         encoded = [pictures.one(row) if is_picture(row) else None for row in pairs.to_pylist()]
     for row, image, caption in zip(chosen, encoded, pairs["caption"].to_pylist(), strict=True):
         try:
-            images[row] = InlineImage(_drawn(caption, side) if image is None else data_uri(image, side), caption)
+            images[row] = (_drawn(caption, side) if image is None else data_uri(image, side)), caption
         except ValueError as error:
             raise InputError(f"{pairs_file}: row {row} is not an image ({error}): run `dvc repro prepare`") from None
     return images
@@ -159,7 +151,7 @@ class Gallery:
     """The chosen queries, their pictures by row, and the encoder whose gain orders them."""
 
     examples: Sequence[GalleryQuery] = ()
-    pictures: Mapping[int, InlineImage] = field(default_factory=dict)
+    pictures: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     challenger: str = ""
     depth: int = 0
 

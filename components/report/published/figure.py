@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from more_itertools import map_reduce
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
+from components.evaluation.result_table import Cell, exact
 from components.evaluation.results import PublishedReport
-from components.report.plots import marker_style, set_layout
+from components.report.comparison import Comparison
+from components.report.plots import bars
 from components.report.published.tables import encoder_names
 
 
@@ -38,13 +41,12 @@ def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequ
     for setting in by:
         if not any(f"{setting} " in label for label in labels.values()):
             raise InputError(f"--by {setting}: no encoder in {models} has this setting: choose a setting of its method")
-    figure = go.Figure()
-    for place, (label, encoders) in enumerate(map_reduce(labels, lambda encoder: labels[encoder]).items()):
-        rows = [[values[name, metric] for name in encoders if (name, metric) in values] for metric in metrics]
-        means = [100 * float(np.mean(row)) if row else None for row in rows]
-        colour = marker_style(place)[0]
-        figure.add_bar(name=label, x=list(metrics), y=means, marker_color=colour)
-    return set_layout(figure, barmode="group", legend={"orientation": "h", "y": 1, "yanchor": "bottom"})
+    means: dict[str, dict[str, Cell]] = {metric: {} for metric in metrics}
+    for label, encoders in map_reduce(labels, lambda encoder: labels[encoder]).items():
+        for metric in metrics:
+            found = [values[name, metric] for name in encoders if (name, metric) in values]
+            means[metric][label] = Cell(exact(float(np.mean(found)) if found else nan))
+    return bars(Comparison(tuple(dict.fromkeys(labels.values())), means), metrics, metrics)
 
 
 def _label(folder: Path, by: Sequence[str]) -> str:

@@ -95,11 +95,11 @@ def test_images_are_kept_or_become_small_jpegs(tmp_path: Path) -> None:
 def test_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
     columns = {"id": ["a"], "image_id": ["x"], "caption": ['a <b> & "c" of many more words than one line holds']}
     PAIRS.write(tmp_path / "test.parquet", {**columns, "file": ["img_emb_0.npy"], "position": [3]})
-    picture = read_pictures(tmp_path / "test.parquet", [0])[0]
-    kind, _, drawn = unquote(picture.src).partition(",")
+    source, description = read_pictures(tmp_path / "test.parquet", [0])[0]
+    kind, _, drawn = unquote(source).partition(",")
     assert kind == "data:image/svg+xml"
     texts = [node.text for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}tspan")]
-    assert " ".join(map(str, texts)) == picture.alt == columns["caption"][0]
+    assert " ".join(map(str, texts)) == description == columns["caption"][0]
 
 
 def test_code_data_protocols_packages_and_parameters_are_named(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -200,7 +201,7 @@ def models(tmp_path: Path) -> Path:
 
 def _bars(models: Path, *by: str) -> dict[str, list[float | None]]:
     figure = bars_of(SCORED, ["b/top1", "b/delta"], by, models)
-    return {bar.name: [None if value is None else round(value) for value in bar.y] for bar in figure.data}
+    return {bar.name: [None if isnan(value) else round(value) for value in bar.x] for bar in figure.data}
 
 
 def test_a_bar_for_each_encoder_or_for_equal_settings(models: Path) -> None:
