@@ -152,5 +152,5 @@ class ResultTable:
     @property
     def is_number(self) -> list[bool]:
         """Whether a column has no texts, for each after the first."""
-        columns = zip(*(row.cells for row in self.rows), strict=True)
-        return [not any(isinstance(cell, str) for cell in column) for column in columns]
+        places = range(len(self.columns) - 1)
+        return [not any(isinstance(row.cells[place], str) for row in self.rows) for place in places]

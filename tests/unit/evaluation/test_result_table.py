@@ -50,6 +50,10 @@ def test_markdown_and_html_show_names_as_they_are() -> None:
     assert lines[4] == "| bench/one | 71.2 | -10.0 [-15.0, -5.0] ▼ | 0.0013 | ab |"
     assert lines[5] == f"| bench/two* | 50.0 ±10.0 (-10.0 [-15.0, -5.0] ▼) |  |  | {name} |"
     assert lines[-1] == "A note."
+    assert to_markdown([ResultTable("", ("encoder", "top1"), [])]).splitlines()[2:4] == [
+        "| encoder | top1 |",
+        "| --- | ---: |",
+    ]
     page = to_html([TABLE])
     assert "<td>71.2</td>" in page
     assert '<td class="delta worse">-10.0<i>▼</i> <small>[-15.0, -5.0]</small></td>' in page
