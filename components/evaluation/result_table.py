@@ -45,7 +45,7 @@ class Cell:
         value: the ends of its interval are NaN if it has none.
         delta: None for the reference, and for a metric without values per query.
         digits: decimals of the value.
-        scale: factor of what is shown; 1 for scores, distances and p.
+        scale: factor of the shown numbers; 1 for scores, distances and p.
     """
 
     value: Interval
