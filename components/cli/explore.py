@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from components.benchmarks.scoring.encoding.context import EncoderUnderTest
+    from components.core.settings import Prepare
     from components.explorer.explored import Explored
     from components.index.image_index import ImageIndex
 
@@ -193,13 +194,13 @@ def _explored(names: list[str], images: str, device: str) -> Explored:
     encoders = [find_encoder(name, device=device) for name in encoder_names(names)]
     if len({encoder.name for encoder in encoders}) < len(encoders):
         raise InputError("--encoder names one encoder twice: give two that differ")
-    index = _index(images, encoders[0]).to(encoders[0].device)
+    index = _index(images, encoders[0], settings.prepare).to(encoders[0].device)
     for encoder in encoders:
         index.accept(encoder)
     return Explored(Explorer(index, encoders), settings, settings.synthesize.store)
 
 
-def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
+def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIndex:
     """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
     from components.core.pictures.shards.listing import is_remote
     from components.explorer.own_index import own_index
@@ -209,7 +210,10 @@ def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
     place = images if is_remote(images) or images == "data" else str(from_root(Path(images)))
     if (Path(place) / FACTS).is_file():
         return ImageIndex.open(Path(place))
-    return own_index(place, encoder, Path("state/explore"))
+    # Fields that params.yaml names are those of its own folder.
+    is_own = settings.folder is not None and settings.folder.absolute() == Path(place).absolute()
+    fields = {} if is_own else {"text": None, "item": None, "image": None}
+    return own_index(place, encoder, Path("state/explore"), settings.model_copy(update=fields))
 
 
 def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]]:

@@ -1,21 +1,30 @@
-"""The commands `cliptune index ...`: build an image index, add to it, check it and measure encoders on it."""
+"""The commands `cliptune index ...`: build an image index, search it, add pictures to it and remove them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, say, shown_size, table_of
+from components.cli.tables import (
+    AsJson,
+    Device,
+    Yes,
+    confirm,
+    encoder_names,
+    print_json,
+    print_table,
+    say,
+    shown_size,
+    table_of,
+)
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.scoring.encoding.context import EncoderUnderTest
     from components.index.building import Added
-    from components.index.checking import IndexReport
-    from components.index.facts import Facts
     from components.index.sources.source import Opened
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for torch.
@@ -45,17 +54,21 @@ _EncoderName = Annotated[
     str | None,
     typer.Option(
         "--encoder",
-        help="Encoder: a folder, a run id, text-encoder@champion or open_clip's name:tag. It embeds pictures, is "
-        "recorded as the encoder of given vectors, and embeds the queries that tune approximate kinds.",
+        help="Encoder: a folder, a run id, text-encoder@champion or open_clip's name:tag. It embeds pictures, or is "
+        "recorded as the encoder of given vectors.",
     ),
 ]
-_Queries = Annotated[
-    Path | None,
-    typer.Option("--queries", help="Text queries for tuning and measuring, one on each line; by default captions."),
+_Text = Annotated[
+    str | None,
+    typer.Option(help="Fields that make the caption, such as `title,brand`, or a template, as for `cliptune init`."),
 ]
+_Item = Annotated[str | None, typer.Option(help="Field with the product of a picture, which becomes column `item`.")]
+_Image = Annotated[str | None, typer.Option(help="Field with the picture's file; by default one of its usual names.")]
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the images that would be indexed; embed and write nothing.")
 ]
+_FEW = 5
+"""Number of pictures left out that are named."""
 
 
 @index.command()
@@ -65,11 +78,13 @@ def build(
     origin: _From = _DATA,
     source: _SourceName = None,
     encoder: _EncoderName = None,
+    text: _Text = None,
+    item: _Item = None,
+    image: _Image = None,
     kind: Annotated[
         str,
-        typer.Option(help="exact, ivf_pq (approximate), or auto: exact up to a million images."),
+        typer.Option(help="exact, lance (LanceDB, approximate), or auto: exact up to a million images."),
     ] = "auto",
-    queries: _Queries = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
     device: Device = "auto",
     dry_run: _DryRun = False,
@@ -79,11 +94,11 @@ def build(
 
     Examples: cliptune index build index
 
-    cliptune index build index --kind ivf_pq --encoder paraclip --queries queries.txt
-
     cliptune index build index --from ~/photographs --encoder ViT-B-32-quickgelu:openai
 
-    cliptune index build index --from 's3://bucket/{00000..00099}.tar' --encoder text-encoder@champion --dry-run
+    cliptune index build index --from data/shop --text "title, brand" --item sku --encoder base
+
+    cliptune index build index --kind lance --from 's3://bucket/{00000..00099}.tar' --encoder base --dry-run
     """
     from components.index.building import build as write
     from components.index.building import check_output
@@ -92,12 +107,11 @@ def build(
     place = from_root(folder)
     check_output(place, replace=replace)
     choose_kind(kind, 0)
-    texts, under_test = _texts(queries), _encoder(encoder, device)
-    opened = _opened(origin, source, under_test)
+    opened = _opened(origin, source, encoder, device, {"text": text, "item": item, "image": image})
     if dry_run:
-        _print_plan(origin, opened, kind)
+        _print_plan(origin, opened, choose_kind(kind, opened.total))
         return
-    _show(folder, write(place, opened, kind, under_test, texts, replace=replace), as_json)
+    _show(folder, write(place, opened, kind, replace=replace), as_json)
 
 
 @index.command()
@@ -107,12 +121,14 @@ def append(
     origin: _From = _DATA,
     source: _SourceName = None,
     encoder: _EncoderName = None,
-    queries: _Queries = None,
+    text: _Text = None,
+    item: _Item = None,
+    image: _Image = None,
     device: Device = "auto",
     dry_run: _DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add images that are not in the index; a failure leaves the index unchanged.
+    """Add images that are not in the index.
 
     Examples: cliptune index append index
 
@@ -124,105 +140,132 @@ def append(
 
     place = from_root(folder)
     facts = read_facts(place)
-    texts, under_test = _texts(queries), _encoder(encoder, device)
-    opened = _opened(origin, source, under_test)
+    opened = _opened(origin, source, encoder, device, {"text": text, "item": item, "image": image})
     check_source(place, facts, opened)
     if dry_run:
         _print_plan(origin, opened, facts.kind)
         return
-    _show(folder, add(place, opened, under_test, texts), as_json)
+    _show(folder, add(place, opened), as_json)
 
 
 @index.command()
 @in_project
-def check(
+def remove(
     folder: _Folder,
+    where: Annotated[str, typer.Option(help="Condition in SQL about the columns of the index.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the images; remove none.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Remove images from the index; the pictures' files stay.
+
+    Examples: cliptune index remove index --where "name = 'deep/3.jpg'" --dry-run
+
+    cliptune index remove index --where "shop = 'north' AND caption LIKE '%sold out%'" --yes
+    """
+    from components.index.building import remove as take_out
+    from components.index.image_index import ImageIndex
+
+    opened = ImageIndex.open(from_root(folder))
+    found = opened.numbers(where)
+    for row in opened.rows(found[:_FEW]).to_pylist():
+        say(f"{row['name']}  {row['caption'] or ''}")
+    if len(found) > _FEW:
+        say(f"and {len(found) - _FEW:,} more")
+    if dry_run or not len(found):
+        say(f"{folder}: {len(found):,} of {len(opened):,} images fulfil the condition; nothing was done")
+        return
+    confirm(f"remove {len(found):,} of {len(opened):,} images from {folder}?", yes)
+    say(f"{folder}: {take_out(from_root(folder), where):,} images removed")
+
+
+@index.command()
+@in_project
+def search(
+    folder: _Folder,
+    queries: Annotated[list[str], typer.Argument(help="Texts to search for.")],
     encoder: Annotated[
-        str | None,
-        typer.Option("--encoder", help="Also measure the recall of this encoder, and store it in the index."),
-    ] = None,
-    queries: _Queries = None,
+        str, typer.Option("--encoder", help="Encoder of the texts, with the index's image tower.")
+    ] = "text-encoder@champion",
+    where: Annotated[str | None, typer.Option(help="Condition in SQL about the columns of the index.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Number of images for each text.", min=1)] = 10,
     device: Device = "auto",
-    every: Annotated[bool, typer.Option("--all", help="Check every picture instead of 200.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check the files, vectors and pictures of an index; the exit code is 1 if a check fails.
+    """Search the index by texts.
 
-    Examples: cliptune index check index
+    Examples: cliptune index search index "a dog without a leash"
 
-    cliptune index check index --all
-
-    cliptune index check index --encoder text-encoder@champion --queries queries.txt
+    cliptune index search index "a red mug" "a crimson mug" --where "shop = 'north'" -k 5 --encoder paraclip
     """
-    from components.index.building import remeasure
-    from components.index.checking import check as look
+    from components.index.image_index import ImageIndex
 
-    place = from_root(folder)
-    texts, under_test = _texts(queries), _encoder(encoder, device)
-    if under_test is not None:
-        from components.index.facts import read_facts
-        from components.index.image_index import accept_tower
-
-        accept_tower(read_facts(place), place, under_test)
-        remeasure(place, under_test, texts)
-    checked = look(place, every=every)
+    opened, under_test = ImageIndex.open(from_root(folder)), _encoder(encoder, device)
+    opened.accept(under_test)
+    found = opened.to(under_test.device).search(under_test.encoder.embed_texts(queries), k, where)
+    results = {
+        query: [
+            {"row": number, "score": round(score, 4), **row}
+            for number, score, row in zip(
+                numbers[numbers >= 0].tolist(),
+                scores.tolist(),
+                opened.rows(numbers[numbers >= 0]).to_pylist(),
+                strict=False,
+            )
+        ]
+        for query, scores, numbers in zip(queries, found.scores, found.rows, strict=True)
+    }
     if as_json:
-        facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
-        problems = [asdict(problem) for problem in checked.problems]
-        counts = {"pictures": checked.pictures, "without": checked.without}
-        print_json({"problems": problems, **counts, "index": facts})
-    else:
-        _show_checked(folder, checked)
-    if checked.problems:
-        raise SystemExit(1)
+        print_json(results)
+        return
+    from rich.markup import escape
+
+    for query, hits in results.items():
+        table = table_of(("score", "name", "caption"), escape(query), numbers=("score",))
+        for hit in hits:
+            table.add_row(f"{hit['score']:.3f}", escape(hit["name"] or ""), escape(hit["caption"] or ""))
+        print_table(table)
 
 
-def _texts(queries: Path | None) -> list[str] | None:
-    from components.index.tuning import read_queries
-
-    return None if queries is None else read_queries(from_root(queries))
-
-
-def _encoder(name: str | None, device: str) -> EncoderUnderTest | None:
-    if name is None:
-        return None
+def _encoder(name: str, device: str) -> EncoderUnderTest:
     (place,) = encoder_names([name])
     from components.registry.encoder_lookup import find_encoder
 
     return find_encoder(place, device=device)
 
 
-def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -> Opened:
+def _opened(
+    origin: str, source: str | None, encoder: str | None, device: str, fields: Mapping[str, str | None]
+) -> Opened:
     from components.core.pictures.shards.listing import is_remote
-    from components.index.sources import find_source, source_of
+    from components.index.sources import find_source, reading, source_of
 
     given = origin if is_remote(origin) or origin == _DATA else str(from_root(Path(origin)))
-    return find_source(source or source_of(given)).open(given, encoder)
+    under_test = None if encoder is None else _encoder(encoder, device)
+    return find_source(source or source_of(given)).open(given, under_test, reading(fields))
 
 
 def _print_plan(origin: str, opened: Opened, kind: str) -> None:
-    from components.index.facts import EXACT, choose_kind
-    from components.index.search import bytes_per_vector
-
     for note in opened.notes:
         say(f"left out: {note}")
     if opened.total is None:
         say(f"{origin}: as many images as the shards hold, vectors of {opened.dim} numbers; nothing was done")
         return
-    chosen = choose_kind(kind, opened.total)
-    each = 4 * opened.dim + (0 if chosen == EXACT else bytes_per_vector(opened.dim))
     say(
         f"{origin}: up to {opened.total:,} images, vectors of {opened.dim} numbers by image tower "
-        f"{opened.image_tower_sha256[:12]} (of '{opened.encoder}'); kind {chosen}, about "
-        f"{shown_size(each * opened.total)}; nothing was done"
+        f"{opened.image_tower_sha256[:12]} (of '{opened.encoder}'); kind {kind}, about "
+        f"{shown_size(4 * opened.dim * opened.total)}; nothing was done"
     )
 
 
 def _show(folder: Path, added: Added, as_json: bool) -> None:
-    facts = added.facts
+    from components.index.facts import MOST_EXACT
+    from components.index.image_index import ImageIndex
+
+    opened = ImageIndex.open(from_root(folder))
+    facts, count = opened.facts, len(opened)
     if as_json:
         counts = {"added": added.rows, "repeated": added.repeated, "unusable": added.unusable}
-        print_json(counts | {"index": facts.model_dump(mode="json")})
+        print_json(counts | {"index": facts.model_dump(mode="json") | {"rows": count}})
         return
     for reason in added.unusable[:_FEW]:
         say(f"left out: {reason}")
@@ -230,56 +273,8 @@ def _show(folder: Path, added: Added, as_json: bool) -> None:
         say(f"left out: {len(added.unusable) - _FEW:,} more")
     say(
         f"{folder}: {added.rows:,} images added, {added.repeated:,} rows of images it has already, "
-        f"{len(added.unusable):,} left out; {facts.rows:,} images in all, kind {facts.kind}, image tower "
+        f"{len(added.unusable):,} left out; {count:,} images in all, kind {facts.kind}, image tower "
         f"{facts.image_tower_sha256[:12]}"
     )
-    _show_recalls(facts)
-    from components.index.facts import AUTO, EXACT, choose_kind
-
-    fitting = choose_kind(AUTO, facts.rows)
-    if facts.kind == EXACT and fitting != EXACT:
-        say(
-            f"exact search takes long on so many images: cliptune index build <new folder> --from {folder} "
-            f"--kind {fitting} --encoder {facts.encoder}"
-        )
-
-
-_FEW = 5
-"""Number of skipped pictures to print."""
-
-
-def _show_recalls(facts: Facts) -> None:
-    from rich.markup import escape
-
-    from components.index.tuning import TARGET
-
-    if not facts.recalls:
-        return
-    numbers = ("recall@10", "effort", "queries")
-    table = table_of(("encoder", "kind", *numbers), "text queries against exact search", numbers=numbers)
-    for recall in facts.recalls:
-        cells = (f"{recall.recall_at_10:.3f}", str(recall.effort), f"{recall.queries:,}")
-        table.add_row(escape(recall.encoder), recall.kind, *cells)
-    print_table(table)
-    if min(recall.recall_at_10 for recall in facts.recalls) < TARGET:
-        say(f"recall@10 is below {TARGET}: build it with --kind exact")
-
-
-def _show_checked(folder: Path, checked: IndexReport) -> None:
-    from rich.markup import escape
-
-    if checked.facts is not None:
-        facts = checked.facts
-        say(
-            f"{folder}: {facts.rows:,} images in {len(facts.segments)} segments, kind {facts.kind}, image tower "
-            f"{facts.image_tower_sha256[:12]} (of '{facts.encoder}'); {checked.pictures:,} pictures checked, "
-            f"{checked.without:,} with only a vector"
-        )
-        _show_recalls(facts)
-    if not checked.problems:
-        say("no problems")
-        return
-    table = table_of(("where", "problem", "fix"), f"problems: {len(checked.problems)}")
-    for problem in checked.problems:
-        table.add_row(escape(problem.where), escape(problem.what), escape(problem.fix))
-    print_table(table)
+    if count > MOST_EXACT and facts.kind == "exact":
+        say(f"exact search takes long on so many images: cliptune index build NEW --from {folder} --kind lance")

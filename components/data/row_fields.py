@@ -33,6 +33,8 @@ class RowFields:
     Attributes:
         captions: possible names of the field with the caption, or captions, without a template.
         stamp: changes with the settings.
+        is_lenient: whether a row may lack its caption and have any split, and has one caption at most: texts of a list
+            that the template names are joined.
     """
 
     template: TextTemplate | None = None
@@ -40,6 +42,7 @@ class RowFields:
     image: str | None = None
     captions: tuple[str, ...] = CAPTIONS
     stamp: str = ""
+    is_lenient: bool = False
 
     @classmethod
     def of(cls, settings: Prepare, captions: tuple[str, ...] = CAPTIONS) -> RowFields:
@@ -52,7 +55,7 @@ class RowFields:
         """What rows must have, as messages name it, -> columns of which one must be there."""
         texts = self.template.columns if self.template is not None else ()
         named = {name: (name, name.partition(".")[0]) for name in (*texts, self.item, self.image) if name is not None}
-        return {**({} if texts else {self.captions[0]: self.captions}), **named}
+        return {**({} if texts or self.is_lenient else {self.captions[0]: self.captions}), **named}
 
     def columns(self, place: object, known: Collection[str], given: Collection[str] = ()) -> list[str]:
         """The columns of a table that are read: `given`, and those of captions, item and split."""
@@ -70,15 +73,17 @@ class RowFields:
             UnusableError: its split is unknown, or it has no caption.
             InputError: a field cannot be shown as text.
         """
-        if not (captions := self._captions(row)):
+        if not (captions := self._captions(row)) and not self.is_lenient:
             why = "write or remove it" if self.template is None else self.template.lacks(row)
             raise EmptyRowError(f"{place} has an empty caption: {why}")
         item = "" if self.item is None else shown(self.item, value_of(row, self.item), setting="prepare.item")
+        if self.is_lenient:
+            return RowTexts(tuple(map(str.strip, captions[:1])), str(row.get(SPLIT) or split), item)
         return RowTexts(captions, split_of_word(place, row.get(SPLIT)) or split, item)
 
     def _captions(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         if self.template is not None:
-            return self.template.captions(row)
+            return tuple(filter(None, [self.template.of(row)])) if self.is_lenient else self.template.captions(row)
         value = row.get(self.caption_in(row) or "")
         texts = value if isinstance(value, list | tuple) else [value]
         texts = [text.get("raw") if isinstance(text, Mapping) else text for text in texts]

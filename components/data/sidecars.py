@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from components.core.pictures.folder import picture_names, pictures_in
+from components.core.pictures.folder import picture_names
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, read_file
 from components.data.caption_lines import Row
@@ -28,12 +28,9 @@ def find_sidecar(folder: Path) -> str | None:
     return None
 
 
-def sidecar_rows(folder: Path) -> Iterator[Row]:
+def sidecar_rows(folder: Path, names: Iterable[str]) -> Iterator[Row]:
     """A row for each image: its path, the keys of its JSON file, and the text of its text file as caption."""
-    pictures = pictures_in(folder)
-    for note in pictures.notes:
-        print(f"{folder}: {note}")
-    for name in pictures.names:
+    for name in names:
         image, row = folder / name, dict[str, Any]()
         if (file := image.with_suffix(".json")).is_file():
             row = _parsed(file, folder)

@@ -32,8 +32,6 @@ _KEPT = 512
 CAPTION = "caption"
 _OWN = ("image_id", CAPTION, "name", "file", "position", "size")
 
-Marks = npt.NDArray[np.bool_]
-
 
 class Hit(BaseModel):
     """A picture in a list of results.
@@ -87,7 +85,7 @@ class Explorer:
     encoders: Sequence[EncoderUnderTest]
     _features: dict[tuple[str, str], Features] = field(default_factory=dict, repr=False)
 
-    def compare(self, query: str, paraphrase: str, k: int, among: Marks | None = None) -> Compared:
+    def compare(self, query: str, paraphrase: str, k: int, among: str | None = None) -> Compared:
         """The k best pictures of every encoder for both wordings, or for the query alone if `paraphrase` is empty."""
         texts = [query, paraphrase] if paraphrase else [query]
         sides, first = list[Side](), list[dict[int, int]]()
@@ -110,14 +108,14 @@ class Explorer:
             sides.append(side)
         return Compared(query=query, paraphrase=paraphrase, k=k, sides=sides)
 
-    def similar(self, row: int, k: int, among: Marks | None = None) -> list[Hit]:
+    def similar(self, row: int, k: int, among: str | None = None) -> list[Hit]:
         """The pictures most similar to that of a row, without itself; all encoders share the image tower."""
         found = self.index.search(self.index.vector([row]), k + 1, among)
         rows = [other for other in _existing(found.rows[0]) if other != row][:k]
         scores = dict(zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True))
         return [hit.model_copy(update={"score": scores[hit.row]}) for hit in self.shown(rows)]
 
-    def wordings(self, texts: Sequence[str], k: int, among: Marks | None = None) -> list[list[list[Hit]]]:
+    def wordings(self, texts: Sequence[str], k: int, among: str | None = None) -> list[list[list[Hit]]]:
         """For every encoder the list of each wording; `both` marks results of all wordings."""
         sides = []
         for encoder in self.encoders:
@@ -147,20 +145,23 @@ class Explorer:
                 offered[name] = sorted(value for value in values.to_pylist() if value is not None)
         return offered
 
-    def filtered(self, wanted: Mapping[str, str], words: str = "") -> Marks | None:
-        """A boolean per row: its columns have the wanted values, its caption the words; None for all rows."""
+    def filtered(self, wanted: Mapping[str, str], words: str = "") -> str | None:
+        """A condition in SQL: columns have the wanted values, the caption has the words; None for all rows."""
         conditions = [self._column(name, value) for name, value in wanted.items()]
         if words:
-            conditions.append(pc.match_substring(self.index.column(CAPTION), words, ignore_case=True))
-        if not conditions:
-            return None
-        marks: Marks = np.all([np.asarray(pc.fill_null(one, False)) for one in conditions], axis=0)
-        return marks
+            conditions.append(f"strpos(lower({CAPTION}), lower({_quoted(words)})) > 0")
+        return " AND ".join(conditions) or None
 
-    def _column(self, name: str, value: str) -> pa.ChunkedArray:
+    def _column(self, name: str, value: str) -> str:
         if name not in self.index.schema.names or name in _OWN:
             raise InputError(f"the index has no column '{name}' to filter by")
-        return pc.equal(pc.cast(self.index.column(name), pa.string()), value)
+        kind, column = self.index.schema.field(name).type, _quoted(name, '"')
+        if pa.types.is_string(kind):
+            return f"{column} = {_quoted(value)}"
+        try:
+            return f"{column} = {pa.scalar(value).cast(kind).as_py()}"
+        except pa.ArrowException:
+            raise InputError(f"column '{name}' holds {kind}, not '{value[:40]}'") from None
 
     def _hits(
         self, rows: Sequence[int], scores: Features, first: Mapping[int, int], other: set[int], k: int
@@ -195,6 +196,10 @@ def overlap(first: Sequence[int], second: Sequence[int], k: int) -> tuple[float,
         return 0.0, 0.0
     a, b = (np.array([rows[:depth]]) for rows in (first, second))
     return float(average_overlap(a, b, depth)[0]), float(jaccard_similarity(a, b, depth)[0])
+
+
+def _quoted(text: str, mark: str = "'") -> str:
+    return mark + text.replace(mark, 2 * mark) + mark
 
 
 def _existing(rows: npt.NDArray[np.int64]) -> list[int]:

@@ -22,9 +22,10 @@ from components.captions.prompting.request import InputRow
 from components.core.pictures.rgb import upright_jpeg
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.system.user_files import Bound
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import DEFAULT, Folders
-from components.explorer.comparing import METRICS, Changed, Explorer, Hit, Marks, changed, overlap, scored
+from components.explorer.comparing import METRICS, Changed, Explorer, Hit, changed, overlap, scored
 from components.index.image_index import ImageIndex
 from components.registry.opinions import LONGEST
 from components.registry.votes import Vote, Votes
@@ -74,7 +75,10 @@ class Explored:
     folders: Folders = field(default_factory=lambda: DEFAULT)
 
     def __post_init__(self) -> None:
-        self.thumbnails, self.writer = Thumbnails(self.explorer.index), ParaphraseWriter(self.settings)
+        self.thumbnails, self.writer = (
+            Thumbnails(self.explorer.index, self.settings.prepare.picture_bound),
+            ParaphraseWriter(self.settings),
+        )
         self.waiting: OrderedDict[str, tuple[VoteRequest, tuple[int, int]]] = OrderedDict()
         # torch, the index's files and a language model serve one request at a time.
         self.lock = Lock()
@@ -120,7 +124,7 @@ class Explored:
             del changes.opens["is.split"]
         return changes
 
-    def stability(self, request: WordingsRequest, among: Marks | None) -> dict[str, Any]:
+    def stability(self, request: WordingsRequest, among: str | None) -> dict[str, Any]:
         """For every encoder, the lists of all wordings and their mean overlap over all pairs."""
         wordings = self.explorer.wordings(request.texts, request.k, among)
         sides = []
@@ -132,7 +136,7 @@ class Explored:
             sides.append({"encoder": name, "ao": ao, "js": js, "lists": lists, "to_first": first})
         return {"texts": request.texts, "k": request.k, "sides": sides}
 
-    def ask(self, request: VoteRequest, among: Marks | None) -> dict[str, Any]:
+    def ask(self, request: VoteRequest, among: str | None) -> dict[str, Any]:
         """The results of two encoders, in an order that is not sent to the page."""
         if len(self.explorer.encoders) < 2:
             raise InputError("a blind comparison needs two encoders: give two with --encoder")
@@ -181,8 +185,8 @@ def _blind(hits: Sequence[Hit]) -> list[Hit]:
 class Thumbnails:
     """Small JPEGs of an index's pictures by row; the last few thousand are cached."""
 
-    def __init__(self, index: ImageIndex) -> None:
-        self._index = index
+    def __init__(self, index: ImageIndex, most: Bound) -> None:
+        self._index, self._most = index, most
         self.small = lru_cache(_KEPT)(self._jpeg)
 
     def large(self, row: int) -> bytes:
@@ -190,7 +194,7 @@ class Thumbnails:
         return self._jpeg(row, LARGE)
 
     def _jpeg(self, row: int, side: int = SIDE) -> bytes:
-        return small_jpeg(self._index.picture(row), side, f"the picture of row {row}")
+        return small_jpeg(self._index.picture(row, self._most), side, f"the picture of row {row}")
 
 
 def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:

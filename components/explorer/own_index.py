@@ -12,30 +12,38 @@ import numpy as np
 
 from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features, Indices
+from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
 from components.index.building import build
-from components.index.facts import FACTS, PREPARATION
+from components.index.facts import EXACT, FACTS, FORMAT
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source, source_of
 from components.index.sources.source import ImageBlock, Opened
 
 
-def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
+def own_index(place: str, encoder: EncoderUnderTest, cache: Path, settings: Prepare) -> ImageIndex:
     """The index of the pictures in `place` (see `components.index.sources.source_of`), in its own folder of `cache`.
 
     Vectors of pictures in the previous index are reused.
     """
     source = find_source(source_of(place))
     folder = cache / content_hash(str(Path(place).absolute()))[:16]
-    kept = folder / content_hash(encoder.image_tower_sha256 or "", _state(place), str(PREPARATION))[:16]
+    kept = (
+        folder
+        / content_hash(
+            encoder.image_tower_sha256 or "",
+            _state(place),
+            f"{FORMAT} {settings.text} {settings.item} {settings.image}",
+        )[:16]
+    )
     if (index := _opened(kept)) is None:
-        opened = source.open(place, encoder)
+        opened = source.open(place, encoder, settings)
         for before in map(_opened, _indexes(folder)):
-            if before is not None and before.facts.preparation == PREPARATION:
+            if before is not None:
                 opened = _reusing(opened, before)
-        build(kept, opened, encoder=encoder, replace=True)
+        build(kept, opened, EXACT, replace=True)
         index = ImageIndex.open(kept)
     for other in _indexes(folder):
         if other != kept:

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 
 from components.core.pictures.stored_pictures import is_picture
 from components.core.system.errors import InputError
-from components.explorer.comparing import Changed, Compared, Explorer, Marks
+from components.explorer.comparing import Changed, Compared, Explorer
 from components.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, VoteAnswer, VoteRequest, WordingsRequest
 from components.registry.opinions import LONGEST
 from components.serving.address import is_foreign
@@ -157,7 +157,7 @@ def _add_votes(app: FastAPI, explored: Explored) -> None:
             return explored.vote(answer)
 
 
-def _filter(request: Request, explorer: Explorer) -> Marks | None:
+def _filter(request: Request, explorer: Explorer) -> str | None:
     """The filter in an address: `words=dog`, and `is.<column>=<value>`."""
     query = request.query_params
     wanted = {name.removeprefix("is."): value for name, value in query.items() if name.startswith("is.")}

@@ -56,7 +56,7 @@ def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explore
         lines.append(f"{number:02d}.png\t{caption}\t{group}\t{split}")
     (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
     encoders = [under_test(encoder, "base"), under_test(encoder, "tuned", seed=5)]
-    build(folder / "index", find_source("folder").open(str(pictures), encoders[0]), "exact")
+    build(folder / "index", find_source("folder").open(str(pictures), encoders[0], settings.prepare), "exact")
     explorer = Explorer(ImageIndex.open(folder / "index"), encoders)
     places = Folders(*(folder / name for name in ("models", "pairs", "embeddings", "evaluation", "reports")))
     return Explored(explorer, settings, f"sqlite:///{folder / 'votes.db'}", places)

@@ -14,7 +14,7 @@ from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features
 from components.encoders.adapter.images import Preparation
 from components.index.building import Added, build
-from components.index.sources import find_source
+from components.index.sources import find_source, reading
 from components.index.sources.source import Opened
 from tests.support.toy_context import ToyEncoder, unit  # noqa: F401
 
@@ -42,13 +42,13 @@ def write_vectors(folder: Path, number: int, vectors: Any, **columns: Any) -> No
 
 
 def opened(folder: Path, encoder: EncoderUnderTest | None = None) -> Opened:
-    return find_source("embeddings").open(str(folder), encoder or toy())
+    return find_source("embeddings").open(str(folder), encoder or toy(), reading({}))
 
 
 def make_index(folder: Path, rows: int = 40, kind: str = "exact", **columns: Any) -> Added:
     """An index `folder/index` of the vectors in `folder/vectors`, which are `drawn(rows)`."""
     write_vectors(folder / "vectors", 0, drawn(rows), **columns)
-    return build(folder / "index", opened(folder / "vectors"), kind, toy())
+    return build(folder / "index", opened(folder / "vectors"), kind)
 
 
 def other(encoder: EncoderUnderTest, **changes: Any) -> EncoderUnderTest:

@@ -37,7 +37,7 @@ from components.evaluation import evaluate
 from components.evaluation.published import Plan, run_one
 from components.evaluation.results import Folders
 from components.index.building import build
-from components.index.sources import find_source
+from components.index.sources import find_source, reading
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import write_checked
 from components.registry.formats.format import ExportedVectors, Format
@@ -45,7 +45,7 @@ from components.serving import served
 from components.serving.messages import EmbeddingRequest
 from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
 from tests.support.fake_gpu import GPU, gpus
-from tests.support.index_making import drawn, make_index, write_vectors
+from tests.support.index_making import make_index
 from tests.support.toy_context import colour_image
 
 
@@ -124,15 +124,8 @@ def _serve(place: Place) -> None:
 
 def _index(place: Place) -> None:
     encoder = place.encoder()
-    source = find_source("folder").open(str(place.folder / "pictures"), encoder)
-    build(place.folder / "index", source, "exact", encoder)
-
-
-def _tuned_index(place: Place) -> None:
-    encoder = place.encoder()
-    write_vectors(place.folder / "vectors", 0, drawn(1_200, dim=16))
-    source = find_source("embeddings").open(str(place.folder / "vectors"), encoder)
-    build(place.folder / "approximate", source, "ivf_pq", encoder, ["a dog"])
+    source = find_source("folder").open(str(place.folder / "pictures"), encoder, reading({}))
+    build(place.folder / "index", source, "exact")
 
 
 def _explore(place: Place) -> None:
@@ -170,7 +163,7 @@ def _embed(place: Place) -> None:
     embed.run(place.settings, place.folder / "embeddings", place.folder / "pairs", place.base)
 
 
-ENTRIES = (_evaluate, _published, _serve, _index, _tuned_index, _explore, _export, _base, _trunk, _embed)
+ENTRIES = (_evaluate, _published, _serve, _index, _explore, _export, _base, _trunk, _embed)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.__name__.strip("_"))
@@ -222,7 +215,7 @@ def test_base_computes_on_the_device_of_the_settings(
 
 COMMANDS = (
     "evaluate --benchmark coco_p", "serve --port 0", "explore", "index build {new}", "index append {index}",
-    "index check {index}", "export --format open_clip --output {new}",
+    "index search {index} dog", "export --format open_clip --output {new}",
 )  # fmt: skip
 
 

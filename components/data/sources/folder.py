@@ -7,12 +7,13 @@ text file beside each image has its caption, see `components.data.sidecars`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from components.core.pictures.folder import pictures_in
 from components.core.settings import Prepare
-from components.data.caption_lines import caption_lines
+from components.data.caption_lines import Row, caption_lines
 from components.data.listed_images import Listing, image_folder, listed_source
 from components.data.row_fields import RowFields
 from components.data.row_files import IMAGES, RowFiles
@@ -36,17 +37,26 @@ def read_listing(settings: Prepare) -> Listing:
     folder = image_folder(settings)
     fields = RowFields.of(settings)
     if not FILES.among(folder) and (sidecar := find_sidecar(folder)) is not None:
-        return Listing(folder / sidecar, folder, *caption_lines(folder, sidecar_rows(folder), fields, settings))
-    files = FILES if settings.image is None else replace(FILES, roles={**FILES.roles, "image": (settings.image,)})
+        pictures = pictures_in(folder, settings.picture_bound)
+        for note in pictures.notes:
+            print(f"{folder}: {note}")
+        rows = sidecar_rows(folder, pictures.names)
+        return Listing(folder / sidecar, folder, *caption_lines(folder, rows, fields, settings))
     listing = Listing(folder / CAPTIONS, folder, [])
-    for file in files.those(folder, _HOW, settings.list_bound):
-        rows = files.rows(file, fields.required())
+    for file, rows in listed_rows(folder, fields, settings):
         lines, left_out = caption_lines(file, rows, fields, settings, SPLIT_WORDS.get(file.stem, ""))
         listing = Listing(file, folder, listing.lines + lines, listing.unusable + left_out)
-    return replace(listing, folder=_place(folder, [line.image for line in listing.lines[:1]]))
+    return replace(listing, folder=place_of_pictures(folder, [line.image for line in listing.lines[:1]]))
 
 
-def _place(folder: Path, names: Sequence[str]) -> Path:
+def listed_rows(folder: Path, fields: RowFields, settings: Prepare) -> Iterator[tuple[Path, Iterator[Row]]]:
+    """The files that list a folder's pictures, each with its rows, of which `image` names the picture."""
+    files = FILES if fields.image is None else replace(FILES, roles={**FILES.roles, "image": (fields.image,)})
+    for file in files.those(folder, _HOW, settings.list_bound):
+        yield file, files.rows(file, fields.required())
+
+
+def place_of_pictures(folder: Path, names: Sequence[str]) -> Path:
     """The folder that names of images are relative to: a subfolder `images` if only that has the first one."""
     first = [path for path in (folder, folder / "images") for name in names if (path / name).is_file()]
     return first[0] if first else folder

@@ -18,7 +18,7 @@ from components.core.pictures.shards.reader import Fault, RawSample, ShardReader
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.data.listed_images import image_folder
-from components.data.row_fields import RowFields, RowTexts
+from components.data.row_fields import RowFields
 from components.data.source import EmptyRowError, PictureChunk, Sample, Unusable, UnusableError, split_in_path
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
@@ -68,17 +68,10 @@ def shards_in(folder: Path) -> list[str]:
     return [str(path) for path in files_in(folder, "*.tar", "*/*.tar")]
 
 
-def read_shard(
-    url: str, size: int | None, split: str = "", fields: RowFields | None = None
-) -> Iterator[Sample | Unusable]:
-    """The samples of a shard.
-
-    Args:
-        split: of samples that do not name their own.
-        fields: without them a sample without caption, or of an unknown split, is usable.
-    """
+def read_shard(url: str, size: int | None, split: str, fields: RowFields) -> Iterator[Sample | Unusable]:
+    """The samples of a shard; `split` is that of samples that do not name their own."""
     sizes = {} if size is None else {url: size}
-    endings = _IMAGES if fields is None or fields.image is None else (fields.image,)
+    endings = _IMAGES if fields.image is None else (fields.image,)
     for raw in ShardReader(ShardFiles(), {*endings, "txt", "json"}, sizes, _USUAL).read(url):
         try:
             yield _sample(raw, endings, split, fields)
@@ -87,17 +80,13 @@ def read_shard(
             yield Unusable(f"{raw.name} cannot be used ({fault})", lost)
 
 
-def _sample(raw: RawSample, endings: Sequence[str], split: str, fields: RowFields | None) -> Sample:
+def _sample(raw: RawSample, endings: Sequence[str], split: str, fields: RowFields) -> Sample:
     if raw.fault is not None:
         raise raw.fault
     ending = next((ending for ending in endings if ending in raw.members), "")
     if not (image := sound(raw.members.get(ending, b""))):
         raise Fault(f"no image{f': {raw.hint}' if raw.hint else ''}")
-    row = raw.fields()
-    if fields is None:
-        texts = RowTexts(tuple(filter(None, [str(row.get("caption") or "")])), split, "")
-    else:
-        texts = fields.read("it", row, split)
+    texts = fields.read("it", raw.fields(), split)
     where = raw.name, raw.shard, raw.positions[ending]
     return Sample.of(image, *where, texts.captions, raw.name, texts.split, texts.item)
 

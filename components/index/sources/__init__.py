@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from components.core.settings import PARAMS, Counts, Prepare, load_settings
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.index.sources import pictures, vectors
@@ -29,8 +32,14 @@ def source_of(given: str) -> str:
             f"--from {given} is not a project's data folder, a folder of pictures, shards, embeddings or an index: "
             "correct the path"
         )
-    # Any folder may also have pictures in it.
-    fitting = [name for name in fitting if name != "folder"] or fitting
+    # An index has vectors, and any folder may have pictures in it.
+    fitting = ["index"] if "index" in fitting else [name for name in fitting if name != "folder"] or fitting
     if len(fitting) > 1:
         raise InputError(f"--from {given} may be {' or '.join(fitting)}: choose one with --source")
     return fitting[0]
+
+
+def reading(fields: Mapping[str, str | None]) -> Prepare:
+    """The bounds of params.yaml, or their defaults outside a project, and the fields `text`, `item` and `image`."""
+    usual = Prepare(source="folder", counts=Counts(train=1, val=1, test=1))
+    return (load_settings().prepare if PARAMS.is_file() else usual).model_copy(update=dict(fields))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.encoders.adapter.encoder import Encoder
 from components.explorer.own_index import own_index
-from components.index.facts import read_facts, write_facts
+from components.index.sources import reading
 from components.registry.encoder_lookup import find_encoder
 from components.registry.votes import Vote, Votes
 from tests.support.exploring import under_test
@@ -70,39 +70,27 @@ def _picture(number: int, colour: tuple[int, int, int]) -> None:
         (lambda: Path("pictures/2.png").unlink(), 0, 2, [None] * 2),
         (lambda: _picture(2, (0, 9, 9)), 1, 3, [None] * 3),
         (lambda: Path("pictures/captions.tsv").write_text("image\tcaption\n2.png\tnew\n"), 0, 3, [None, None, "new"]),
-        (lambda: next(Path("state/explore").rglob("*.arrow")).write_bytes(b""), 3, 3, [None] * 3),
+        (lambda: next(Path("state/explore").rglob("rows.parquet")).write_bytes(b""), 3, 3, [None] * 3),
     ],
 )
 def test_the_kept_index_follows_the_folder(
     monkeypatch: pytest.MonkeyPatch, change: Any, embedded: int, pictures: int, captions: list[Any]
 ) -> None:
-    own_index("pictures", find_encoder("models/base"), Path("state/explore"))
+    own_index("pictures", find_encoder("models/base"), Path("state/explore"), reading({}))
     if change is not None:
         change()
     seen: list[int] = []
     real = Encoder.embed_pixels
     monkeypatch.setattr(Encoder, "embed_pixels", lambda self, given: (seen.append(len(given)), real(self, given))[1])
-    index = own_index("pictures", find_encoder("models/base"), Path("state/explore"))
+    index = own_index("pictures", find_encoder("models/base"), Path("state/explore"), reading({}))
     assert (sum(seen), len(index)) == (embedded, pictures)
     assert index.rows(range(pictures))["caption"].to_pylist() == captions
     for row in range(pictures):
         index.picture(row)
     assert len(list(Path("state/explore").rglob("index.json"))) == 1
     monkeypatch.setattr(Encoder, "embed_pixels", real)
-    fresh = own_index("pictures", find_encoder("models/base"), Path("fresh"))
+    fresh = own_index("pictures", find_encoder("models/base"), Path("fresh"), reading({}))
     assert np.allclose(fresh.vector(range(pictures)), index.vector(range(pictures)), atol=1e-6)
-
-
-def test_vectors_of_pictures_that_were_not_turned_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    own_index("pictures", find_encoder("models/base"), Path("state/explore"))
-    folder = next(Path("state/explore").rglob("index.json")).parent
-    write_facts(folder, read_facts(folder).model_copy(update={"preparation": 1}))
-    _picture(3, (0, 0, 9))
-    seen: list[int] = []
-    real = Encoder.embed_pixels
-    monkeypatch.setattr(Encoder, "embed_pixels", lambda self, given: (seen.append(len(given)), real(self, given))[1])
-    own_index("pictures", find_encoder("models/base"), Path("state/explore"))
-    assert sum(seen) == 4
 
 
 def test_mistakes_are_one_line_and_no_file_is_overwritten(tiny_encoder: Encoder) -> None:

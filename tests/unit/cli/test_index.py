@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from components.cli import app
 from components.encoders.adapter.encoder import Encoder
-from components.index.facts import read_facts
 from tests.support.index_making import drawn, write_vectors
 from tests.support.toy_context import colour_image
 
@@ -36,7 +35,7 @@ def run(*arguments: str, code: int = 0) -> str:
     return " ".join(done.output.split())
 
 
-def test_built_appended_and_checked() -> None:
+def test_built_appended_searched_and_removed() -> None:
     pictures = ("--from", "pictures", "--encoder", "mine")
     output = run("build", "index", *pictures, "--dry-run")
     assert not Path("index").exists()
@@ -50,39 +49,40 @@ def test_built_appended_and_checked() -> None:
     output = run("append", "index", *pictures, "--json")
     found = json.loads(output[output.index("{") :])
     assert (found["added"], found["repeated"], len(found["unusable"]), found["index"]["encoder"]) == (1, 3, 1, "mine")
-    output = run("check", "index", "--all")
-    assert "4 images in 2 segments, kind exact" in output
-    assert "4 pictures checked, 0 with only a vector no problems" in output
-    Path("pictures/3.png").unlink()
-    output = run("check", "index", "--all", code=1)
-    assert "problems: 1" in output
-    assert "put it back" in output
+    assert found["index"]["rows"] == 4
+    output = run("search", "index", "a dog", "a cat", "--encoder", "better", "-k", "2", "--where", "name <> '0.png'")
+    assert output.count(".png") == 4
+    assert "0.png" not in output
+    found = json.loads(run("search", "index", "a dog", "--encoder", "mine", "-k", "9", "--json"))
+    assert sorted(hit["name"] for hit in found["a dog"]) == ["0.png", "1.png", "2.png", "3.png"]
+    where = ("remove", "index", "--where", "name IN ('1.png', '3.png')")
+    assert "1.png 3.png index: 2 of 4 images fulfil the condition; nothing was done" in run(*where, "--dry-run")
+    assert "nothing was removed: answer y, or add --yes" in run(*where, code=1)
+    assert "index: 2 images removed" in run(*where, "--yes")
+    assert Path("pictures/1.png").is_file()
+    assert "index: 0 of 2 images fulfil the condition" in run(*where, "--yes")
 
 
 def test_another_text_tower_is_accepted_and_another_image_tower_is_not() -> None:
-    Path("queries.txt").write_text("a dog\na cat\n")
-    common = ("--from", "vectors", "--queries", "queries.txt", "--kind", "ivf_pq")
+    common = ("--from", "vectors", "--kind", "lance")
     refusal = "--encoder is missing: the files in vectors do not name the encoder that computed them"
     assert refusal in run("build", "index", *common, code=1)
-    assert "text queries against exact search" in run("build", "index", *common, "--encoder", "mine")
-    run("check", "index", "--encoder", "better")
-    recalls = [(recall.encoder, recall.queries) for recall in read_facts(Path("index")).recalls]
-    assert recalls == [("mine", 2), ("better", 1000)]
-    assert "encoder 'stranger' has image tower" in run("check", "index", "--encoder", "stranger", code=1)
+    assert "1,000 images in all, kind lance" in run("build", "index", *common, "--encoder", "mine")
+    assert "caption 0" in run("search", "index", "a dog", "--encoder", "better")
+    assert "encoder 'stranger' has image tower" in run("search", "index", "a dog", "--encoder", "stranger", code=1)
     append = ("append", "index", "--from", "vectors", "--encoder")
     run(*append, "stranger", code=1)
     assert "0 images added, 1,000 rows of images it has already" in run(*append, "better")
 
 
 def test_mistakes_are_one_line() -> None:
-
     for arguments, refusal in (
         ("build index", "--from data is not a project's data folder"),
         ("build index --kind hnsw", "--kind 'hnsw' is unknown"),
         ("append index", "index.json is missing: make one with `cliptune index build`"),
-        ("check index --encoder none", "--encoder 'none' is unknown: give"),
+        ("remove index --where true", "index.json is missing: make one with `cliptune index build`"),
+        ("search index dog --encoder none", "index.json is missing: make one with"),
     ):
         output = run(*arguments.split(), code=1)
         assert output.startswith("error: ")
         assert refusal in output
-    assert "index.json is missing" in run("check", "index", code=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,9 @@ from components.core.tables.files import image_id
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.index.building import append, build, check_source
-from components.index.facts import read_facts, write_facts
+from components.index.building import append, build
 from components.index.image_index import ImageIndex
-from components.index.sources import find_source, source_of
+from components.index.sources import find_source, reading, source_of
 from components.index.sources import pictures as pictures_of
 from components.registry.encoder_lookup import encoder_under_test
 from tests.support.index_making import OTHER_TOWER, drawn, opened, toy, unit, write_vectors
@@ -64,7 +62,7 @@ def tar(path: Path, members: dict[str, bytes]) -> None:
 def test_a_folder_of_pictures(pictures: Path, tower: EncoderUnderTest, tiny_encoder: Encoder, tmp_path: Path) -> None:
     (pictures / "outside.png").symlink_to("/etc/passwd")
     assert source_of(str(pictures)) == "folder"
-    found = build(tmp_path / "index", find_source("folder").open(str(pictures), tower))
+    found = build(tmp_path / "index", find_source("folder").open(str(pictures), tower, reading({})))
     assert (found.rows, len(found.unusable)) == (4, 2)
     assert "pictures/broken.jpg is not a readable image (no known format)" in found.unusable[0]
     assert "pictures/outside.png is a link to a file outside" in found.unusable[1]
@@ -78,9 +76,9 @@ def test_a_folder_of_pictures(pictures: Path, tower: EncoderUnderTest, tiny_enco
     assert [row["image_id"] for row in rows] == [image_id(one) for one in raw]
     assert np.allclose(index.vector(range(4)), tiny_encoder.embed_images(raw), atol=1e-6)
     with pytest.raises(InputError, match="--encoder is missing: it embeds the pictures in"):
-        find_source("folder").open(str(pictures), None)
+        find_source("folder").open(str(pictures), None, reading({}))
     with pytest.raises(InputError, match="--encoder 'x' has no image tower"):
-        find_source("folder").open(str(pictures), toy("x", None))
+        find_source("folder").open(str(pictures), toy("x", None), reading({}))
 
 
 def test_a_folder_is_read_as_prepare_reads_it(
@@ -98,11 +96,11 @@ def test_a_folder_is_read_as_prepare_reads_it(
     rows_of = "./1.png,one,3,1,2,3,4,5,M\n3,three,,,,,,,\nz.png,last,7,1,2,3,4,5,M\ngone.png,x,,,,,,,\n"
     (folder / "captions.csv").write_text(columns + rows_of)
     monkeypatch.setattr(pictures_of, "_BLOCK", 2)
-    found = build(tmp_path / "index", find_source("folder").open(str(folder), tower))
+    found = build(tmp_path / "index", find_source("folder").open(str(folder), tower, reading({})))
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(found.rows)).to_pylist()
     assert {name: rows[4][name] for name in index.schema.names[6:]} == {
-        "price": "7", "image_id__": "1", "image_id_": "2", "name_": "3", "file_": "4", "position_": "5", "size_": "M",
+        "price": "7", "image_id_": "2", "name_": "3", "file_": "4", "position_": "5", "size_": "M",
     }  # fmt: skip
     assert index.picture(4) == (folder / "z.png").read_bytes()
     assert [(row["name"], row["caption"], row["price"]) for row in rows] == [
@@ -112,17 +110,61 @@ def test_a_folder_is_read_as_prepare_reads_it(
     assert [one.split(" is ")[0] for one in found.unusable] == [str(folder / "gone.png")]
 
 
-def test_pictures_join_no_index_whose_pictures_were_not_turned(
-    pictures: Path, tower: EncoderUnderTest, tmp_path: Path
-) -> None:
-    place = tmp_path / "index"
-    opened = find_source("folder").open(str(pictures), tower)
-    facts = build(place, opened).facts
-    check_source(place, facts, opened)
-    write_facts(place, facts.model_copy(update={"preparation": 1}))
-    with pytest.raises(InputError, match="before pictures were turned upright by their EXIF data: build the index"):
-        append(place, opened)
-    check_source(place, read_facts(place), replace(opened, prepares=False))
+def test_texts_beside_pictures_are_captions(tower: EncoderUnderTest, tmp_path: Path) -> None:
+    for number, name in enumerate(("a.png", "deep/b.png", "c.png")):
+        colour_image(tmp_path / "mine" / name, COLOURS[number], (16, 16))
+    (tmp_path / "mine/a.txt").write_text("a red square\n")
+    (tmp_path / "mine/deep/b.json").write_text('{"caption": "a green one", "shop": "north", "size": [1, 2]}')
+    build(tmp_path / "index", find_source("folder").open(str(tmp_path / "mine"), tower, reading({})))
+    rows = ImageIndex.open(tmp_path / "index").rows(range(3)).to_pylist()
+    assert [(row["name"], row["caption"], row["shop"]) for row in rows] == [
+        ("a.png", "a red square", None), ("c.png", None, None), ("deep/b.png", "a green one", "north"),
+    ]  # fmt: skip
+
+
+def test_options_name_the_fields(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
+    """A list of texts is one caption, and names are relative to `images` if only that has the first picture."""
+    folder = tmp_path / "shop"
+    shutil.copytree(pictures, folder / "images")
+    (folder / "captions.jsonl").write_text(
+        '{"photo": "0.png", "title": "Mug", "tags": ["red", "new"], "sku": 7}\n'
+        '{"photo": "deep/3.png", "title": "Cup"}\n'
+    )
+    for text, captions in (("tags", ["red, new", None]), ("{title}[: {tags}]", ["Mug: red, new", "Cup"])):
+        settings = reading({"text": text, "item": "sku", "image": "photo"})
+        build(tmp_path / "index", find_source("folder").open(str(folder), tower, settings), replace=True)
+        rows = ImageIndex.open(tmp_path / "index").rows([0, 3]).to_pylist()
+        assert [row["caption"] for row in rows] == captions
+        assert [(row["name"], row["item"], row["title"]) for row in rows] == [
+            ("images/0.png", "7", "Mug"), ("images/deep/3.png", None, "Cup"),
+        ]  # fmt: skip
+    raw = (pictures / "0.png").read_bytes()
+    tar(tmp_path / "0.tar", {"a.png": raw, "a.json": b'{"tags": ["red", "new"], "sku": 7, "split": "odd"}'})
+    settings = reading({"text": "tags", "item": "sku"})
+    build(tmp_path / "index", find_source("shards").open(str(tmp_path / "0.tar"), tower, settings), replace=True)
+    (row,) = ImageIndex.open(tmp_path / "index").rows([0]).to_pylist()
+    assert (row["caption"], row["item"]) == ("red, new", "7")
+    write_vectors(tmp_path / "vectors", 0, drawn(1, dim=16), tags=[["red", "new"]], sku=[7], photo=["p"])
+    settings = reading({"text": "tags", "item": "sku", "image": "photo"})
+    build(tmp_path / "index", find_source("embeddings").open(str(tmp_path / "vectors"), tower, settings), replace=True)
+    (row,) = ImageIndex.open(tmp_path / "index").rows([0]).to_pylist()
+    assert (row["caption"], row["item"], row["sku"], row["name"]) == ("red, new", "7", 7, "p")
+    with pytest.raises(InputError, match="none for 'colour': correct --text, --item or --image"):
+        build(
+            tmp_path / "none",
+            find_source("folder").open(str(folder), tower, reading({"text": "colour", "image": "photo"})),
+        )
+
+
+def test_the_bound_of_files_is_that_of_the_settings(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
+    Image.effect_noise((900, 900), 90).convert("RGB").save(pictures / "large.png")
+    size = (pictures / "large.png").stat().st_size
+    assert size > 1_000_000
+    for bound, rows in ((1, 4), (64, 5)):
+        settings = reading({}).model_copy(update={"max_picture_mb": bound})
+        found = build(tmp_path / f"{bound}", find_source("folder").open(str(pictures), tower, settings))
+        assert found.rows == rows
+        assert any("raise prepare.max_picture_mb" in reason for reason in found.unusable) == (bound == 1)
 
 
 def test_shards_stay_packed(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
@@ -132,7 +174,7 @@ def test_shards_stay_packed(pictures: Path, tower: EncoderUnderTest, tmp_path: P
     tar(folder / "00000.tar", {"a.png": raw[0], "a.txt": b"red", "b.png": raw[1], "b.json": b'{"caption": "green"}'})
     tar(folder / "00001.tar", {"c.png": raw[2], "d.txt": b"alone", "e.jpg": b"no picture"})
     assert source_of(str(folder)) == source_of(str(folder / "{00000..00001}.tar")) == "shards"
-    found = build(tmp_path / "index", find_source("shards").open(str(folder), tower))
+    found = build(tmp_path / "index", find_source("shards").open(str(folder), tower, reading({})))
     assert found.rows == 3
     assert [one.split(" ")[0] for one in found.unusable] == ["00001.tar/d", "00001.tar/e"]
     index = ImageIndex.open(tmp_path / "index")
@@ -158,7 +200,7 @@ def test_embeddings_of_the_project_are_a_source(
     tiny_encoder.save(tmp_path / "base")
     embed.run(settings, data / "embeddings", data / "pairs", tmp_path / "base")
     assert source_of(str(data)) == "project"
-    found = build(tmp_path / "index", find_source("project").open(str(data), None))
+    found = build(tmp_path / "index", find_source("project").open(str(data), None, reading({})))
     assert (found.rows, found.repeated) == (3, 2)
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(3)).to_pylist()
@@ -168,7 +210,7 @@ def test_embeddings_of_the_project_are_a_source(
     assert np.allclose(index.vector(range(3)), tiny_encoder.embed_images(raw[:3]), atol=1e-5)
     index.accept(encoder_under_test("any text side", Encoder.load(tmp_path / "base")))
     with pytest.raises(InputError, match="--encoder 'x' has bbbbbbbbbbbb: give an encoder of this project"):
-        find_source("project").open(str(data), toy("x", OTHER_TOWER))
+        find_source("project").open(str(data), toy("x", OTHER_TOWER), reading({}))
 
 
 def test_precomputed_vectors_with_their_metadata(tmp_path: Path) -> None:
@@ -252,12 +294,13 @@ def test_another_index_is_a_source(tmp_path: Path) -> None:
         write_vectors(tmp_path / "vectors" / name, 0, vectors, width=list(range(len(vectors))))
         build(tmp_path / name, opened(tmp_path / "vectors" / name))
     assert source_of(str(tmp_path / "first")) == "index"
-    build(tmp_path / "index", find_source("index").open(str(tmp_path / "first"), None), "ivf_pq", toy())
-    found = append(tmp_path / "index", find_source("index").open(str(tmp_path / "second"), None), toy())
+    build(tmp_path / "index", find_source("index").open(str(tmp_path / "first"), None, reading({})), "lance")
+    found = append(tmp_path / "index", find_source("index").open(str(tmp_path / "second"), None, reading({})))
     assert (found.rows, found.repeated) == (20, 3)
     index, first = ImageIndex.open(tmp_path / "index"), ImageIndex.open(tmp_path / "first")
-    assert index.rows(range(1000)).equals(first.rows(range(1000)))
-    assert np.array_equal(index.vector(range(1000)), first.vector(range(1000)))
-    assert index.rows([1019])["width"].to_pylist() == [22]
+    numbers = index.numbers()
+    assert index.rows(numbers[:1000]).to_pylist() == first.rows(range(1000)).to_pylist()
+    assert np.array_equal(index.vector(numbers[:1000]), first.vector(range(1000)))
+    assert index.rows(numbers[-1:])["width"].to_pylist() == [22]
     with pytest.raises(InputError, match="encoder 'x' has image tower bbbbbbbbbbbb"):
-        find_source("index").open(str(tmp_path / "first"), toy("x", OTHER_TOWER))
+        find_source("index").open(str(tmp_path / "first"), toy("x", OTHER_TOWER), reading({}))
