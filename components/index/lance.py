@@ -23,7 +23,7 @@ from components.index.image_index import Found, ImageIndex, nothing
 TABLE = "rows"
 INDEXED = 100_000
 """Rows from which on LanceDB makes an index; it compares every vector of fewer."""
-_COMPARED = 20
+_COMPARED = 50
 """So many candidates for each result are compared by their whole vectors."""
 _ROW = "_rowid"
 _FAULTS = (OSError, RuntimeError, ValueError)
