@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -53,10 +52,7 @@ def build(folder: Path, opened: Opened, kind: str = AUTO, *, replace: bool = Fal
         chunks = _new_chunks(opened, _Known(), added)
         if (first := next(chunks, None)) is None:
             raise InputError(f"no image to index{''.join(f' ({reason})' for reason in added.unusable[:1])}")
-        facts = Facts(
-            kind=cast(Literal["exact", "lance"], chosen), dim=opened.dim,
-            image_tower_sha256=opened.image_tower_sha256, encoder=opened.encoder,
-        )  # fmt: skip
+        facts = Facts(kind=chosen, dim=opened.dim, image_tower_sha256=opened.image_tower_sha256, encoder=opened.encoder)
         (create_exact if chosen == EXACT else create_lance)(folder, facts, chain([first], chunks))
     return added
 

@@ -94,26 +94,17 @@ class ExactIndex(ImageIndex):
         return np.asarray(found["_row"], np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
-        start = 0
-        for batch in self._file.iter_batches(CHUNK):
-            yield pa.Table.from_batches([batch]), self.vectors[start : start + len(batch)]
-            start += len(batch)
+        return self._parts(self.numbers())
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         create_exact(self.folder, self.facts, chain(self.chunks(), chunks))
 
     def remove(self, condition: str) -> None:
-        kept, start = np.ones(len(self), np.bool_), 0
-        kept[self.numbers(condition)] = False
+        kept = np.setdiff1d(self.numbers(), self.numbers(condition))
+        create_exact(self.folder, self.facts, self._parts(kept))
 
-        def left() -> Iterator[Chunk]:
-            nonlocal start
-            for rows, vectors in self.chunks():
-                marks = kept[start : start + len(vectors)]
-                start += len(vectors)
-                yield rows.filter(pa.array(marks)), vectors[marks]
-
-        create_exact(self.folder, self.facts, left())
+    def _parts(self, numbers: Indices) -> Iterator[Chunk]:
+        return map(self.take, np.split(numbers, range(CHUNK, len(numbers), CHUNK)))
 
     @cached_property
     def _table(self) -> pa.Table:

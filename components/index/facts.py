@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -17,7 +17,7 @@ EXACT, LANCE, AUTO = "exact", "lance", "auto"
 KINDS = (EXACT, LANCE)
 """Every vector is compared with a query, or a table of LanceDB is searched, approximately where it is large."""
 BUILD_AGAIN = "build the index again"
-FORMAT: Final = 2
+FORMAT = 2
 MOST_EXACT = 1_000_000
 """Kind `auto` is `exact` up to so many images."""
 
@@ -30,21 +30,14 @@ class Facts(BaseModel):
         rows: of kind `exact`; the table of kind `lance` counts its own.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
-    format: Literal[2] = 2
-    kind: Literal["exact", "lance"]
+    format: int = FORMAT
+    kind: str
     dim: Annotated[int, Field(ge=1, le=1 << 16)]
     image_tower_sha256: Annotated[str, Field(min_length=1, max_length=128)]
     encoder: str
     rows: PositiveInt | None = None
-
-
-class _Stated(BaseModel):
-    """The part of `index.json` that all formats have."""
-
-    format: int
-    encoder: str
 
 
 def write_facts(folder: Path, facts: Facts) -> None:
@@ -54,14 +47,13 @@ def write_facts(folder: Path, facts: Facts) -> None:
 
 def read_facts(folder: Path) -> Facts:
     """Read `index.json`; raises `InputError` if it is missing, damaged or of another format."""
-    path, missing = folder / FACTS, "make one with `cliptune index build`"
-    stated = read_record(_Stated, path, missing, BUILD_AGAIN)
-    if stated.format != FORMAT:
+    facts = read_record(Facts, folder / FACTS, "make one with `cliptune index build`", BUILD_AGAIN)
+    if facts.format != FORMAT:
         raise InputError(
-            f"{folder} has format {stated.format}, this version reads {FORMAT}: build it again, "
-            f"`cliptune index build <new folder> --from <its pictures> --encoder {stated.encoder}`"
+            f"{folder} has format {facts.format}, this version reads {FORMAT}: build it again, "
+            f"`cliptune index build <new folder> --from <its pictures> --encoder {facts.encoder}`"
         )
-    return read_record(Facts, path, missing, BUILD_AGAIN)
+    return facts
 
 
 def choose_kind(name: str, rows: int | None) -> str:

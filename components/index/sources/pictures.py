@@ -34,7 +34,7 @@ from components.data.source import Sample, Unusable, UnusableError
 from components.data.sources.folder import FILES, listed_rows, place_of_pictures
 from components.data.sources.webdataset import read_shard, shards_in
 from components.encoders.embeddings import require_finite
-from components.index.columns import further_name
+from components.index.columns import OWN, further_name
 from components.index.sources.source import ImageBlock, ImageSource, Opened, fields_of, tower_of
 
 _BLOCK, _BATCH = 256, 64
@@ -128,23 +128,21 @@ def _blocks(
     further: Mapping[str, Mapping[str, str]],
 ) -> Iterator[ImageBlock]:  # fmt: skip
     """Blocks of the usable pictures, all with the same columns, and of the reasons why others cannot be used."""
-    columns = list(dict.fromkeys(name for texts in further.values() for name in texts))
+    names = dict.fromkeys(further_name(name) for texts in further.values() for name in texts)
+    more = [*names, *(["item"] if fields.item is not None else [])]
+    schema = pa.schema([*OWN, *(pa.field(name, pa.string()) for name in more)])
     with closing(mapped(_fault, samples, per_thread=32)) as checked:
         for block in chunked(checked, _BLOCK):
             usable = [sample for sample, fault in block if fault is None and isinstance(sample, Sample)]
-            rows: dict[str, list[Any]] = {name: [getattr(one, name) for one in usable] for name in _STORED}
-            rows["caption"] = [next(iter(sample.captions), "") or None for sample in usable]
-            texts = {
-                further_name(name): [further.get(one.name, {}).get(name) or None for one in usable] for name in columns
-            }
-            if fields.item is not None:
-                texts["item"] = [sample.item or None for sample in usable]
-            table = pa.table(rows | {name: pa.array(column, pa.string()) for name, column in texts.items()})
+            table = pa.Table.from_pylist([_row(one, further.get(one.name, {})) for one in usable], schema)
             unusable = tuple(fault for _, fault in block if fault is not None)
             yield ImageBlock(where, table, partial(_embedded, encoder, usable), unusable)
 
 
-_STORED = ("image_id", "name", "file", "position", "size")
+def _row(sample: Sample, further: Mapping[str, str]) -> dict[str, str | int | None]:
+    row = {name: getattr(sample, name) for name in ("image_id", "name", "file", "position", "size")}
+    row |= {further_name(name): text or None for name, text in further.items()}
+    return row | {"caption": "".join(sample.captions) or None} | ({"item": sample.item} if sample.item else {})
 
 
 def _fault(sample: Sample | Unusable) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -213,7 +214,8 @@ def test_only_an_index_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
 def test_an_index_of_an_earlier_format_names_the_command_that_builds_it_again(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     folder.mkdir()
-    (folder / FACTS).write_text('{"format": 1, "kind": "ivf_pq", "encoder": "toy", "segments": [], "sha256": "0"}')
+    earlier = {"format": 1, "preparation": 2, "kind": "ivf_pq", "dim": 8, "image_tower_sha256": TOWER, "encoder": "toy"}
+    (folder / FACTS).write_text(json.dumps(earlier | {"columns": {}, "segments": [], "recalls": [], "sha256": "0"}))
     for use in (ImageIndex.open, partial(append, opened=of(("3", "c"))), partial(remove, condition="true")):
         with pytest.raises(InputError, match="has format 1, this version reads 2: build it again") as raised:
             use(folder)
