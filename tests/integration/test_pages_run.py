@@ -93,6 +93,11 @@ def _lines() -> list[str]:
 
 
 LINES = _lines()
+BLOCKS = [
+    block for page in PAGES for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+]
+_SERVED = ":8080/"
+"""In the blocks that ask a server, which run beside `cliptune serve`."""
 RUN_HERE = [line for line in LINES if not line.startswith((*ELSEWHERE, "curl"))]
 
 
@@ -139,6 +144,11 @@ def _run(command: str, checkout: Path, environment: dict[str, str]) -> None:
     assert code == 0, output.read_text()
 
 
+def _run_python(block: str, checkout: Path, environment: dict[str, str]) -> None:
+    (checkout / "block.py").write_text(block)
+    _run("python block.py", checkout, environment)
+
+
 def _serve(command: str, checkout: Path, environment: dict[str, str]) -> None:
     """Start the server of the line on a free port, and send it the requests of the pages."""
     port = free_ports(1)[0]
@@ -153,6 +163,8 @@ def _serve(command: str, checkout: Path, environment: dict[str, str]) -> None:
             if command == "cliptune serve":
                 for line in (line for line in LINES if line.startswith("curl")):
                     _run(line.replace("curl", "curl --fail").replace(":8080", f":{port}"), checkout, environment)
+                for block in (block for block in BLOCKS if _SERVED in block):
+                    _run_python(block.replace(_SERVED, f":{port}/"), checkout, environment)
         except AssertionError as error:
             output.seek(0)
             raise AssertionError(f"{error}: {output.read()}") from None
@@ -180,3 +192,8 @@ def test_a_line_runs(line: str, checkout: Path, environment: dict[str, str], llm
         _run(line, checkout, environment)
     if line.startswith("cliptune init data/shop --llm"):
         _make_small(checkout, llm)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if _SERVED not in block and "fiftyone" not in block])
+def test_a_python_block_runs(block: str, checkout: Path, environment: dict[str, str]) -> None:
+    _run_python(block, checkout, environment)
