@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,10 +16,9 @@ from components.core.compute.provenance import path_hash
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash, write_json
-from components.students.lessons import Lesson, hash_of, lessons_of
+from components.students.lessons import STATE, Lesson, hash_of, lessons_of, teacher_files
 
-STATE = Path("state/students")
-ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.json"
+ADAPTER, RECORD = "adapter_model.safetensors", "student.json"
 _UNCHANGING = {
     "acceptance", "captions", "checkpoint_every", "merge", "micro_batch", "per_task", "processes", "tasks", "teacher",
 }  # fmt: skip
@@ -49,14 +48,12 @@ class StudentJob:
     @property
     def checkpoints(self) -> Checkpoints:
         """Checkpoints of this fingerprint and of the current code."""
-        return Checkpoints(state_of(self.name) / f"checkpoints-{content_hash(self.fingerprint, code_hash())[:16]}")
+        return Checkpoints(STATE / self.name / f"checkpoints-{content_hash(self.fingerprint, code_hash())[:16]}")
 
     @property
     def inputs(self) -> dict[str, Path]:
         """The files that it learns from, by name."""
-        if isinstance(self.student.teacher, str):
-            return {"lessons": lessons_path(self.name)}
-        return {file.stem: file for file in self.student.teacher}
+        return {file.stem: file for file in teacher_files(self.name, self.student)}
 
     def is_done(self) -> bool:
         """Whether its adapter exists, with the same settings, base, lessons and (where recorded) code."""
@@ -92,17 +89,7 @@ class StudentJob:
 @cache
 def code_hash() -> str:
     """Hash of the files that compute an adapter."""
-    return content_hash(*(path_hash(Path(__file__).parent / name) for name in ("loop.py", "train.py")))
-
-
-def state_of(name: str) -> Path:
-    """The folder of a student's lessons and checkpoints, outside every stage's outputs."""
-    return STATE / name
-
-
-def lessons_path(name: str) -> Path:
-    """File of the lessons that a model gave for a student."""
-    return state_of(name) / "lessons.parquet"
+    return content_hash(*(path_hash(Path(__file__).parent / name) for name in ("train.py", "trainer.py")))
 
 
 def find_student(settings: Settings, name: str) -> Student:
@@ -116,11 +103,7 @@ def find_student(settings: Settings, name: str) -> Student:
 def find_job(settings: Settings, name: str, output: Path) -> StudentJob:
     """The job of the student called `name`, whose folder is below `output`."""
     student = find_student(settings, name)
-    tasks = settings.synthesize.tasks
-    lessons = [
-        replace(lesson, prompt=tasks[lesson.task.name].prompt) if lesson.task.name in tasks else lesson
-        for lesson in lessons_of(student, lessons_path(name))
-    ]
+    lessons = lessons_of(settings, name, student)
     return StudentJob(name, student, output / name, lessons, revision_of(None, student.base))
 
 
@@ -131,12 +114,3 @@ def read_record(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return record
-
-
-def write_index(settings: Settings, output: Path) -> None:
-    """List the trained students of params.yaml in `output`; without any the list is empty."""
-    records = {name: read_record(output / name) for name in settings.students}
-    keys = ("base", "tasks", "fingerprint")
-    write_json(
-        output / INDEX, {name: {key: found.get(key) for key in keys} for name, found in records.items() if found}
-    )

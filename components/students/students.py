@@ -1,6 +1,7 @@
 """Stage `students`: trains language models on a teacher's answers, each as a LoRA adapter.
 
 ParaCLIP (section 2.1) instruction-tuned a local LLM on a stronger model's paraphrases and had it write the rest.
+Lessons (`lessons`, `teacher`), training (`trainer`), `acceptance` and the record (`job`); `train` has them in order.
 
 torchrun --nproc-per-node 8 -m components.students.students --student paraclip
 """
@@ -18,24 +19,8 @@ from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.core.system.project import from_root, in_project, start
-from components.students.job import write_index
 
 OUTPUT = Path("models/students")
-ASSETS = Path("components/captions/assets")
-
-
-def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
-    """Train students on the ranks of this process's world, except those that are already trained."""
-    from components.core.compute.distributed import join_world
-    from components.core.compute.hardware import pick_device
-    from components.students.job import find_job
-    from components.students.train import train
-
-    with join_world(pick_device(settings.device)) as (world, device):
-        for name in names:
-            train(settings, find_job(settings, name, output), world, device)
-            if world.leads and output == OUTPUT:
-                write_index(settings, output)
 
 
 @in_project
@@ -52,7 +37,8 @@ def main(
     settings = load_checked(entries=()) if profile is None else settings_with(profile)
     names, place = student or list(settings.students), from_root(output, OUTPUT)
     if place == OUTPUT:
-        write_index(settings, place)
+        # The stage's output, also without any student.
+        place.mkdir(parents=True, exist_ok=True)
     if names:
         options = ["--output", str(place), *(["--profile", profile] if profile else [])]
         _train(settings, names, place, options, lessons_only=lessons_only)
@@ -63,17 +49,15 @@ def _train(
 ) -> None:
     """Train students here or, those with several processes, under torchrun; `options` are this command's."""
     from components.core.compute.distributed import become_torchrun, launched_by_torchrun
-    from components.students.job import find_job, find_student, lessons_path, state_of
-    from components.students.lessons import ask_teacher
+    from components.students.job import find_job, find_student
+    from components.students.teacher import ask_teacher
 
     if launched_by_torchrun():
         run(settings, names, output)
         return
     for name in names:
-        student = find_student(settings, name)
-        if isinstance(student.teacher, str):
-            state_of(name).mkdir(parents=True, exist_ok=True)
-            ask_teacher(settings, student, lessons_path(name))
+        if isinstance(find_student(settings, name).teacher, str):
+            ask_teacher(settings, name, settings.students[name])
     if lessons_only:
         return
     jobs = {name: find_job(settings, name, output) for name in names}
@@ -88,6 +72,18 @@ def _train(
             )
         chosen = [part for name in together for part in ("--student", name)]
         become_torchrun(processes.pop(), ["-m", __spec__.name, *chosen, *options])
+
+
+def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
+    """Train students on the ranks of this process's world, except those that are already trained."""
+    from components.core.compute.distributed import join_world
+    from components.core.compute.hardware import pick_device
+    from components.students.job import find_job
+    from components.students.train import train
+
+    with join_world(pick_device(settings.device)) as (world, device):
+        for name in names:
+            train(settings, find_job(settings, name, output), world, device)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from safetensors.torch import load_file
 
 from components.core.system.processes import signal_group
 from components.students import students as student
-from components.students import train as student_train
 from components.students.job import ADAPTER, RECORD
 from components.tracking import STORE, make_client
 from tests.support.student_project import CAPTIONS, good
@@ -42,11 +41,11 @@ def projects(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     make_client()
 
-    def make(name: str, **given: Any) -> Path:
+    def make(name: str, times: int = 2, **given: Any) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         (folder / "base").symlink_to(tmp_path / "base")
-        rows = [f"{caption} again\t{good([caption])}" for caption in CAPTIONS * 2]
+        rows = [f"{caption} again\t{good([caption])}" for caption in CAPTIONS * times]
         (folder / "set.tsv").write_text("\n".join(["caption\tparaphrase_1", *rows]) + "\n", encoding="utf-8")
         students = {"taught": SMALL | {"acceptance": 0} | given}
         (folder / "params.yaml").write_text(yaml.safe_dump(raw_params | {"students": students}), encoding="utf-8")
@@ -56,12 +55,12 @@ def projects(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.Mon
 
 
 @contextmanager
-def _started(folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def _started(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """The stage in `folder`; nothing of it is left after the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "components.students.students"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", **environment},
+        env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -87,11 +86,11 @@ def _history(trained: Path, metric: str) -> list[tuple[int, float]]:
 
 
 def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(projects: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"epochs": 30, "checkpoint_every": 3}
+    options = {"times": 40, "epochs": 1, "checkpoint_every": 3}
     killed = projects("killed", **options)
     with _started(killed) as victim:
         end = time.monotonic() + PATIENCE
-        while not any(int(path.name[-8:]) >= 9 for path in killed.glob("state/students/taught/checkpoints-*/step-*")):
+        while not any(killed.glob("state/students/taught/checkpoints-*/checkpoint-9")):
             assert victim.poll() is None, victim.stdout.read() if victim.stdout else ""
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -102,19 +101,17 @@ def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(projects: Any, mo
     resumed = _train_here(killed, monkeypatch)
     whole = _train_here(projects("whole", **options), monkeypatch)
     (first, _), *_ = _history(resumed, "train/loss")
-    assert first > 9
-    assert first % 3 == 1
+    assert first in (7, 10), "the checkpoint of step 9 may be half written"
     assert _history(resumed, "train/loss") == _history(whole, "train/loss")[first - 1 :]
     assert (resumed / ADAPTER).read_bytes() == (whole / ADAPTER).read_bytes()
 
 
 def test_two_ranks_equal_one(projects: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(student_train, "bf16_is_native", lambda _device: False)
-    one = _train_here(projects("one", epochs=1), monkeypatch)
+    whole_batches = {"epochs": 1, "held_out": 0.17}
+    one = _train_here(projects("one", **whole_batches), monkeypatch)
 
-    folder = projects("two", epochs=1, processes=2, micro_batch=1)
-    # This disables the processor's bfloat16, whose rounding would hide differences.
-    with _started(folder, ATEN_CPU_CAPABILITY="avx2") as ranks:
+    folder = projects("two", processes=2, micro_batch=1, **whole_batches)
+    with _started(folder) as ranks:
         printed, _ = ranks.communicate(timeout=PATIENCE)
     assert ranks.returncode == 0, printed
     two = folder / student.OUTPUT / "taught"
@@ -124,4 +121,4 @@ def test_two_ranks_equal_one(projects: Any, monkeypatch: pytest.MonkeyPatch) -> 
         assert [step for step, _ in together] == [step for step, _ in single]
         assert [value for _, value in together] == pytest.approx([value for _, value in single], rel=TOLERANCE), metric
     assert load_file(two / ADAPTER).keys() == load_file(one / ADAPTER).keys()
-    assert set(json.loads((two.parent / "index.json").read_text("utf-8"))) == {"taught"}
+    assert {path.name for path in two.parent.iterdir()} == {"taught"}

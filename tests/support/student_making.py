@@ -1,4 +1,4 @@
-"""Lessons, examples and models for the tests of students."""
+"""Lessons, settings and models for the tests of students."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from components.captions.language_models.language_model import LanguageModel, lo
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Student
 from components.students.lessons import Lesson
-from components.students.loop import EncodedLesson, add_adapter, encode
 
 WORDS = ("dog", "cat", "sofa", "red", "small", "hat", "two", "long", "green", "kite")
 
@@ -31,16 +30,6 @@ def make_plan(**changes: Any) -> Student:
 def load_tiny(base: Path) -> LanguageModel:
     """The model of `save_tiny_language_model`, in float32."""
     return load_language_model(None, torch.float32, str(base))
-
-
-def start(base: Path, count: int, rank: int = 2) -> tuple[Any, list[EncodedLesson]]:
-    """A model with a new adapter, and examples for it."""
-    loaded = load_tiny(base)
-    return add_adapter(loaded.model, rank, 0), encode(loaded.tokenizer, make_lessons(count))
-
-
-def adapter_of(model: Any) -> dict[str, torch.Tensor]:
-    return {name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad}
 
 
 def _words(rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Resume checkpoints of training and students: safetensors and JSON, written atomically; the newest intact is used."""
+"""Resume checkpoints of training: safetensors and JSON, written atomically; the newest intact is used."""
 
 from __future__ import annotations
 

@@ -123,14 +123,15 @@ class Student(Block):
     held_out: float = Field(0.05, gt=0, lt=1)
     """Share of the lessons that are never trained on."""
     acceptance: int = Field(32, ge=0)
-    """Number of held-out captions for each task on which base and student are compared."""
+    """Number of held-out lessons of each task on which base and student are compared."""
     merge: bool = False
     """Also write base and adapter as one model, to the folder `merged`, for engines that take no adapter."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     micro_batch: PositiveInt | None = None
-    """Lessons in one pass through the model on each rank; gradients stay exact. None: all of the rank's."""
+    """Most lessons in one pass through the model on each rank; gradients stay exact. None: all of the rank's."""
     checkpoint_every: PositiveInt = 50
+    """Steps between two checkpoints, from which a stopped run resumes."""
 
     @model_validator(mode="after")
     def _asks_about_captions(self) -> Student:

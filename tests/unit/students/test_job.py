@@ -10,7 +10,7 @@ import pytest
 
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings
-from components.students.job import ADAPTER, INDEX, RECORD, StudentJob, code_hash, find_job, write_index
+from components.students.job import ADAPTER, RECORD, StudentJob, code_hash, find_job
 from components.students.lessons import chat_of
 from tests.support.student_making import make_lessons, make_plan
 
@@ -68,17 +68,6 @@ def test_a_student_learns_the_wording_of_the_settings(settings: Settings, teache
         taught = settings.model_copy(update={"students": {"taught": student}, "synthesize": changed})
         (lesson,) = find_job(taught, "taught", tmp_path).lessons
         assert chat_of(lesson) == find_task("paraphrase_1").render({"caption": "IMG dog"}, prompt)
-
-
-def test_the_index_lists_the_trained_students_of_the_settings(settings: Settings, tmp_path: Path) -> None:
-    write_index(settings, tmp_path)
-    assert json.loads((tmp_path / INDEX).read_text("utf-8")) == {}
-    job = _job(tmp_path)
-    _finish(job)
-    named = settings.model_copy(update={"students": {"taught": job.student, "later": job.student}})
-    write_index(named, tmp_path)
-    written = {"taught": {"base": "base-1", "tasks": ["paraphrase_1"], "fingerprint": job.fingerprint}}
-    assert json.loads((tmp_path / INDEX).read_text("utf-8")) == written
 
 
 def test_the_record_holds_no_path_of_this_machine(teacher: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Judges: their questions, and that the lessons derived for them are true."""
+"""Judges: their questions, and that their lessons, which follow from the teacher sets, are true."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
 from components.core.system.discovery import file_names
-from components.students.lessons import Lesson, described, read_lessons
+from components.students.lessons import Lesson, read_lessons
 from components.validation.rules.world.facts import find_fault
+from research.lessons.verdicts import write_verdicts
 from tests.unit.students.test_teacher_sets import CUE, TERM, _objects, _scene
 
 ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"
@@ -96,15 +97,8 @@ def test_differences_score_one_if_right_zero_if_exchanged_or_strange_and_half_wi
     assert exchanged > 80
 
 
-def test_an_alt_text_is_described_without_its_noise() -> None:
-    for caption, text in {
-        "BUY NOW!! large carrot below large boat - red print N66": "large carrot below large boat, red",
-        "photo-8807.png >> small bus right of small key >> blue": "small bus right of small key, blue",
-        "small cat & small dog | small dog above small cat | blue wallpaper": "small dog above small cat, blue",
-        "picture 11: one cat / one dog (one cat left of one dog), red": "one cat left of one dog, red",
-        "stock vector: set with 3 light bulbs - purple bg": "3 light bulbs, purple",
-        "[K79] big rabbit ; bottom left corner ; background green": "big rabbit, bottom left corner, green",
-        "large_lemon below small_scorpion green.png": "large lemon below small scorpion green",
-        "a well-worn two-wheeler by the sea": "a well-worn two-wheeler by the sea",
-    }.items():
-        assert described(caption) == text, caption
+def test_the_shipped_verdicts_are_those_that_follow_from_the_teacher_sets(tmp_path: Path) -> None:
+    write_verdicts(tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (ASSETS / path.name).read_bytes(), "run `python -m research.lessons.verdicts`"
+    assert len(list(tmp_path.iterdir())) == 2

@@ -113,7 +113,7 @@ class LocalEngine:
         # Greedy search over scores that the processor reduced to the drawn token: generate() itself has one
         # random stream for the whole batch, so a row's answer would depend on its neighbours.
         output = model.generate(
-            **inputs,
+            **{name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in inputs.items()},
             do_sample=False,
             max_new_tokens=sampling.max_tokens,
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
