@@ -27,7 +27,7 @@ class Kind(StrEnum):
     ANSWERS = "answers"
     RUNS = "runs"
     DECISIONS = "decisions"
-    VOTES = "votes"
+    REVIEWS = "reviews"
 
 
 _CONTENT: Mapping[Kind, str] = {
@@ -37,7 +37,7 @@ _CONTENT: Mapping[Kind, str] = {
     Kind.ANSWERS: "answers of language models, in synthesize.store and moved aside; asking again costs time or money",
     Kind.RUNS: "MLflow's runs, registered versions and aliases; then there is no champion",
     Kind.DECISIONS: "records of promotions",
-    Kind.VOTES: "people's votes and reviews",
+    Kind.REVIEWS: "people's reviews of test queries",
 }
 _NAMED = 4
 """Paths of a kind that the table names."""
@@ -74,7 +74,7 @@ def clean(
     if Kind.OUTPUTS in places:
         _remove_outputs(stages)
     if Kind.ANSWERS in places:
-        _adopt_votes()
+        _adopt_reviews()
     for path in [path for paths in places.values() for path in paths]:
         _remove(path)
     say(f"removed {total}")
@@ -103,31 +103,29 @@ def _remove_outputs(stages: Sequence[Stage]) -> None:
         raise InputError("dvc or a stage is at work on the outputs: wait until it ends") from None
 
 
-def _adopt_votes() -> None:
-    """Copy votes and reviews that an earlier version kept among the answers."""
+def _adopt_reviews() -> None:
+    """Copy reviews that an earlier version kept among the answers."""
     from components.core.settings import load_settings
     from components.registry.reviews import Reviews
-    from components.registry.votes import Votes
 
-    store = load_settings().synthesize.store
-    for opinions in (Votes(store), Reviews(store)):
-        opinions.close()
+    Reviews(load_settings().synthesize.store).close()
 
 
 def _places(stages: Iterable[Stage]) -> dict[Kind, list[Path]]:
     """The existing files and folders of each kind."""
     from components.core.settings import load_settings
     from components.registry.decision import RECORDS
-    from components.registry.opinions import FILE, sqlite_file
+    from components.registry.reviews import FILE, sqlite_file
     from components.tracking import STORE
     from components.tracking.offline_spool import FOLDER
 
     state, here = Path("state"), Path.cwd()
     answers = sqlite_file(load_settings().synthesize.store) or state / "generations.db"
-    stored, votes = [_database(path) for path in (answers, answers.with_name(FILE))]
+    stored, reviews = [_database(path) for path in (answers, answers.with_name(FILE))]
     # `make captions` moves stores there.
     stored += state.glob("generations-[0-9]*")
-    kept = ("generations", answers.name, FILE, FOLDER.name, "params")
+    # votes.db holds the votes of an earlier version, which nothing else has.
+    kept = ("generations", answers.name, FILE, "votes.db", FOLDER.name, "params")
     found: dict[Kind, Iterable[Path]] = {
         Kind.OUTPUTS: [Path(out.fs_path).relative_to(here) for stage in stages for out in stage.outs],
         Kind.CACHE: [Path(".dvc/cache")],
@@ -135,7 +133,7 @@ def _places(stages: Iterable[Stage]) -> dict[Kind, list[Path]]:
         Kind.ANSWERS: stored,
         Kind.RUNS: [FOLDER, *(path for path in STORE.glob("*") if path.name != ".gitkeep")],
         Kind.DECISIONS: [RECORDS],
-        Kind.VOTES: votes,
+        Kind.REVIEWS: reviews,
     }
     return {kind: sorted(path for path in paths if path.exists() or path.is_symlink()) for kind, paths in found.items()}
 

@@ -1,4 +1,4 @@
-"""The commands `cliptune explore`, `votes` and `review`: results next to each other, blind votes, and test queries."""
+"""The commands `cliptune explore` and `review`: results next to each other, and test queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PORT = 8321
 _Host = Annotated[
     str,
     typer.Option(
-        help="Address to listen on; at other addresses than this machine's, others see all pictures, vote, answer, and "
+        help="Address to listen on; at other addresses than this machine's, others see all pictures, answer, and "
         "send texts to the language model of synthesize."
     ),
 ]
@@ -64,7 +64,7 @@ def explore(
     """Open a page that compares the results of two encoders for a query.
 
     It shows shared, gained and lost pictures, AO@k and JS@k, the queries of an evaluation that changed
-    most, the stability of results across paraphrases, and blind votes.
+    most, and the stability of results across paraphrases.
 
     Examples: cliptune explore
 
@@ -88,51 +88,6 @@ def explore(
     with atomic_file(page) as temporary:
         temporary.write_text(snapshot(explored, lines, k), "utf-8")
     say(f"wrote {export}: {len(lines)} queries")
-
-
-@in_project
-def votes(
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the queries with a marked picture to a new file, in the format of source `folder`. The "
-            "pictures are in the file's folder or in prepare.folder."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the share of blind votes that each encoder won, with its interval.
-
-    Examples: cliptune votes; cliptune votes --export ~/photographs/captions.tsv
-    """
-    from components.core.settings import load_settings
-    from components.explorer.voted import standings, write_captions
-    from components.registry.votes import Votes
-
-    place = None if export is None else new_file(export)
-    settings = load_settings()
-    with closing(Votes(settings.synthesize.store)) as store:
-        all_votes = store.all()
-    if place is not None:
-        written, left_out = write_captions(all_votes, place, settings.prepare.folder)
-        say(f"wrote {export}: {written} queries with the picture that was meant")
-        if left_out:
-            say(f"left out: {left_out} queries whose picture is not a file there")
-        return
-    table = standings(all_votes)
-    if as_json:
-        print_json([row.model_dump() for row in table])
-        return
-    if not table:
-        say("no votes yet: run `cliptune explore`, view Vote")
-        return
-    numbers = ("won", "lost", "ties", "share of wins")
-    view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
-    for row in table:
-        wins = row.wins
-        share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
-        view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
-    print_table(view)
 
 
 @in_project
@@ -197,7 +152,7 @@ def _explored(names: list[str], images: str, device: str) -> Explored:
     index = _index(images, encoders[0], settings.prepare).to(encoders[0].device)
     for encoder in encoders:
         index.accept(encoder)
-    return Explored(Explorer(index, encoders), settings, settings.synthesize.store)
+    return Explored(Explorer(index, encoders), settings)
 
 
 def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIndex:

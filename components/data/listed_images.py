@@ -60,14 +60,6 @@ class Listing:
         """Raise `RefusedError` if an image may not be opened, such as a link to a file outside the folder."""
         check_picture_file(self.folder / name, self.folder, self.most)
 
-    def has_image(self, name: str) -> bool:
-        """Whether an image may be opened."""
-        try:
-            self.check_image(name)
-        except RefusedError:
-            return False
-        return True
-
     def read_image(self, name: str) -> bytes:
         """The encoded bytes of an image; raises as `check_image`."""
         return read_picture(self.folder / name, self.folder, self.most)

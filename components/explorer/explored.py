@@ -1,18 +1,11 @@
-"""The data of the explorer's page: encoders over an index, thumbnails, a writer of paraphrases, and blind votes."""
+"""The data of the explorer's page: encoders over an index, thumbnails, and a writer of paraphrases."""
 
 from __future__ import annotations
 
-import secrets
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from os.path import abspath
-from pathlib import Path
-from random import SystemRandom
 from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -25,10 +18,9 @@ from components.core.system.errors import InputError
 from components.core.system.user_files import Bound
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import DEFAULT, Folders
-from components.explorer.comparing import METRICS, Changed, Explorer, Hit, changed, overlap, scored
+from components.explorer.comparing import METRICS, Changed, Explorer, changed, overlap, scored
 from components.index.image_index import ImageIndex
-from components.registry.opinions import LONGEST
-from components.registry.votes import Vote, Votes
+from components.registry.reviews import LONGEST
 
 MOST_SHOWN = 100
 MOST_WORDINGS = 12
@@ -36,8 +28,6 @@ SIDE = 192
 """Longest side of a thumbnail in pixels."""
 LARGE = 768
 _KEPT = 2048
-_WAITING = 1000
-"""Most open vote questions."""
 TASK = "paraphrase_1"
 
 
@@ -48,38 +38,17 @@ class WordingsRequest(BaseModel):
     k: int = Field(10, ge=1, le=MOST_SHOWN)
 
 
-class VoteRequest(BaseModel):
-    """A query for a blind comparison."""
-
-    query: str = Field(min_length=1, max_length=LONGEST)
-    paraphrase: str = Field("", max_length=LONGEST)
-    k: int = Field(10, ge=1, le=MOST_SHOWN)
-
-
-class VoteAnswer(BaseModel):
-    """The answer to a blind comparison; `row` is the picture that the user searched for."""
-
-    question: str = Field(max_length=64)
-    choice: Literal["left", "right", "tie"]
-    user: str = Field(min_length=1, max_length=LONGEST)
-    row: int | None = Field(None, ge=0)
-
-
 @dataclass
 class Explored:
-    """The state of an explorer; `store` is the URL of the SQL store of votes."""
+    """The state of an explorer."""
 
     explorer: Explorer
     settings: Settings
-    store: str
     folders: Folders = field(default_factory=lambda: DEFAULT)
 
     def __post_init__(self) -> None:
-        self.thumbnails, self.writer = (
-            Thumbnails(self.explorer.index, self.settings.prepare.picture_bound),
-            ParaphraseWriter(self.settings),
-        )
-        self.waiting: OrderedDict[str, tuple[VoteRequest, tuple[int, int]]] = OrderedDict()
+        self.thumbnails = Thumbnails(self.explorer.index, self.settings.prepare.picture_bound)
+        self.writer = ParaphraseWriter(self.settings)
         # torch, the index's files and a language model serve one request at a time.
         self.lock = Lock()
 
@@ -90,7 +59,7 @@ class Explored:
 
     @property
     def hashes(self) -> list[str]:
-        """Hashes of the encoders' weights, as in evaluations and votes."""
+        """Hashes of the encoders' weights, as in evaluations."""
         sidecars = [getattr(encoder.encoder, "sidecar", None) for encoder in self.explorer.encoders]
         return [
             sidecar.weights_sha256 if isinstance(sidecar, Sidecar) else encoder.sha256
@@ -108,7 +77,6 @@ class Explored:
             "evaluated": [report is not None for report in reports],
             "metrics": list(METRICS),
             "writes": self.writer.can,
-            "votes": len(self.explorer.encoders) > 1,
         }
 
     def changed(self, first: int, second: int, metric: str, count: int) -> Changed:
@@ -135,51 +103,6 @@ class Explored:
             first = [overlap(rows[0], other, request.k)[0] for other in rows]
             sides.append({"encoder": name, "ao": ao, "js": js, "lists": lists, "to_first": first})
         return {"texts": request.texts, "k": request.k, "sides": sides}
-
-    def ask(self, request: VoteRequest, among: str | None) -> dict[str, Any]:
-        """The results of two encoders, in an order that is not sent to the page."""
-        if len(self.explorer.encoders) < 2:
-            raise InputError("a blind comparison needs two encoders: give two with --encoder")
-        order = SystemRandom().sample(range(len(self.explorer.encoders)), 2)
-        compared = self.explorer.compare(request.query, request.paraphrase, request.k, among)
-        question = secrets.token_urlsafe(16)
-        self.waiting[question] = (request, (order[0], order[1]))
-        while len(self.waiting) > _WAITING:
-            self.waiting.popitem(last=False)
-        # Marks such as `new` would reveal the first encoder.
-        sides = [[_blind(compared.sides[number].query), _blind(compared.sides[number].paraphrase)] for number in order]
-        return {"question": question, "query": request.query, "paraphrase": request.paraphrase, "sides": sides}
-
-    def vote(self, answer: VoteAnswer) -> dict[str, Any]:
-        """Store the answer, and return the names of the two encoders."""
-        if answer.question not in self.waiting:
-            raise InputError("this vote has expired (already stored, or the explorer was restarted): search again")
-        request, (left, right) = self.waiting[answer.question]
-        image = "" if answer.row is None else self._source_name(answer.row)
-        vote = Vote(
-            user=answer.user, query=request.query, paraphrase=request.paraphrase, image=image[:LONGEST],
-            first=self.names[left], first_sha256=self.hashes[left],
-            second=self.names[right], second_sha256=self.hashes[right],
-            choice="tie" if answer.choice == "tie" else "first" if answer.choice == "left" else "second",
-        )  # fmt: skip
-        with closing(Votes(self.store)) as votes:
-            votes.add(vote)
-        del self.waiting[answer.question]
-        return {"left": self.names[left], "right": self.names[right]}
-
-    def _source_name(self, row: int) -> str:
-        """A picture's path in `prepare.folder`, as in source `folder`; otherwise its name in the index."""
-        (indexed,) = self.explorer.index.rows([row]).to_pylist()
-        folder = self.settings.prepare.folder
-        if folder is not None and indexed["file"] is not None and indexed["position"] is None:
-            path = Path(abspath(indexed["file"]))
-            if path.is_relative_to(abspath(folder)):
-                return path.relative_to(abspath(folder)).as_posix()
-        return indexed["name"] or ""
-
-
-def _blind(hits: Sequence[Hit]) -> list[Hit]:
-    return [Hit(row=hit.row, caption=hit.caption, name=hit.name, score=0.0) for hit in hits]
 
 
 class Thumbnails:

@@ -16,8 +16,7 @@ from components.core.tables.folders import TEST_SET
 from components.core.tables.records import PAIRS
 from components.explorer.explored import LARGE, small_jpeg
 from components.explorer.server import guarded_app
-from components.registry.opinions import LONGEST
-from components.registry.reviews import Review, Reviews, key_of, verdicts
+from components.registry.reviews import LONGEST, Review, Reviews, key_of, verdicts
 from components.test_sets.written import WrittenQuery, frozen_hash, read_written_queries
 
 PAIRS_TO_TEST = Path("data/pairs/test.parquet")

@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse
 from components.core.pictures.stored_pictures import is_picture
 from components.core.system.errors import InputError
 from components.explorer.comparing import Changed, Compared, Explorer
-from components.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, VoteAnswer, VoteRequest, WordingsRequest
-from components.registry.opinions import LONGEST
+from components.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, WordingsRequest
+from components.registry.reviews import LONGEST
 from components.serving.address import is_foreign
 
 _LARGEST_BODY = 1 << 16
@@ -35,7 +35,6 @@ def make_app(explored: Explored, hosts: Sequence[str] | None = None) -> FastAPI:
     """The page and its data; `hosts` as in `guarded_app`."""
     app = guarded_app("cliptune explore", "explorer", hosts)
     _add_searches(app, explored)
-    _add_votes(app, explored)
     return app
 
 
@@ -143,18 +142,6 @@ def _add_searches(app: FastAPI, explored: Explored) -> None:
     def picture(row: int) -> Response:
         with explored.lock:
             return Response(explored.thumbnails.large(row), media_type="image/jpeg")
-
-
-def _add_votes(app: FastAPI, explored: Explored) -> None:
-    @app.post("/api/questions")
-    def ask(request: Request, query: VoteRequest) -> dict[str, Any]:
-        with explored.lock:
-            return explored.ask(query, _filter(request, explored.explorer))
-
-    @app.post("/api/votes")
-    def vote(answer: VoteAnswer) -> dict[str, Any]:
-        with explored.lock:
-            return explored.vote(answer)
 
 
 def _filter(request: Request, explorer: Explorer) -> str | None:

@@ -1,4 +1,4 @@
-"""Collects the gate's evidence besides metrics: validation, provenance, history and votes."""
+"""Collects the gate's evidence besides metrics: validation, provenance, history and reviews."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from components.registry.gate import Evidence
 from components.registry.lineage import tables_trained_on
 from components.registry.model import ROLLED_BACK, find_weights
 from components.registry.reviews import read_reviewed
-from components.registry.votes import Votes, Wins, wins
 from components.tracking import in_store, training_run
 from components.tracking.errors import is_transient
 
@@ -46,17 +45,8 @@ def gather(
         validation_faults=tuple(_validation_faults(policy.require_valid_tables, sidecar, folders)),
         provenance_faults=(*faults, *_provenance_faults(client, sidecar, folders)),
         rolled_back=str(registered.version) if registered is not None and ROLLED_BACK in registered.tags else "",
-        wins=None if policy.min_vote_win_rate is None else _wins(settings.synthesize.store, report, incumbent),
         reviewed=read_reviewed(settings.synthesize.store, folders.test_set),
     )
-
-
-def _wins(store: str, report: Report, incumbent: Report) -> Wins:
-    votes = Votes(store)
-    try:
-        return wins(votes.all(), report.encoder_sha256, incumbent.encoder_sha256)
-    finally:
-        votes.close()
 
 
 def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: PromotionFolders) -> list[str]:

@@ -11,7 +11,6 @@ from components.core.system.errors import InputError
 from components.evaluation.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
-from components.registry.votes import Wins
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,6 @@ class Evidence:
     provenance_faults: tuple[str, ...] = ()
     rolled_back: str = ""
     """The version with these weights that was rolled back, or empty."""
-    wins: Wins | None = None
-    """Blind votes for the candidate against the incumbent, if `promote.min_vote_win_rate` is set."""
     reviewed: Reviewed | None = None
     """People's verdicts on the written test queries; None without such queries."""
 
@@ -42,7 +39,6 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
         _faultless("validation", evidence.validation_faults, _valid(policy.require_valid_tables)),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_rolled_back(evidence.rolled_back),
-        *([] if policy.min_vote_win_rate is None else [_voted(evidence.wins, policy.min_vote_win_rate)]),
         *([] if policy.min_reviewed is None else [_reviewed(evidence.reviewed, policy.min_reviewed)]),
     )
 
@@ -137,18 +133,6 @@ def _faultless(name: str, faults: tuple[str, ...], fine: str) -> RuleVerdict:
 def _not_rolled_back(version: str) -> RuleVerdict:
     fault = f"version {version} has these weights and was rolled back"
     return _faultless("history", (fault,) if version else (), "these weights were never rolled back")
-
-
-def _voted(wins: Wins | None, least: float) -> RuleVerdict:
-    if wins is None or not wins.won + wins.lost:
-        return RuleVerdict(
-            name="votes", passed=False, reason="there are no votes on these two encoders: vote in `cliptune explore`"
-        )
-    reason = (
-        f"won {wins.won} of {wins.won + wins.lost} blind votes, {wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]; "
-        f"the lower end must be above {least:.0%}"
-    )
-    return RuleVerdict(name="votes", passed=wins.low > least, reason=reason)
 
 
 def _reviewed(reviewed: Reviewed | None, least: float) -> RuleVerdict:

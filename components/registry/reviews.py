@@ -1,19 +1,37 @@
-"""Reviews of the written test queries by people, and the share of queries that are right."""
+"""Reviews of the written test queries by people, and the share of queries that are right.
+
+They are in a file of their own next to an SQLite store of answers, because answers can be generated again and are moved
+or deleted, and reviews cannot. A PostgreSQL store holds both.
+"""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, Field
+from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, insert, select
 
+from components.captions.generating.store.database import Database
 from components.core.tables.folders import TEST_SET
-from components.registry.opinions import LONGEST, Opinions, now, share_interval
 from components.test_sets.written import WrittenQuery, frozen_hash, read_written_queries
 
 ALL = "all"
+FILE = "reviews.db"
+"""Next to an SQLite store of answers."""
+LONGEST = 1000
+"""Characters of a text in a review."""
+_EARLIER_FILE = "votes.db"
+"""Where an earlier version kept reviews; it is only read."""
+
+
+def _now() -> str:
+    """The current time in UTC, in seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Review(BaseModel):
@@ -25,7 +43,7 @@ class Review(BaseModel):
         caption, query, kind: identify the query in the test set.
     """
 
-    time: str = Field(default_factory=now)
+    time: str = Field(default_factory=_now)
     user: str = Field(max_length=LONGEST)
     test_set: str
     caption: str
@@ -61,11 +79,71 @@ class Reviewed(BaseModel):
         return f"{self.right} of {self.read} read test queries are right, {share}"
 
 
-class Reviews(Opinions[Review]):
-    """The reviews in a store; raises InputError if it cannot be reached."""
+_TEXTS = (Column(name, String(LONGEST), nullable=False) for name in Review.model_fields)
+_TABLE = Table("reviews", MetaData(), Column("id", Integer, primary_key=True, autoincrement=True), *_TEXTS)
+
+
+class Reviews:
+    """The reviews in a store of answers; raises InputError if it cannot be reached."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, "reviews", Review)
+        answers = sqlite_file(url)
+        self._database = Database(url if answers is None else f"sqlite:///{answers.with_name(FILE)}")
+        if answers is not None and answers.name != FILE:
+            self._adopt(answers)
+
+    def _adopt(self, answers: Path) -> None:
+        """Copy, once, the reviews that earlier versions kept with votes, or in stores of answers."""
+        if self._database.read(_exists):
+            return
+        moved = sorted(answers.parent.glob(f"{glob.escape(answers.stem)}-*/{glob.escape(answers.name)}"))
+        rows = list[Review]()
+        for path in (*moved, answers, answers.with_name(_EARLIER_FILE)):
+            if path.is_file():
+                with closing(Database(f"sqlite:///{path}")) as old:
+                    rows += old.read(_rows)
+
+        def write(connection: Connection) -> None:
+            if not _exists(connection):
+                _TABLE.create(connection)
+                connection.execute(insert(_TABLE), [row.model_dump() for row in rows])
+
+        if rows:
+            self._database.write(write)
+
+    def add(self, review: Review) -> None:
+        """Store a review; it is on disk when this returns."""
+
+        def write(connection: Connection) -> None:
+            _TABLE.create(connection, checkfirst=True)
+            connection.execute(insert(_TABLE).values(**review.model_dump()))
+
+        self._database.write(write)
+
+    def all(self) -> list[Review]:
+        """All reviews, oldest first."""
+        return self._database.read(_rows)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+def _exists(connection: Connection) -> bool:
+    return bool(connection.dialect.has_table(connection, _TABLE.name))
+
+
+def _rows(connection: Connection) -> list[Review]:
+    if not _exists(connection):
+        return []
+    rows = connection.execute(select(_TABLE).order_by(_TABLE.c.id)).mappings()
+    return [Review(**{name: row[name] for name in Review.model_fields}) for row in rows]
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite store; None if it is another database."""
+    scheme, _, file = url.partition(":///")
+    return Path(file.partition("?")[0]) if scheme.startswith("sqlite") and file else None
 
 
 def key_of(query: WrittenQuery | Review) -> tuple[str, str, str]:
@@ -95,7 +173,8 @@ def read_reviewed(store: str, folder: Path = TEST_SET) -> Reviewed | None:
 
 
 def _share(kind: str, given: Sequence[str]) -> Reviewed:
-    right = given.count("right")
-    low, high = share_interval(right, len(given))
-    share = right / len(given) if given else 0.0
-    return Reviewed(kind=kind, read=len(given), right=right, share=share, low=low, high=high)
+    from scipy.stats import binomtest
+
+    right, read = given.count("right"), len(given)
+    low, high = binomtest(right, read).proportion_ci(method="wilson") if read else (0.0, 1.0)
+    return Reviewed(kind=kind, read=read, right=right, share=right / read if read else 0.0, low=low, high=high)

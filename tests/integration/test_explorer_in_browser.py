@@ -13,7 +13,6 @@ from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.explorer.explored import Explored
 from components.explorer.server import make_app, snapshot
-from components.registry.votes import Votes
 from tests.support.browsing import DESK, PHONE, listening, opened
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
 
@@ -142,30 +141,8 @@ def test_the_model_writes_wordings_and_their_results_are_shown(
         assert _rows(page, 1, 4) == [hit.row for hit in lists[1][4]]
 
 
-def test_votes_are_stored(browser: Any, address: str, explored: Explored) -> None:
-    with opened(browser, f"{address}?view=vote&q=a+dog&p=one+hound&k=5", DESK, "light") as seen:
-        page = seen.page
-        page.locator(".hit").first.wait_for()
-        assert "base" not in page.locator("#found").inner_text()
-        page.get_by_role("button", name="Right is better").click()
-        assert "Your name" in page.locator("#message").inner_text()
-        page.get_by_label("Your name").fill("Ada <b>")
-        chosen = _rows(page, 1, 0)[2]
-        page.locator(f'.hit[data-row="{chosen}"]').first.click()
-        page.keyboard.press("r")
-        page.get_by_text("The vote is stored").wait_for()
-        titles = [page.locator(".side h2").nth(side).inner_text() for side in range(2)]
-        assert {title.rpartition(" was ")[2] for title in titles} == {"base", "tuned"}
-    store = Votes(explored.store)
-    (vote,) = store.all()
-    store.close()
-    assert (vote.user, vote.choice, vote.query) == ("Ada <b>", "second", "a dog")
-    assert vote.second == titles[1].removeprefix("Right was ")
-    assert vote.image == explored.explorer.shown([chosen])[0].name
-
-
 def test_it_fits_a_phone_in_both_themes(browser: Any, address: str) -> None:
-    for query in ("?q=a+dog&p=one+hound", "?view=changed", "?view=wordings&texts=a+dog%0Aone+hound", "?view=vote&q=a"):
+    for query in ("?q=a+dog&p=one+hound", "?view=changed", "?view=wordings&texts=a+dog%0Aone+hound"):
         inks = {}
         for scheme in ("light", "dark"):
             with opened(browser, f"{address}{query}", PHONE, scheme) as seen:

@@ -35,7 +35,6 @@ ELSEWHERE = {
     "xdg-open": "tests/integration/test_report_in_browser.py",
     "cliptune evaluate --encoder": "tests/unit/cli/test_evaluate.py",
     "cliptune table": "tests/unit/cli/test_evaluate.py",
-    "cliptune votes --export": "tests/unit/cli/test_explore.py",
     "cliptune mix tune": "tests/unit/study/test_mixes.py",
     "cliptune tune --trials": "tests/unit/study/test_tuning.py",
     "cliptune init data/shop --text": "tests/unit/cli/test_import.py",
@@ -58,7 +57,7 @@ ELSEWHERE = {
     "python -m benchmarks.ranks": "tests/benchmarks/test_scale_benchmark.py",
     "torchrun --nnodes 2": "tests/unit/training/test_several_machines.py",
 }
-"""Beginning of a line -> its test: it needs hours, downloads, a data set, votes, machines or a stack of servers."""
+"""Beginning of a line -> its test: it needs hours, downloads, a data set, machines or a stack of servers."""
 SERVERS = ("cliptune serve", "cliptune explore", "cliptune review")
 WITHIN_S = 900.0
 

@@ -44,7 +44,7 @@ def under_test(encoder: Encoder, name: str, seed: int | None = None) -> EncoderU
 
 
 def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explored:
-    """The explorer of encoders `base` and `tuned`; its votes go to a file in the folder."""
+    """The explorer of encoders `base` and `tuned`."""
     pictures = folder / "pictures"
     pictures.mkdir()
     lines = ["image\tcaption\tgroup\tsplit"]
@@ -59,7 +59,7 @@ def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explore
     build(folder / "index", find_source("folder").open(str(pictures), encoders[0], settings.prepare), "exact")
     explorer = Explorer(ImageIndex.open(folder / "index"), encoders)
     places = Folders(*(folder / name for name in ("models", "pairs", "embeddings", "evaluation", "reports")))
-    return Explored(explorer, settings, f"sqlite:///{folder / 'votes.db'}", places)
+    return Explored(explorer, settings, places)
 
 
 Texts = Sequence[tuple[str, str]]

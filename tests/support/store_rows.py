@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from components.captions.prompting.request import Reply, Request, Sampling
-from components.registry.votes import Vote, Votes
+from components.registry.reviews import FILE, Review, Reviews
 
 SAMPLING = Sampling(1.0, 0.1, 40)
 
@@ -32,13 +32,11 @@ def keys(asked: Iterable[Request]) -> list[str]:
     return [one.key for one in asked]
 
 
-def vote(user: str) -> Vote:
-    return Vote(user=user, query="q", first="a", first_sha256="x", second="b", second_sha256="y", choice="tie")
-
-
-def old_store(answers: Path, user: str) -> None:
-    """A store of answers with a person's vote, as earlier versions kept it."""
-    answers.parent.mkdir(parents=True, exist_ok=True)
-    with closing(Votes(f"sqlite:///{answers.parent / 'votes.db'}")) as votes:
-        votes.add(vote(user))
-    (answers.parent / "votes.db").rename(answers)
+def old_store(file: Path, user: str) -> None:
+    """A database with a person's review, as earlier versions kept it among answers or votes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    texts = {"caption": "a dog", "query": "one dog", "kind": "swap"}
+    with closing(Reviews(f"sqlite:///{file.parent / 'new' / 'any.db'}")) as reviews:
+        reviews.add(Review(user=user, test_set="t", verdict="right", **texts))
+    (file.parent / "new" / FILE).rename(file)
+    (file.parent / "new").rmdir()

@@ -126,8 +126,6 @@ class Promote(Block):
     """Benchmarks for which the candidate must have results."""
     require_clean_git: bool = False
     """Refuse encoders that were trained from a checkout with uncommitted changes."""
-    min_vote_win_rate: float | None = Field(None, ge=0, lt=1)
-    """Minimum share of blind votes won against the champion; the lower end of its interval must reach it."""
     min_reviewed: float | None = Field(None, ge=0, le=1)
     """Minimum share of written test queries that people found right; the lower end of its interval must reach it."""
     card: Card = Card()

@@ -6,8 +6,6 @@ const found = $("#found");
 const snapshot = JSON.parse($("#snapshot").textContent);
 const ownStrings = ["q", "p", "k", "words", "metric", "a", "b", "texts"];
 let info = null;
-let question = null;
-let chosen = null;
 let asking = 0;
 
 /** An element with attributes, and texts or elements in it; texts are never read as HTML. */
@@ -48,7 +46,7 @@ function readForm(name) {
   for (const field of form.elements) {
     const shown = field.closest("[data-for]");
     const here = !shown || shown.dataset.for.split(" ").includes(name);
-    if (field.name && here && field.value && field.name !== "user") params.set(field.name, field.value);
+    if (field.name && here && field.value) params.set(field.name, field.value);
   }
   return params;
 }
@@ -56,7 +54,7 @@ function readForm(name) {
 function writeForm() {
   const params = new URLSearchParams(location.search);
   for (const field of form.elements) {
-    if (!field.name || field.name === "user") continue;
+    if (!field.name) continue;
     if (params.has(field.name)) field.value = params.get(field.name);
     else if (ownStrings.includes(field.name) && field.tagName !== "SELECT") field.value = "";
     else if (field.name.startsWith("is.")) field.value = "";
@@ -113,19 +111,19 @@ function badge(hit) {
   return el("span", { class: "badge", title: "places against the first encoder" }, hit.move > 0 ? `▲${hit.move}` : `▼${-hit.move}`);
 }
 
-function picture(hit, place, wording, onpick) {
+function picture(hit, place, wording) {
   const parts = [`${place}.`, hit.caption || hit.name];
   if (hit.both) parts.push("(found for both wordings)");
   if (hit.new) parts.push("(new)");
   return el(
     "button",
-    { class: `hit${hit.both ? " both" : ""}`, type: "button", "data-row": hit.row, title: hit.caption || hit.name, onclick: (event) => (onpick ? onpick(hit, event.currentTarget) : enlarge(hit)) },
+    { class: `hit${hit.both ? " both" : ""}`, type: "button", "data-row": hit.row, title: hit.caption || hit.name, onclick: () => enlarge(hit) },
     el("img", { src: source(hit.row), alt: `${wording} ${parts.join(" ")}`.trim(), loading: "lazy" }),
-    onpick ? null : badge(hit),
+    badge(hit),
   );
 }
 
-const strip = (hits, wording, onpick) => el("div", { class: "strip" }, ...hits.map((hit, place) => picture(hit, place + 1, wording, onpick)));
+const strip = (hits, wording) => el("div", { class: "strip" }, ...hits.map((hit, place) => picture(hit, place + 1, wording)));
 
 function enlarge(hit) {
   const showSimilar = () => {
@@ -205,47 +203,7 @@ async function wordings() {
   return { parts: [el("div", { class: "sides" }, ...sides)], message: texts.length > 1 ? "AO and JS are means over all pairs of wordings; green pictures are found for every wording." : "" };
 }
 
-async function vote() {
-  question = chosen = null;
-  const params = new URLSearchParams(location.search);
-  if (!params.get("q")) return { parts: [], message: "Type a query for a blind comparison of two encoders." };
-  question = await ask(with_("api/questions", filters()), { query: params.get("q"), paraphrase: params.get("p") ?? "", k: Number(form.elements.k.value) });
-  const pick = (hit) => {
-    chosen = chosen === hit.row ? null : hit.row;
-    for (const one of found.querySelectorAll(".hit")) one.classList.toggle("chosen", Number(one.dataset.row) === chosen);
-  };
-  const sides = question.sides.map(([query, paraphrase], place) => {
-    const parts = [el("p", { class: "wording" }, question.query), strip(query, "", pick)];
-    if (question.paraphrase) parts.push(el("p", { class: "wording" }, question.paraphrase), strip(paraphrase, "", pick));
-    return sideOf({ encoder: place ? "Right" : "Left", parts }, 0);
-  });
-  const choice = (name, text, key) => el("button", { type: "button", "data-choice": name, onclick: () => send(name) }, `${text} `, el("kbd", {}, key));
-  return {
-    parts: [el("div", { class: "sides" }, ...sides), el("div", { class: "choices" }, choice("left", "Left is better", "l"), choice("tie", "No difference", "t"), choice("right", "Right is better", "r"))],
-    message: "Click the picture that you searched for, if it is shown; then choose a side.",
-  };
-}
-
-async function send(choice) {
-  const user = form.elements.user.value.trim();
-  if (!user) {
-    form.elements.user.focus();
-    return announce("Your name is required: it is stored with the vote.", true);
-  }
-  localStorage.setItem("user", user);
-  try {
-    const who = await ask("api/votes", { question: question.question, choice, user, row: chosen });
-    for (const button of found.querySelectorAll(".choices button")) button.disabled = true;
-    const titles = found.querySelectorAll(".side h2");
-    titles[0].textContent = `Left was ${who.left}`;
-    titles[1].textContent = `Right was ${who.right}`;
-    announce("Thank you. The vote is stored.");
-  } catch (error) {
-    announce(error.message, true);
-  }
-}
-
-const views = { compare, changed, wordings, vote };
+const views = { compare, changed, wordings };
 
 async function write() {
   const wording = view() === "wordings";
@@ -287,11 +245,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") {
     event.preventDefault();
     (form.elements.q.closest("[data-for]").hidden ? form.elements.texts : form.elements.q).focus();
-  } else if (/^[1-4]$/.test(event.key)) views_[Number(event.key) - 1]?.click();
-  else if (question && view() === "vote" && "ltr".includes(event.key)) {
-    const button = document.querySelector(`[data-choice="${{ l: "left", t: "tie", r: "right" }[event.key]}"]`);
-    if (button && !button.disabled) button.click();
-  }
+  } else if (/^[1-3]$/.test(event.key)) views_[Number(event.key) - 1]?.click();
 });
 
 // Start
@@ -315,8 +269,6 @@ async function start() {
     fill(select, [["", "any"], ...values.map((value) => [value, value])]);
     $("#filters").append(el("label", {}, column, select));
   }
-  form.elements.user.value = localStorage.getItem("user") ?? "";
-  $('nav button[data-view="vote"]').hidden = !info.votes;
   // `show` writes the form from the address: what was typed before would be lost.
   $("nav").hidden = form.hidden = false;
   return show();

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.registry.votes import Votes
+from components.registry.reviews import Reviews
 from tests.support.dvc_project import make_project
 from tests.support.store_rows import old_store
 
 USERS = ("data/shop/IMG_1.jpg", "models/writer/model.safetensors", "data/benchmarks/mine/x",
-         "state/params-edited-1.yaml", "state/generations.db.backup", "out/mine.txt")  # fmt: skip
+         "state/params-edited-1.yaml", "state/generations.db.backup", "state/votes.db", "out/mine.txt")  # fmt: skip
 WRITTEN = {
     "outputs": ("out/a.txt", "out/b.txt"),
     "cache": (".dvc/cache/files/md5/aa/bb",),
@@ -24,7 +24,7 @@ WRITTEN = {
     "answers": ("state/generations.db", "state/generations.db-wal", "state/generations-20260101-000000/generations.db"),
     "runs": ("mlruns/mlflow.db", "mlruns/artifacts/shop/x", "state/unsent/run.json"),
     "decisions": ("reports/promotion/latest.md",),
-    "votes": ("state/votes.db",),
+    "reviews": ("state/reviews.db",),
 }
 
 
@@ -61,7 +61,7 @@ def test_each_kind_removes_its_own_files_alone(project: Path) -> None:
     for turn, (kind, names) in enumerate(WRITTEN.items()):
         _clean(kind, *(["--yes"] if turn % 2 else []), answer="y\n")
         left -= set(names)
-        assert _left(project) - {"state/votes.db"} == left - {"state/votes.db"}
+        assert _left(project) - {"state/reviews.db"} == left - {"state/reviews.db"}
     assert set(USERS) == left
     assert "0 B" in _clean("outputs", "--yes")
 
@@ -78,13 +78,13 @@ def test_a_file_of_a_running_stage_stays(project: Path) -> None:
     assert (project / "out" / "b.txt").exists()
 
 
-def test_votes_of_an_earlier_version_survive_the_removal_of_answers(project: Path) -> None:
-    for file in ("generations.db", "generations.db-wal", "votes.db"):
+def test_reviews_of_an_earlier_version_survive_the_removal_of_answers(project: Path) -> None:
+    for file in ("generations.db", "generations.db-wal", "votes.db", "reviews.db"):
         (project / "state" / file).unlink()
     old_store(project / "state" / "generations.db", "Ada")
     _clean("answers", "--yes")
-    with closing(Votes("sqlite:///state/generations.db")) as votes:
-        assert [one.user for one in votes.all()] == ["Ada"]
+    with closing(Reviews("sqlite:///state/generations.db")) as reviews:
+        assert [one.user for one in reviews.all()] == ["Ada"]
     assert not (project / "state" / "generations.db").exists()
 
 

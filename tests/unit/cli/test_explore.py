@@ -1,4 +1,4 @@
-"""`cliptune explore` and `cliptune votes` as a user types them."""
+"""`cliptune explore` as a user types it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from components.encoders.adapter.encoder import Encoder
 from components.explorer.own_index import own_index
 from components.index.sources import reading
 from components.registry.encoder_lookup import find_encoder
-from components.registry.votes import Vote, Votes
 from tests.support.exploring import under_test
 from tests.support.toy_context import colour_image
 
@@ -107,22 +106,6 @@ def test_mistakes_are_one_line_and_no_file_is_overwritten(tiny_encoder: Encoder)
         assert not Path("page.html").exists()
     Path("captions.tsv").write_text("mine")
     explore = f"explore {' '.join(BOTH)} --query dog --export"
-    for command in ("votes --export", explore, "table --output", f"answers export --store {STORE}"):
+    for command in (explore, "table --output", f"answers export --store {STORE}"):
         assert "captions.tsv exists: name a new file" in run(*command.split(), "captions.tsv", code=1)
         assert Path("captions.tsv").read_text() == "mine"
-
-
-def test_votes_are_shown_and_exported() -> None:
-    assert run("votes") == "no votes yet: run `cliptune explore`, view Vote"
-    store = Votes(STORE)
-    shared = {"first": "base", "first_sha256": "b", "second": "tuned", "second_sha256": "t", "user": "Ada"}
-    for query, choice in (("a dog", "second"), ("one dog", "second"), ("dogs", "tie")):
-        store.add(Vote(**shared, query=query, paraphrase="one hound", choice=choice, image="1.png"))
-    store.close()
-    output = run("votes")
-    assert "3 blind votes" in output
-    assert "100% [34%, 100%]" in output
-    assert '"won": 2' in run("votes", "--json")
-    assert "no such picture is a file" in run("votes", "--export", "captions.tsv", code=1)
-    assert "wrote pictures/captions.tsv: 3 queries" in run("votes", "--export", "pictures/captions.tsv")
-    assert Path("pictures/captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"

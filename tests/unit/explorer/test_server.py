@@ -1,4 +1,4 @@
-"""The explorer over HTTP, also for hostile clients; its page as one file; and rows made of votes."""
+"""The explorer over HTTP, also for hostile clients, and its page as one file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +13,9 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from components.core.compute.metrics import average_overlap
-from components.core.system.errors import InputError
-from components.data.sources.folder import FILES
 from components.explorer.explored import Explored
 from components.explorer.server import make_app, snapshot
-from components.explorer.voted import standings, write_captions
-from components.registry.votes import Vote, Votes
 from tests.support.exploring import HOSTILE, PICTURES, write_evaluation
-from tests.support.toy_context import colour_image
 
 
 @pytest.fixture
@@ -85,38 +79,6 @@ def test_overlap_of_wordings(client: TestClient) -> None:
     assert single["sides"][0]["ao"] is None
 
 
-def test_votes_are_blind_and_stored(client: TestClient, explored: Explored, tmp_path: Path) -> None:
-    question = client.post("/api/questions", json={"query": "a dog", "paraphrase": "one hound", "k": 4}).json()
-    assert not re.search("base|tuned", json.dumps(question))
-    assert {hit["score"] for side in question["sides"] for hits in side for hit in hits} == {0.0}
-    answer = {"question": question["question"], "choice": "left", "user": "Ada", "row": 3}
-    sides = client.post("/api/votes", json=answer).json()
-    shown = {side.encoder: side for side in explored.explorer.compare("a dog", "one hound", 4).sides}
-    assert [hit["row"] for hit in question["sides"][0][0]] == [hit.row for hit in shown[sides["left"]].query]
-    # Once.
-    assert client.post("/api/votes", json=answer).status_code == 400
-    # A picture has the name that it has in the rows of the project.
-    prepare = explored.settings.prepare.model_copy(update={"folder": tmp_path})
-    explored.settings = explored.settings.model_copy(update={"prepare": prepare})
-    another = client.post("/api/questions", json={"query": "a cat"}).json()["question"]
-    client.post("/api/votes", json=answer | {"question": another, "row": 5})
-    store = Votes(explored.store)
-    vote, second = store.all()
-    store.close()
-    assert (vote.user, vote.query, vote.paraphrase, vote.image) == ("Ada", "a dog", "one hound", "03.png")
-    assert (vote.first, vote.second, vote.choice) == (sides["left"], sides["right"], "first")
-    assert vote.first_sha256 == f"weights of {sides['left']}"
-    assert second.image == "pictures/05.png"
-
-
-def test_encoders_are_shown_on_random_sides(client: TestClient, explored: Explored) -> None:
-    orders = set()
-    for _ in range(40):
-        question = client.post("/api/questions", json={"query": "a dog"}).json()["question"]
-        orders.add(explored.waiting[question][1])
-    assert orders == {(0, 1), (1, 0)}
-
-
 def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
     for path, status in (
         ("/../../etc/passwd", 404),
@@ -135,8 +97,8 @@ def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
         assert answer.status_code == status, (path, answer.text)
         assert status != 400 or "\n" not in answer.json()["error"]
     # Values that a JSON response cannot hold.
-    for body in ('{"query": "\\ud800"}', '{"query": "a", "k": NaN}', '{"query": "a", "k": 1e999}', "{"):
-        answer = client.post("/api/questions", content=body, headers={"content-type": "application/json"})
+    for body in ('{"texts": ["\\ud800"]}', '{"texts": ["a"], "k": NaN}', '{"texts": ["a"], "k": 1e999}', "{"):
+        answer = client.post("/api/wordings", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422
         assert answer.json()["detail"][0]["msg"]
 
@@ -145,9 +107,7 @@ def test_hostile_texts_are_returned_unchanged(client: TestClient) -> None:
     for text in ("\x00\x1b[31m\r\n", "<script>alert(1)</script>", "' OR 1=1; --", "\u202e\U0001f415" * 100):
         found = client.get("/api/compare", params={"q": text}).json()
         assert found["query"] == text
-        question = client.post("/api/questions", json={"query": text}).json()["question"]
-        vote = {"question": question, "choice": "tie", "user": text[:1000]}
-        assert client.post("/api/votes", json=vote).status_code == 200
+        assert client.post("/api/wordings", json={"texts": [text]}).json()["texts"] == [text]
     found = client.get("/api/compare", params={"q": "a", "k": PICTURES, "words": "onerror"})
     assert found.json()["sides"][0]["query"][0]["caption"] == HOSTILE
     assert found.headers["content-type"] == "application/json"
@@ -155,30 +115,20 @@ def test_hostile_texts_are_returned_unchanged(client: TestClient) -> None:
 
 def test_large_bodies_and_those_of_unknown_length_are_refused_unread(client: TestClient) -> None:
     for body in (b"x" * 70_000, iter([b"x" * 10])):
-        assert client.post("/api/questions", content=body).status_code == 413
+        assert client.post("/api/wordings", content=body).status_code == 413
 
 
 def test_requests_of_other_sites_are_refused(client: TestClient) -> None:
     assert client.get("/api/info", headers={"host": "evil.example"}).status_code == 400
     for site, status in (("cross-site", 403), ("same-origin", 200)):
         headers = {"sec-fetch-site": site}
-        assert client.post("/api/questions", json={"query": "a dog"}, headers=headers).status_code == status
+        assert client.post("/api/wordings", json={"texts": ["a dog"]}, headers=headers).status_code == status
     # To other names than 127.0.0.1 browsers send no such header over HTTP.
     for origin, status in (("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8321", 200)):
         headers = {"origin": origin, "host": "127.0.0.1:8321"}
-        assert client.post("/api/questions", json={"query": "a dog"}, headers=headers).status_code == status
+        assert client.post("/api/wordings", json={"texts": ["a dog"]}, headers=headers).status_code == status
     headers = dict(client.get("/api/info", headers={"origin": "http://evil.example"}).headers)
     assert "access-control-allow-origin" not in headers
-
-
-def test_few_questions_wait(client: TestClient, explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.explorer.explored._WAITING", 3)
-    first = client.post("/api/questions", json={"query": "a dog"}).json()
-    for _ in range(3):
-        client.post("/api/questions", json={"query": "a dog"})
-    assert len(explored.waiting) == 3
-    voted = {"question": first["question"], "choice": "left", "user": "Ada"}
-    assert client.post("/api/votes", json=voted).status_code == 400
 
 
 def test_a_vector_without_a_picture_has_its_caption(explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,39 +155,3 @@ def test_the_exported_page_is_complete_and_safe(explored: Explored) -> None:
     assert "src=" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert "connect-src" not in page
     assert "default-src &#x27;none&#x27;" in page
-
-
-def _vote(choice: str, **changes: Any) -> Vote:
-    known = {"first": "base", "first_sha256": "b", "second": "paraclip", "second_sha256": "p", "user": "Ada"}
-    return Vote(**{"query": "a dog", "paraphrase": "one hound", "choice": choice} | known | changes)
-
-
-def test_standings_list_each_pair_in_both_directions() -> None:
-    votes = [_vote(choice, user=str(number)) for number, choice in enumerate(("second", "second", "first", "tie"))]
-    votes.append(_vote("first", second_sha256="older"))
-    found = {(one.encoder, one.against): one.wins for one in standings(votes)}
-    forward, backward = found["paraclip p", "base"], found["base", "paraclip p"]
-    assert (forward.won, forward.lost, forward.ties, backward.won, backward.lost) == (2, 1, 1, 1, 2)
-    assert found["base", "paraclip older"].won == 1
-    assert next(iter(found)) in {("paraclip p", "base"), ("base", "paraclip p")}
-
-
-def test_marked_pictures_become_rows_that_source_folder_reads(tmp_path: Path) -> None:
-    for name in ("here/a.png", "project/deep/b  c.png", "outside.png"):
-        colour_image(tmp_path / name, (0, 0, 0))
-    votes = [
-        _vote("first", image="a.png"),
-        _vote("tie", image="a.png"),
-        _vote("first"),
-        _vote("tie", image="deep/b  c.png", query='tab\ta "big" dog', paraphrase="line\nthere"),
-        *(_vote("tie", image=image) for image in ("352b6b058d9f76f7", "c.png", "../outside.png", "x\ty.png")),
-    ]
-    path = tmp_path / "here/captions.tsv"
-    assert write_captions(votes, path, tmp_path / "project") == (2, 4)
-    columns = ("image", "caption", "paraphrase", "split")
-    assert [tuple(row[name] for name in columns) for _, row in FILES.rows(path, {"caption": ("caption",)})] == [
-        ("a.png", "a dog", "one hound", "test"),
-        ("deep/b  c.png", 'tab a "big" dog', "line there", "test"),
-    ]
-    with pytest.raises(InputError, match=r"none.tsv: 1 queries .* no such picture is a file in"):
-        write_captions(votes[:1], tmp_path / "none.tsv")

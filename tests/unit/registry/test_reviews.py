@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from scipy.stats import binomtest
 from components.registry.promotion import promote
 from components.registry.reviews import Review, Reviewed, Reviews, read_reviewed, reviewed, verdicts
 from components.test_sets.written import frozen_hash
+from tests.support.store_rows import old_store
 from tests.support.written_queries import write_test_set
 
 
@@ -52,3 +55,41 @@ def test_gate_card_and_report_state_the_reviews(project: Any, tmp_path: Path) ->
         (rule,) = (rule for rule in decision.rules if rule.name == "reviewed")
         right = f"{count} of {count} read test queries are right" if count else "no sample of the test queries was read"
         assert right in rule.reason
+
+
+def test_reviews_are_kept_in_order_and_several_people_review_at_once(store_url: str, tmp_path: Path) -> None:
+    given = [_review(0, "right"), _review(1, "wrong").model_copy(update={"query": "ü 'quoted'; -- \U0001f415"})]
+    with closing(Reviews(store_url)) as reviews:
+        assert reviews.all() == []
+        for review in given:
+            reviews.add(review)
+        assert reviews.all() == given
+    with pytest.raises(ValueError, match="at most 1000"):
+        Review(**given[0].model_dump() | {"user": "a" * 1001})
+    url = f"sqlite:///{tmp_path / 'many' / 'store.db'}"
+
+    def read(_number: int) -> None:
+        with closing(Reviews(url)) as store:
+            for number in range(5):
+                store.add(_review(number, "right"))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, range(4)))
+    with closing(Reviews(url)) as store:
+        assert len(store.all()) == 20
+
+
+def test_reviews_of_earlier_versions_are_copied_once_and_votes_remain(tmp_path: Path) -> None:
+    answers, votes = tmp_path / "state" / "generations.db", tmp_path / "state" / "votes.db"
+    old_store(votes, "Cleo")
+    old_store(answers, "Bob")
+    old_store(tmp_path / "state" / "generations-20260101-000000" / answers.name, "Ada")
+    with closing(sqlite3.connect(votes)) as database, database:
+        database.execute("CREATE TABLE votes (choice TEXT)")
+        database.execute("INSERT INTO votes VALUES ('first')")
+    before = votes.read_bytes()
+    for users in (["Ada", "Bob", "Cleo"], ["Ada", "Bob", "Cleo", "Dora"]):
+        with closing(Reviews(f"sqlite:///{answers}")) as reviews:
+            assert [review.user for review in reviews.all()] == users
+            reviews.add(_review(0, "right").model_copy(update={"user": "Dora"}))
+    assert votes.read_bytes() == before
