@@ -21,9 +21,8 @@ def launch(
     ] = None,
     accelerator: Annotated[str, typer.Option(help="SkyPilot's name of the GPU.")] = "H100",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file; write and submit nothing.")] = False,
-    follow: Annotated[bool, typer.Option(help="Show the job's lines until it ends; Ctrl-C stops only that.")] = True,
 ) -> None:
-    """Write a job from a template of infra/launch, submit it, and follow it.
+    """Write a job from a template of infra/launch, submit it, and print how to follow it.
 
     On one machine DVC runs the stage with all that it needs, on several the stage alone. All machines need this folder,
     or at least its data, models, state and .dvc, on a shared disk. A job that is preempted is queued again and resumes
@@ -45,4 +44,4 @@ def launch(
     check_now(job, graph)
     path = write(job, on)
     say(f"wrote {path}", err=True)
-    raise typer.Exit(submit(job, on, path, follow=follow))
+    raise typer.Exit(submit(job, on, path))

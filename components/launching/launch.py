@@ -1,4 +1,4 @@
-"""Writes the file of a job from a template of infra/launch, submits it, and follows it."""
+"""Writes the file of a job from a template of infra/launch, and submits it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -21,10 +19,6 @@ from components.core.system.stage_graph import Graph, outdated, read_graph
 from components.launching.node import command_of
 
 TEMPLATES, FILES = Path("infra/launch"), Path("state/launch")
-_POLL_S = 2.0
-_UNKNOWN = 30
-"""Checks in a row without an answer of Slurm, after which a job is given up."""
-_SLURM_GOES_ON = ("PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "CONFIGURING")
 
 
 @dataclass(frozen=True)
@@ -54,54 +48,22 @@ class System:
 
     Attributes:
         template: name of the job's file, and with `.j2` of its template in infra/launch.
-        submit: the command that submits a file.
-        follow: shows the job of a submission until it ends; returns its exit code.
+        submit: the command that submits a file; `{name}` is the job's name.
+        follow: commands that show the job's state and lines.
     """
 
     template: str
     submit: Sequence[str]
-    follow: Callable[[Job, str], int]
-
-
-def _follow_slurm(job: Job, submitted: str) -> int:
-    number, shown, unknown = submitted.partition(";")[0].strip(), 0, 0
-    log = FILES / f"{job.name}-{number}.log"
-    while True:
-        state = _slurm_state(number)
-        if log.is_file():
-            with log.open("rb") as stream:
-                stream.seek(shown)
-                text = stream.read()
-            shown += len(text)
-            sys.stdout.write(text.decode(errors="replace"))
-            sys.stdout.flush()
-        unknown = 0 if state else unknown + 1
-        if (state and state not in _SLURM_GOES_ON) or unknown == _UNKNOWN:
-            print(f"job {number}: {state or 'is not known any more'}")
-            return 0 if state == "COMPLETED" else 1
-        time.sleep(_POLL_S)
-
-
-def _slurm_state(number: str) -> str:
-    """The state of a job; empty if neither the controller, which forgets ended jobs, nor the accounting answers."""
-    accounting = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}", "--format=State"]
-    for command, state in ((["scontrol", "show", "job", number], r"JobState=(\S+)"), (accounting, r"(\w+)")):
-        with suppress(InputError, FileNotFoundError):
-            if found := re.search(state, _said(command)):
-                return found[1]
-    return ""
-
-
-def _follow_trainjob(job: Job, _submitted: str) -> int:
-    return subprocess.run(["kubectl", "get", f"trainjob/{job.name}", "--watch"], check=False).returncode
+    follow: str
 
 
 SYSTEMS = {
-    "slurm": System("slurm.sh", ("sbatch", "--parsable"), _follow_slurm),
-    # SkyPilot shows the job's lines itself, and returns its exit code.
-    "sky": System("sky.yaml", ("sky", "launch", "--yes", "--down"), lambda _job, _submitted: 0),
+    "slurm": System("slurm.sh", ("sbatch",), "squeue --me --name {name}, and tail -F state/launch/{name}-<number>.log"),
+    "sky": System(
+        "sky.yaml", ("sky", "launch", "--yes", "--down", "--detach-run", "--cluster", "{name}"), "sky logs {name}"
+    ),
     # `apply` would start nothing where an earlier job of this name has ended; `create` says so.
-    "trainjob": System("trainjob.yaml", ("kubectl", "create", "--filename"), _follow_trainjob),
+    "trainjob": System("trainjob.yaml", ("kubectl", "create", "--filename"), "kubectl get trainjob/{name} --watch"),
 }
 HERE = "torchrun"
 
@@ -146,18 +108,18 @@ def write(job: Job, on: str) -> Path:
     return path
 
 
-def submit(job: Job, on: str, path: Path, *, follow: bool) -> int:
-    """Submit a file, and follow the job to its end; returns its exit code."""
+def submit(job: Job, on: str, path: Path) -> int:
+    """Submit a file, and print how to follow the job; returns the exit code of the submission."""
     system = SYSTEMS[on]
     if which(system.submit[0]) is None:
         raise InputError(
             f"--on {on} needs the program {system.submit[0]}, which is not here: submit {path} where it is"
         )
-    if on == "sky":
-        return subprocess.run([*system.submit, "--cluster", job.name, str(path)], check=False).returncode
-    submitted = _said([*system.submit, str(path)])
-    print(f"submitted: {submitted.strip()}")
-    return system.follow(job, submitted) if follow else 0
+    command = [*(word.format(name=job.name) for word in system.submit), str(path)]
+    code = subprocess.run(command, check=False).returncode
+    if not code:
+        print(f"follow it: {system.follow.format(name=job.name)}")
+    return code
 
 
 def run_here(job: Job) -> int:
@@ -165,10 +127,3 @@ def run_here(job: Job) -> int:
     environment = os.environ | {"PET_NNODES": "1", "PET_NPROC_PER_NODE": str(job.processes)}
     command = [sys.executable, "-m", "components.launching.node", job.stage]
     return subprocess.run(command, env=environment, check=False).returncode
-
-
-def _said(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InputError(f"`{' '.join(command)}` failed: {' '.join(done.stderr.split())}")
-    return done.stdout

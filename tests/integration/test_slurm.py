@@ -115,20 +115,23 @@ def test_a_preempted_job_goes_on_and_stores_what_dvc_would_have_made(tmp_path: P
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "PATH": path}
     command = [sys.executable, "-m", "components.cli", "launch", "train@tried", "--on", "slurm"]
-    with (tmp_path / "printed").open("wb") as printed:
-        launch = subprocess.Popen(
-            [*command, "--nodes", "2", "--gpus", "0"], cwd=launched, env=environment, stdout=printed, stderr=printed
-        )
-    said = (tmp_path / "printed").read_text
+    sent = [*command, "--nodes", "2", "--gpus", "0"]
+    printed = subprocess.run(sent, cwd=launched, env=environment, capture_output=True, text=True, check=True).stdout
+    number = re.search(r"Submitted batch job (\d+)", printed)
+    assert number is not None
+    assert "follow it: squeue --me --name cliptune-train-tried" in printed
+    log = launched / "state" / "launch" / f"cliptune-train-tried-{number[1]}.log"
+
+    def said() -> str:
+        return (log.read_text() if log.is_file() else "") + (tmp_path / "slurm" / "log").read_text()[-3000:]
+
     _until(lambda: any((launched / "state" / "train").rglob("step-*")), 120, said)
     # A job of a better partition takes both machines.
     subprocess.run(["srun", "--partition=urgent", "--nodes=2", "true"], check=True, timeout=120)
     _until(lambda: "PENDING" in _said("squeue", "--noheader", "--format=%T"), 60, said)
     # Slurm would wait two minutes. Started at once, the job has failed without a line of output.
-    subprocess.run(["scontrol", "update", "JobId=1", "StartTime=now+5"], check=True)
-    assert launch.wait(300) == 0, said() + (tmp_path / "slurm" / "log").read_text()[-3000:]
-    number = re.search(r"submitted: (\d+)", said())
-    assert number is not None
+    subprocess.run(["scontrol", "update", f"JobId={number[1]}", "StartTime=now+5"], check=True)
+    _until(lambda: "JobState=COMPLETED" in _said("scontrol", "show", "job", number[1]), 300, said)
     assert "Restarts=1" in _said("scontrol", "show", "job", number[1]), said()
     begun = [int(samples) for samples in re.findall(r"(\d+)/2240 \[00:00<\?", said())]
     assert begun[0] == 0, begun

@@ -80,32 +80,30 @@ def test_a_stopped_job_is_queued_again(
     assert (tmp_path / "requeued").exists() == requeued
 
 
-@pytest.mark.parametrize(
-    ("controller", "accounting", "code", "said"),
-    [
-        # It fails twice, as a busy controller does.
-        ("echo x >>calls; test $(wc -l <calls) -gt 2 && echo JobState=COMPLETED", "exit 1", 0, "COMPLETED"),
-        ("exit 1", "echo COMPLETED", 0, "COMPLETED"),
-        ("exit 1", "echo CANCELLED by 1000", 1, "CANCELLED"),
-        ("echo JobState=FAILED", "exit 1", 1, "FAILED"),
-        ("exit 1", "exit 1", 1, "is not known any more"),
-    ],
-)
-def test_a_followed_job_ends_as_slurm_says(
-    controller: str, accounting: str, code: int, said: str,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_submitted_job_is_followed_with_its_schedulers_commands(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, line in (("scontrol", controller), ("sacct", accounting)):
-        (tmp_path / name).write_text(f"#!/bin/bash\n{line}\n")
+    for name in ("sbatch", "sky", "kubectl"):
+        (tmp_path / name).write_text(f'#!/bin/bash\necho "{name} $*"\nexit {code}\n')
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(launch, "_POLL_S", 0.0)
-    assert launch._follow_slurm(Job(STAGE, 1, 0, 1, None), "7;cluster") == code
-    assert capsys.readouterr().out == f"job 7: {said}\n"
+    job, said = Job("compare", 1, 0, 1, "H100"), list[str]()
+    for on in launch.SYSTEMS:
+        assert launch.submit(job, on, Path("file")) == code
+        said += capfd.readouterr().out.splitlines()
+    submitted = ["sbatch file", "sky launch --yes --down --detach-run --cluster cliptune-compare file"]
+    submitted.append("kubectl create --filename file")
+    follow = [
+        "follow it: squeue --me --name cliptune-compare, and tail -F state/launch/cliptune-compare-<number>.log",
+        "follow it: sky logs cliptune-compare",
+        "follow it: kubectl get trainjob/cliptune-compare --watch",
+    ]
+    assert sorted(said) == sorted([*submitted, *(follow if code == 0 else [])])
 
 
-def test_a_job_of_a_name_that_is_there_is_not_followed_as_if_it_were_new() -> None:
+def test_a_job_of_a_name_that_is_there_is_not_taken_for_a_new_one() -> None:
     assert launch.SYSTEMS["trainjob"].submit[:2] == ("kubectl", "create")
 
 
