@@ -24,7 +24,7 @@ from components.captions.generating.questions import Questions, questions_withou
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.inputs.pictures import picture_row
 from components.captions.prompting.request import InputRow, Request
-from components.captions.prompting.tasks.caption_picture import ABSENT, TEXTS
+from components.captions.prompting.tasks.pictures import ABSENT, TEXTS
 from components.core.pictures.folder import PICTURE_BOUND, FolderPictures, pictures_in
 from components.core.settings import Settings
 from components.core.system.errors import InputError

@@ -93,7 +93,7 @@ def new(
     """
     from components.core.settings import load_settings
     from components.core.system import profiles
-    from components.core.system.discovery import choose
+    from components.core.system.discovery import choose, file_names
 
     require_project()
     chosen = FAMILIES[choose(list(FAMILIES), family, "family")]
@@ -102,6 +102,8 @@ def new(
     files = {Path(path.format(name)): _rendered(template, name) for template, path in chosen.files.items()}
     if present := next((path for path in files if path.exists()), None):
         raise InputError(f"{present} exists: choose another name")
+    if name in file_names([str(next(iter(files)).parent)]):
+        raise InputError(f"the {family} '{name}' exists: choose another name")
     params = profiles.laid_over([entry], name) if (entry := chosen.entry(name, load_settings())) else ""
     for path, text in files.items():
         say(f"{'would write' if dry_run else 'wrote'} {path} ({text.count(chr(10))} lines)")

@@ -1,21 +1,13 @@
-"""The declaration of a prompt task, and builders of chats and of tasks that share their wording."""
+"""The declaration of a prompt task, and builders of chats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from textwrap import indent
 
-from components.captions.prompting.inputs.readers import (
-    Accepts,
-    Reader,
-    anything,
-    read_answers,
-    read_caption_pairs,
-    read_captions,
-)
-from components.captions.prompting.parsing import cut, first_line, first_verdict, verdict, without_thought
+from components.captions.prompting.inputs.readers import Accepts, Reader, anything
+from components.captions.prompting.parsing import first_line, first_verdict, without_thought
 from components.captions.prompting.request import COMPLETION, Chat, Inputs, Parse
 from components.core.system.errors import InputError
 
@@ -104,72 +96,3 @@ def few_shot(system: str, demonstrations: Sequence[tuple[str, str]], question: s
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
     return [{"role": "system", "content": system}, *turns, {"role": "user", "content": question}]
-
-
-def comparison(
-    name: str, citation: str, question: Callable[[str, str], str], demonstrations: Sequence[tuple[str, str]]
-) -> PromptTask:
-    """PC-CLIP's task about the difference of two pictures; `question` takes both captions."""
-
-    # One text of questions and answers, which ends where the last answer begins.
-    shown = "".join(f"Q: {asked}\n\nA: {answer}\n\n" for asked, answer in demonstrations)
-
-    def ask(inputs: Inputs) -> str:
-        return question(inputs["caption"], inputs["other_caption"])
-
-    return PromptTask(
-        name=name,
-        citation=citation,
-        inputs=("caption", "other_caption"),
-        reads=read_caption_pairs,
-        messages=lambda inputs: few_shot("You compare images by their captions.", demonstrations, ask(inputs)),
-        parse=cut,
-        published=lambda inputs: completion(f"{shown}Q: {ask(inputs)}\n\nA:"),
-        outputs=("difference",),
-        answers_repeat=("the visual difference between an image", "and an image"),
-    )
-
-
-def semclip_generator(
-    name: str,
-    system: str,
-    instruction: str,
-    output: str,
-    answers_repeat: tuple[str, ...] = (),
-    keeps_meaning: bool = False,
-) -> PromptTask:
-    """SemCLIP's task that rewrites a caption for a judge; the caption follows the instruction."""
-    return PromptTask(
-        name=name,
-        citation="SemCLIP (arXiv 2511.16527), appendix A",
-        inputs=("caption",),
-        reads=read_captions,
-        messages=lambda inputs: chat(system, f"{instruction} {inputs['caption']}"),
-        published=lambda inputs: question_alone(f"{instruction}\n{inputs['caption']}"),
-        outputs=(output,),
-        keeps_meaning=keeps_meaning,
-        answers_repeat=answers_repeat,
-    )
-
-
-def semclip_judge(name: str, judges: str, answer: str, called: str, question: str) -> PromptTask:
-    """SemCLIP's judge of the task `judges`, whose answers are the input `answer`, named `called` in the question."""
-
-    def ask(inputs: Inputs) -> str:
-        return (
-            f'The original sentence is: "{inputs["caption"]}"\n'
-            f'The generated {called} is: "{inputs[answer]}"\n'
-            f'{question} Respond with "Yes" or "No".'
-        )
-
-    return PromptTask(
-        name=name,
-        citation="SemCLIP (arXiv 2511.16527), appendix A; how verdicts are read is its released code's",
-        inputs=("caption", answer),
-        reads=read_answers(answer, caption="source"),
-        messages=lambda inputs: chat("You judge captions.", ask(inputs)),
-        parse=verdict,
-        published=lambda inputs: question_alone(f"\n{indent(ask(inputs), '    ')}\n    "),
-        outputs=("verdict",),
-        judges=judges,
-    )

@@ -1,4 +1,4 @@
-"""Plug-ins: finds methods, sources, tasks and others by the names of their files."""
+"""Plug-ins: finds methods, sources, tasks and others by the names of their files, or in them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import importlib.util
 import pkgutil
 import re
 from collections.abc import Collection, Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from components.core.system.errors import InputError
@@ -18,19 +20,38 @@ FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 _FEW, _SOME = 40, 8
 """Maximum number of names in a message, and number of names shown if there are more."""
 
+_SEVERAL = re.compile(r"^TASKS = .*", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r'\bname="(\w+)"')
+
+
+def modules_by_name(folder: Iterable[str]) -> dict[str, str]:
+    """Name of each plug-in in a package's `__path__` -> its module, without importing any.
+
+    A module is one plug-in of its own name, or the several of its tuple `TASKS`, which stands last in the file.
+    """
+    places = ((place, module) for place in folder for _, module, _ in pkgutil.iter_modules([place]))
+    return {name: module for place, module in places for name in _names(Path(place, f"{module}.py"))}
+
+
+@cache
+def _names(file: Path) -> list[str]:
+    """The names in the tuple `TASKS` of a file; else that of the file, or of the package that it would be."""
+    several = _SEVERAL.search(file.read_text("utf-8")) if file.is_file() else None
+    return _NAME.findall(several[0]) if several else [file.stem]
+
 
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
-    """Names of the modules in a package's `__path__`, sorted, without those in `skip`.
+    """Names of the plug-ins in a package's `__path__`, see `modules_by_name`, sorted, without those in `skip`.
 
     >>> from components.captions.generating import engines
     >>> file_names(engines.__path__, skip=["vllm"])
     ['local', 'server']
     """
-    return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
+    return sorted(modules_by_name(folder).keys() - set(skip))
 
 
 def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
-    """Names of the modules in a package as by `file_names`, without importing the package."""
+    """Names of the plug-ins in a package as by `file_names`, without importing the package."""
     spec = importlib.util.find_spec(package)
     return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
 

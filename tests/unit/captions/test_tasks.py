@@ -44,6 +44,19 @@ def test_every_question_is_word_for_word_the_stored_one() -> None:
     assert {name: _render(name) for name in NAMES} == json.loads(GOLD.read_text("utf-8"))
 
 
+def test_a_file_has_a_task_of_its_name_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = "from components.captions.prompting.tasks.paraphrases import TASKS as REWRITES\n"
+    (tmp_path / "shorten_alone.py").write_text(f"{imported}TASK = REWRITES[0]\n")
+    several = 'TASKS = (\n    replace(REWRITES[0], name="lengthen"),\n    replace(REWRITES[1], name="soften"),\n)\n'
+    (tmp_path / "others.py").write_text(f"from dataclasses import replace\n\n{imported}{several}")
+    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path)])
+    assert set(file_names(tasks.__path__)) - set(NAMES) == {"shorten_alone", "lengthen", "soften"}
+    assert find_task("shorten_alone") is find_task("paraphrase_1")
+    assert [find_task(name).inputs for name in ("lengthen", "soften")] == [("caption",), ("paraphrase_1",)]
+    with pytest.raises(InputError, match="'others' is unknown"):
+        find_task("others")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_task_is_consistent(name: str) -> None:
     task, inputs = find_task(name), _inputs(name)

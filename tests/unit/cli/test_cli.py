@@ -107,6 +107,14 @@ def test_profiles_are_listed_shown_applied_and_reset() -> None:
     assert "holds no profile" in _output("profile", "reset")
 
 
+def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    folder = "components/captions/prompting/tasks"
+    for name, present in (("rewrite", "the task 'rewrite'"), ("pc_clip", f"{folder}/pc_clip.py")):
+        assert f"error: {present} exists: choose another name" in _output("new", "task", name, code=1)
+    assert f"would write {folder}/shorten.py" in _output("new", "task", "shorten", "--dry-run")
+
+
 def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     decision = _decide("refused", monkeypatch).model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
     records.save(decision.model_copy(update={"time": records.now()}))
