@@ -27,7 +27,7 @@ from components.core.system.user_files import RefusedError
 from components.core.tables.ahead import mapped
 from components.data.caption_lines import Row
 from components.data.checked_pictures import check_picture
-from components.data.row_fields import RowFields
+from components.data.row_fields import RowFields, RowTexts
 from components.data.row_files import IMAGES
 from components.data.sidecars import find_sidecar, sidecar_rows
 from components.data.source import Sample, Unusable, UnusableError
@@ -39,8 +39,8 @@ from components.index.sources.source import ImageBlock, ImageSource, Opened, fie
 
 _BLOCK, _BATCH = 256, 64
 """Pictures whose bytes are in memory, and those that the tower embeds together."""
-_Listed = Mapping[str, tuple[str, str, dict[str, str]]]
-"""A picture's name -> its caption, its item and its further columns."""
+_Listed = dict[str, tuple[RowTexts, dict[str, str]]]
+"""A picture's name -> its texts and its further columns."""
 
 
 def _is_folder(given: str) -> bool:
@@ -52,42 +52,46 @@ def _open_folder(given: str, encoder: EncoderUnderTest | None, settings: Prepare
     embedding, tower, dim = tower_of(encoder, f"it embeds the pictures in {given}")
     folder, fields, most = Path(given), fields_of(settings), settings.picture_bound
     found = pictures_in(folder, most)
-    listed = _listed(folder, found.names, fields, settings)
+    listed, faults = _listed(folder, found.names, fields, settings)
     if not listed:
         found.require()
     names = sorted({*listed, *found.names})
 
     def samples() -> Iterator[Sample | Unusable]:
         for name in names:
-            path, (caption, item, _) = folder / name, listed.get(name, ("", "", {}))
+            path, (texts, _) = folder / name, listed.get(name, (RowTexts((), "", ""), {}))
             try:
                 raw = read_picture(path, folder, most)
             except RefusedError as error:
                 yield Unusable(str(error))
                 continue
-            yield Sample.of(raw, str(path), str(path), captions=(caption,), name=name, item=item)
-        yield from map(Unusable, [*found.refused, *([heic_note(found.heic)] if found.heic else [])])
+            yield Sample.of(raw, str(path), str(path), captions=texts.captions, name=name, item=texts.item)
+        yield from map(Unusable, [*faults, *found.refused, *([heic_note(found.heic)] if found.heic else [])])
 
     def blocks() -> Iterator[ImageBlock]:
-        return _blocks(given, samples(), embedding, fields, {name: further for name, (*_, further) in listed.items()})
+        return _blocks(given, samples(), embedding, fields, {name: further for name, (_, further) in listed.items()})
 
     return Opened(tower, embedding.name, dim, len(names), blocks, tuple(found.notes))
 
 
-def _listed(folder: Path, names: list[str], fields: RowFields, settings: Prepare) -> _Listed:
-    """The first row of each picture that a file lists, or the text beside it."""
+def _listed(folder: Path, names: list[str], fields: RowFields, settings: Prepare) -> tuple[_Listed, list[str]]:
+    """The first row of each picture that a file lists, or the text beside it; and why rows cannot be used."""
     rows, place = list[Row](), folder
     if FILES.find(folder) is not None:
         rows = list(chain.from_iterable(of_file for _, of_file in listed_rows(folder, fields, settings)))
         place = place_of_pictures(folder, [str(row.get("image")) for _, row in rows[:1]])
     elif find_sidecar(folder) is not None:
         rows = list(sidecar_rows(folder, names))
-    listed: dict[str, tuple[str, str, dict[str, str]]] = {}
+    listed, faults = _Listed(), list[str]()
     for where, row in rows:
         if isinstance(image := row.get("image"), str) and image:
-            texts, name = fields.read(where, row), os.path.relpath(place / image, folder)
-            listed.setdefault(name, ("".join(texts.captions), texts.item, _further(row, image, fields)))
-    return listed
+            try:
+                texts = fields.read(where, row)
+            except UnusableError as fault:
+                faults.append(f"{folder}: the texts of {where} ({image}): {fault}")
+                continue
+            listed.setdefault(os.path.relpath(place / image, folder), (texts, _further(row, image, fields)))
+    return listed, faults
 
 
 def _further(row: Mapping[str, Any], image: str, fields: RowFields) -> dict[str, str]:

@@ -138,6 +138,10 @@ def test_options_name_the_fields(pictures: Path, tower: EncoderUnderTest, tmp_pa
         assert [(row["name"], row["item"], row["title"]) for row in rows] == [
             ("images/0.png", "7", "Mug"), ("images/deep/3.png", None, "Cup"),
         ]  # fmt: skip
+    settings = reading({"text": "{title}, {tags:.2f}", "image": "photo"})
+    found = build(tmp_path / "index", find_source("folder").open(str(folder), tower, settings), replace=True)
+    assert found.rows == 4
+    assert any(reason.startswith(f"{folder}: the texts of line 1 (0.png): 'tags' is") for reason in found.unusable)
     raw = (pictures / "0.png").read_bytes()
     tar(tmp_path / "0.tar", {"a.png": raw, "a.json": b'{"tags": ["red", "new"], "sku": 7, "split": "odd"}'})
     settings = reading({"text": "tags", "item": "sku"})
