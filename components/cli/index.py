@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -153,7 +153,9 @@ def append(
 def remove(
     folder: _Folder,
     where: Annotated[str, typer.Option(help="Condition in SQL about the columns of the index.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the images; remove none.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the number of images and the first; remove none.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Remove images from the index; the pictures' files stay.
@@ -169,8 +171,6 @@ def remove(
     found = opened.numbers(where)
     for row in opened.rows(found[:_FEW]).to_pylist():
         say(f"{row['name']}  {row['caption'] or ''}")
-    if len(found) > _FEW:
-        say(f"and {len(found) - _FEW:,} more")
     if dry_run or not len(found):
         say(f"{folder}: {len(found):,} of {len(opened):,} images fulfil the condition; nothing was done")
         return
@@ -202,18 +202,10 @@ def search(
     opened, under_test = ImageIndex.open(from_root(folder)), _encoder(encoder, device)
     opened.accept(under_test)
     found = opened.to(under_test.device).search(under_test.encoder.embed_texts(queries), k, where)
-    results = {
-        query: [
-            {"row": number, "score": round(score, 4), **row}
-            for number, score, row in zip(
-                numbers[numbers >= 0].tolist(),
-                scores.tolist(),
-                opened.rows(numbers[numbers >= 0]).to_pylist(),
-                strict=False,
-            )
-        ]
-        for query, scores, numbers in zip(queries, found.scores, found.rows, strict=True)
-    }
+    results: dict[str, list[dict[str, Any]]] = {}
+    for query, scores, numbers in zip(queries, found.scores.tolist(), found.rows, strict=True):
+        hits = opened.rows(numbers[numbers >= 0]).to_pylist()
+        results[query] = [{"score": round(score, 4), **hit} for score, hit in zip(scores, hits, strict=False)]
     if as_json:
         print_json(results)
         return
