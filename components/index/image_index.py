@@ -169,7 +169,7 @@ class ImageIndex(ABC):
             return np.unique(_whole(given))
         if given.shape != (len(self),):
             raise InputError(f"a filter of {given.shape} marks does not fit the {len(self)} rows of {self.folder}")
-        return self.numbers()[given]
+        return self.numbers()[np.flatnonzero(given)]
 
 
 def nothing(queries: int, k: int) -> Found:
