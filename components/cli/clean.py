@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, Yes, confirm, print_table, say, shown_size, table_of
+from components.cli.tables import PIPE_WIDTH, Yes, confirm, print_rows, say, shown_size
 from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
@@ -61,11 +61,12 @@ def clean(
     stages = _stages()
     places = {kind: paths for kind, paths in _places(stages).items() if kind in (kinds or Kind)}
     sizes = {kind: sum(map(_size, paths)) for kind, paths in places.items()}
-    table = table_of(("kind", "size", "content", "paths"), numbers=("size",))
+    rows = []
     for kind, paths in places.items():
         more = ["..."] if len(paths) > _NAMED else []
-        table.add_row(kind, shown_size(sizes[kind]), _CONTENT[kind], ", ".join([*map(str, paths[:_NAMED]), *more]))
-    print_table(table, 2 * PIPE_WIDTH)
+        named = ", ".join([*map(str, paths[:_NAMED]), *more])
+        rows.append((kind.value, shown_size(sizes[kind]), _CONTENT[kind], named))
+    print_rows(("kind", "size", "content", "paths"), rows, numbers=("size",), widest=2 * PIPE_WIDTH)
     if not kinds:
         say("remove some: `cliptune clean KIND ...`")
         return

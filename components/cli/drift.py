@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, print_json, print_table, say, table_of
+from components.cli.tables import AsJson, Device, encoder_names, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -43,10 +43,8 @@ def drift(
     if as_json:
         print_json(asdict(found) | {"is_due": found.is_due})
         return
-    table = table_of(("query", "nearest known text", "cosine"), "Least like the known texts", numbers=("cosine",))
-    for query, nearest, cosine in found.most_unlike:
-        table.add_row(query, nearest, f"{cosine:.2f}")
-    print_table(table)
+    rows = ((query, nearest, f"{cosine:.2f}") for query, nearest, cosine in found.most_unlike)
+    print_rows(("query", "nearest known text", "cosine"), rows, "Least like the known texts", numbers=("cosine",))
     share, low, high = (f"{value:.0%}" for value in found.unlike)
     say(f"{found.queries:,} distinct queries against {found.known:,} known texts")
     say("one word: {:.0%} of the queries, {:.0%} of the known texts".format(*found.one_word))

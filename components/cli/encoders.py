@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, print_json, print_rows
 from components.core.system.errors import run_command
 
 
@@ -33,10 +33,8 @@ def encoders(
             return
         accepted = sum(row["accepted"] for row in rows)
         columns = ("name", "tag", "pixels", "resize", "tokenizer", "context", "trims", "loss", "reason of a refusal")
-        table = table_of(columns, f"{accepted} of {len(rows)} weights can be a base", numbers=("pixels", "context"))
-        for row in rows:
-            table.add_row(row["name"], row["tag"], *_cells(row), row["reason"])
-        print_table(table)
+        cells = ((row["name"], row["tag"], *_cells(row), row["reason"]) for row in rows)
+        print_rows(columns, cells, f"{accepted} of {len(rows)} weights can be a base", numbers=("pixels", "context"))
 
     run_command(command)
 

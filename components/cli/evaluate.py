@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, say, table_of
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, run_in_project
 
@@ -248,8 +248,6 @@ def _together() -> dict[str, list[str]]:
 
 
 def _list(as_json: bool) -> None:
-    from rich.markup import escape
-
     from components.benchmarks.published import published_benchmarks
 
     benchmarks = published_benchmarks()
@@ -261,13 +259,12 @@ def _list(as_json: bool) -> None:
         ]
         print_json({"benchmarks": listed, "together": _together()})
         return
-    shown = table_of(("benchmark", "version", "folder", "shows images", "protocol", "options"))
+    rows = []
     for name, benchmark in benchmarks.items():
         sees = "no" if benchmark.text_only else "yes"
         options = "; ".join(f"{key}: {meaning}" for key, meaning in benchmark.options.items())
-        cells = (name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options)
-        shown.add_row(*(escape(cell) for cell in cells))
-    print_table(shown)
+        rows.append((name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options))
+    print_rows(("benchmark", "version", "folder", "shows images", "protocol", "options"), rows)
     for name, members in _together().items():
         say(f"{name}: {', '.join(members)}")
     say("mieb:<task>: a task of MIEB or MTEB, scored by the package mteb")

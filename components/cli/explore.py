@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_table, say, table_of
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -133,10 +133,11 @@ def _print_reviews(store: str, as_json: bool) -> None:
     if not shares:
         say("no test query was read yet: run `cliptune review`")
         return
-    table = table_of(("kind", "read", "right", "share"), numbers=("read", "right", "share"))
-    for row in shares:
-        table.add_row(row.kind, str(row.read), str(row.right), f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]")
-    print_table(table)
+    numbers = ("read", "right", "share")
+    rows = (
+        (row.kind, str(row.read), str(row.right), f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]") for row in shares
+    )
+    print_rows(("kind", *numbers), rows, numbers=numbers)
 
 
 def _explored(names: list[str], images: str, device: str) -> Explored:

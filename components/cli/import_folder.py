@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.caption import server_options, write_captions
-from components.cli.tables import AsJson, print_json, print_table, say, shown_size, shown_time, table_of
+from components.cli.tables import AsJson, print_json, print_rows, say, shown_size, shown_time
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, in_project, require_project
 from components.own_data.written_profile import (
@@ -225,11 +225,11 @@ def _show(folder: Path, contents: Survey) -> None:
     note = f"images of {' and '.join(drawn)} are drawn from those of train" if drawn else "splits as published"
     say(f"{folder}: source '{contents.source}', recognised by {contents.file}; {note}")
     columns = ("images", "captions", "prepare.counts")
-    table = table_of(("split", *columns), numbers=columns)
+    rows = []
     for split in ("train", "val", "test"):
         cells = described.images.get(split, 0), described.captions.get(split, 0), getattr(counts, split)
-        table.add_row(split, *(f"{cell:,}" for cell in cells))
-    print_table(table)
+        rows.append((split, *(f"{cell:,}" for cell in cells)))
+    print_rows(("split", *columns), rows, numbers=columns)
     for fact in contents.facts:
         say(fact)
     for problem in problems(contents):
@@ -255,11 +255,11 @@ def _show_costs(name: str) -> None:
     stages += [f"evaluate@{encoder}" for encoder in settings.compare_encoders]
     rates = load_rates()
     costs = Costing(settings, rates).of([*stages, "compare"])
-    table = table_of(("stage", "work", "time", "disk"), numbers=("time", "disk"))
+    rows = []
     for cost in costs:
         time = "?" if cost.seconds is None else shown_time(cost.seconds)
-        table.add_row(cost.stage, cost.work, time, shown_size(cost.disk))
-    print_table(table)
+        rows.append((cost.stage, cost.work, time, shown_size(cost.disk)))
+    print_rows(("stage", "work", "time", "disk"), rows, numbers=("time", "disk"))
     known = sum(cost.seconds or 0.0 for cost in costs)
     questions = sum(cost.questions for cost in costs if cost.seconds is None)
     more = f", and the time of {questions:,} questions to the endpoint" if questions else ""

@@ -15,10 +15,9 @@ from components.cli.tables import (
     confirm,
     encoder_names,
     print_json,
-    print_table,
+    print_rows,
     say,
     shown_size,
-    table_of,
 )
 from components.core.system.project import from_root, in_project
 
@@ -209,13 +208,9 @@ def search(
     if as_json:
         print_json(results)
         return
-    from rich.markup import escape
-
     for query, hits in results.items():
-        table = table_of(("score", "name", "caption"), escape(query), numbers=("score",))
-        for hit in hits:
-            table.add_row(f"{hit['score']:.3f}", escape(hit["name"] or ""), escape(hit["caption"] or ""))
-        print_table(table)
+        rows = ((f"{hit['score']:.3f}", hit["name"] or "", hit["caption"] or "") for hit in hits)
+        print_rows(("score", "name", "caption"), rows, query, numbers=("score",))
 
 
 def _encoder(name: str, device: str) -> EncoderUnderTest:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, say, shown_size, shown_time, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_rows, say, shown_size, shown_time
 from components.core.system.errors import InputError
 from components.core.system.project import in_project
 
@@ -105,19 +105,14 @@ def doctor(as_json: AsJson = False) -> None:
 
     Examples: cliptune doctor; cliptune doctor --json
     """
-    from rich.markup import escape
-
     from components.doctor.examine import examine, read_installation
 
     lines = examine(read_installation(Path()))
     if as_json:
         print_json([asdict(line) for line in lines])
     else:
-        table = table_of(("", "state", "detail", "fix"))
-        for line in lines:
-            colour = _STATUSES[line.status]
-            table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
-        print_table(table, PIPE_WIDTH)
+        rows = ((line.check, (line.status, _STATUSES[line.status]), line.detail, line.fix) for line in lines)
+        print_rows(("", "state", "detail", "fix"), rows, widest=PIPE_WIDTH)
         counts = {status: sum(line.status == status for line in lines) for status in _STATUSES}
         say(", ".join(f"{count} {status}" for status, count in counts.items() if count))
     if any(line.status == "fail" for line in lines):
@@ -125,13 +120,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def _print_stages(stages: list[Planned]) -> None:
-    from rich.markup import escape
-
-    table = table_of(("stage", "state", "because of"))
-    for stage in stages:
-        colour = _STATES[stage.state]
-        table.add_row(stage.stage, f"[{colour}]{stage.state}[/{colour}]", escape(_first_changes(stage.why)))
-    print_table(table, PIPE_WIDTH)
+    rows = ((stage.stage, (stage.state, _STATES[stage.state]), _first_changes(stage.why)) for stage in stages)
+    print_rows(("stage", "state", "because of"), rows, widest=PIPE_WIDTH)
     runs = sum(stage.state != "up to date" for stage in stages)
     say(f"{runs} of {len(stages)} stages would run")
 
@@ -159,15 +149,14 @@ def print_costs(costs: Sequence[Cost]) -> None:
         say("no stage would run")
         return
     priced = any(cost.price is not None for cost in costs)
-    table = table_of((*_COSTS, "price") if priced else _COSTS, numbers=("time", "memory", "disk", "price"))
+    rows = []
     for cost in costs:
         time = "?" if cost.seconds is None else shown_time(cost.seconds)
         row = [cost.stage, cost.work, _tokens(cost.questions, cost.tokens_in, cost.tokens_out)]
         row += [time, shown_size(cost.memory), shown_size(cost.disk)]
-        table.add_row(*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else []))
-    table.add_section()
-    table.add_row(*_total(costs, priced))
-    print_table(table)
+        rows.append([*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else [])])
+    columns = (*_COSTS, "price") if priced else _COSTS
+    print_rows(columns, [*rows, _total(costs, priced)], numbers=("time", "memory", "disk", "price"))
     for note in dict.fromkeys(note for cost in costs for note in cost.notes):
         stages = ", ".join(cost.stage for cost in costs if note in cost.notes)
         say(f"{stages}: {note}", err=True)

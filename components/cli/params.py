@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_table, say, table_of
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
@@ -36,10 +36,8 @@ def list_profiles(as_json: AsJson = False) -> None:
     if as_json:
         print_json(descriptions)
         return
-    table = table_of(("profile", "over", "purpose"))
-    for name, text in descriptions.items():
-        table.add_row(name, base_profile(name), text)
-    print_table(table, PIPE_WIDTH)
+    rows = ((name, base_profile(name), text) for name, text in descriptions.items())
+    print_rows(("profile", "over", "purpose"), rows, widest=PIPE_WIDTH)
 
 
 @profile.command("show")
@@ -171,10 +169,11 @@ def tune(
         return
     found = run(settings, method, trials, store or STORE)
     columns = ("base", "best trial")
-    table = table_of(("metric", *columns), title="On the validation split, times 100", numbers=columns)
-    for name in families_of(settings):
-        table.add_row(name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores)))
-    print_table(table)
+    rows = [
+        (name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores)))
+        for name in families_of(settings)
+    ]
+    print_rows(("metric", *columns), rows, "On the validation split, times 100", columns)
     say(f"{found.trials} trials, {found.stopped} of them stopped early; gain {100 * found.gain:+.1f}")
     if found.broken:
         say(f"every trial broke a guard ({', '.join(found.broken)}): nothing to write")
@@ -221,11 +220,11 @@ def tune_mix(
     settings = load_checked()
     _check_mix(name, members)
     outcome = run(settings, members, read_claims(claims).families, trials, store or STORE)
-    table = table_of(("metrics", "mix", "best", "encoder"), title="On the validation split, times 100")
+    rows = []
     for need, value in outcome.scores.items():
         best, encoder = outcome.best[need]
-        table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
-    print_table(table)
+        rows.append((need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder))
+    print_rows(("metrics", "mix", "best", "encoder"), rows, "On the validation split, times 100", ("mix", "best"))
     say(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
     if write:
         _write_mix(name, outcome)

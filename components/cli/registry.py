@@ -14,10 +14,9 @@ from components.cli.tables import (
     Device,
     encoder_names,
     print_json,
-    print_table,
+    print_rows,
     say,
     shown_size,
-    table_of,
 )
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
@@ -57,8 +56,6 @@ def history(as_json: AsJson = False) -> None:
 
     Example: cliptune history
     """
-    from rich.markup import escape
-
     from components.registry.decision import history as decisions
 
     recorded = decisions()
@@ -70,12 +67,13 @@ def history(as_json: AsJson = False) -> None:
     if not recorded:
         say("no decisions yet: run `cliptune promote`")
         return
-    table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
+    rows = []
     for decision in recorded:
         failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
-        row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
-        table.add_row(*(escape(cell) for cell in row))
-    print_table(table)
+        rows.append(
+            (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
+        )
+    print_rows(("time", "outcome", "encoder", "against", "version", "reason"), rows)
 
 
 @in_project
@@ -90,8 +88,6 @@ def lineage(
     quiet_mlflow()
     from dataclasses import asdict
 
-    from rich.markup import escape
-
     from components.core.settings import load_settings
     from components.registry.lineage import find_links
 
@@ -101,10 +97,8 @@ def lineage(
         print_json([asdict(link) for link in links])
         return
     for link in links:
-        table = table_of(("tag", "value"), f"{model} version {link.version} {' '.join(link.aliases)}".rstrip())
-        for name, value in sorted(link.tags.items()):
-            table.add_row(escape(name), escape(value))
-        print_table(table)
+        title = f"{model} version {link.version} {' '.join(link.aliases)}".rstrip()
+        print_rows(("tag", "value"), sorted(link.tags.items()), title)
     if not links:
         say(f"no version of {model} is tied to '{of}'")
 
@@ -197,26 +191,23 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
     if as_json:
         print_json(decision.model_dump(mode="json"))
         return
-    from rich.console import Console
-    from rich.markup import escape
-
     from components.registry.decision import LATEST, RECORDS, latest
 
-    console = Console(soft_wrap=True)
     if decision.rules:
-        table = table_of(("rule", "", "reason"), f"'{decision.encoder}' against {decision.against}")
-        for rule in decision.rules:
-            table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", escape(rule.reason))
-        print_table(table, PIPE_WIDTH)
+        rows = [
+            (rule.name, ("pass", "green") if rule.passed else ("fail", "red"), rule.reason) for rule in decision.rules
+        ]
+        title = f"'{decision.encoder}' against {decision.against}"
+        print_rows(("rule", "", "reason"), rows, title, widest=PIPE_WIDTH)
     if decision.advice:
-        console.print(f"try next: {decision.advice}; docs/flat_or_refused.md", highlight=False, markup=False)
+        say(f"try next: {decision.advice}; docs/flat_or_refused.md")
     for other in decision.passed_over:
-        console.print(f"passed over: {other.name}: {other.reason}", highlight=False, markup=False)
+        say(f"passed over: {other.name}: {other.reason}")
     for other in decision.behind:
-        console.print(f"behind it: {other.name}: {other.reason}", highlight=False, markup=False)
+        say(f"behind it: {other.name}: {other.reason}")
     version = f" (version {decision.version} of {decision.model})" if decision.version else ""
     place = f"record: {RECORDS / LATEST}.md" if latest() == decision else "nothing written"
-    console.print(f"{mood}{outcome}: {decision.encoder}{version}; {place}", highlight=False, markup=False)
+    say(f"{mood}{outcome}: {decision.encoder}{version}; {place}")
 
 
 def quiet_mlflow() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Yes, confirm, new_file, print_json, print_table, say, table_of
+from components.cli.tables import AsJson, Yes, confirm, new_file, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -141,16 +141,12 @@ def _moment(text: str) -> datetime:
 
 
 def _print_stats(found: StoreStats) -> None:
-    from rich.markup import escape
-
-    answers = table_of(("task", "model", "oldest", "newest", "rows"), "answers", numbers=("rows",))
-    for group in found.answers:
-        cells = (group.task, group.model, group.oldest[:16], group.newest[:16])
-        answers.add_row(*(escape(cell) for cell in cells), f"{group.rows:,}")
-    failures = table_of(("task", "reason", "rows", "attempts"), "failures", numbers=("rows", "attempts"))
-    for fault in found.failures:
-        failures.add_row(escape(fault.task), escape(fault.reason), f"{fault.rows:,}", f"{fault.attempts:,}")
-    for table in (answers, failures):
-        if table.row_count:
-            print_table(table)
+    answers = [
+        (group.task, group.model, group.oldest[:16], group.newest[:16], f"{group.rows:,}") for group in found.answers
+    ]
+    if answers:
+        print_rows(("task", "model", "oldest", "newest", "rows"), answers, "answers", numbers=("rows",))
+    failures = [(fault.task, fault.reason, f"{fault.rows:,}", f"{fault.attempts:,}") for fault in found.failures]
+    if failures:
+        print_rows(("task", "reason", "rows", "attempts"), failures, "failures", numbers=("rows", "attempts"))
     say(f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; store: {found.store}")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from components.core.system.errors import InputError, printable
 from components.core.system.project import from_root
-
-if TYPE_CHECKING:
-    from rich.console import JustifyMethod
-    from rich.table import Table
-
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The option of every command that prints a table."""
@@ -27,34 +22,42 @@ PIPE_WIDTH = 80
 """Width, without a terminal, of tables whose cells are sentences."""
 
 
-def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; too wide cells continue in the next line, but those of column `stage` and of `numbers` do not.
-
-    Columns of `numbers` are aligned to the right.
-    """
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        justify: JustifyMethod = "right" if column in numbers else "left"
-        table.add_column(column, overflow="fold", justify=justify, no_wrap=column in ("stage", *numbers))
-    return table
-
-
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print lines of text: names of files and captions in them may hold signs that a terminal obeys."""
-    typer.echo("\n".join(map(printable, text.split("\n"))), err=err, nl=nl)
+    typer.echo(_printable(text), err=err, nl=nl)
 
 
-def print_table(table: Table, widest: int = 1_000_000) -> None:
-    """Print a table, as `say`; without a terminal it is at most `widest` characters wide."""
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | tuple[str, str]]],
+    title: str = "",
+    numbers: Sequence[str] = (),
+    widest: int = 1_000_000,
+) -> None:
+    """Print a table, as `say`; too wide cells continue in the next line, but not those of `stage` and of `numbers`.
+
+    Args:
+        rows: texts, or pairs of a text and its colour.
+        numbers: columns that are aligned to the right.
+        widest: largest width without a terminal.
+    """
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    for column in table.columns:
-        cells = column._cells
-        cells[:] = ["\n".join(map(printable, cell.split("\n"))) if isinstance(cell, str) else cell for cell in cells]
+    table = Table(title=Text(_printable(title)) if title else None, title_justify="left")
+    for column in columns:
+        whole = column in ("stage", *numbers)
+        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left", no_wrap=whole)
+    for row in rows:
+        pairs = [(cell, "") if isinstance(cell, str) else cell for cell in row]
+        table.add_row(*(Text(_printable(text), style) for text, style in pairs))
     console = Console()
     (console if console.is_terminal else Console(width=widest)).print(table)
+
+
+def _printable(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def print_json(content: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.cli.tables import print_table, say, table_of
+from components.cli.tables import print_rows, say
 from components.core.system.errors import InputError, run_command
 
 SCHEMES = ("http", "https", "postgresql+psycopg", "qdrant", "s3", "mysql")
@@ -69,10 +69,9 @@ def test_signs_of_a_terminal_are_shown_as_escapes(capsys: pytest.CaptureFixture[
 
 
 def test_commands_print_no_sign_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
-    table = table_of(("file",))
-    table.add_row("a\x1b[2Jb")
-    print_table(table)
+    print_rows(("file", "state"), [("a\x1b[2J[red]b", ("ok", "green"))], title="\x1b[1m")
     say("first \x1b]0;owned\x07\nsecond \u202e")
     shown = capsys.readouterr().out
-    assert "a\\x1b[2Jb" in shown
+    assert "a\\x1b[2J[red]b" in shown
+    assert "\x1b" not in shown
     assert shown.endswith("first \\x1b]0;owned\\x07\nsecond \\u202e\n")
