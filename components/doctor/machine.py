@@ -123,7 +123,7 @@ def check_data(installation: Installation) -> CheckResult:
     faults = [*_folder_faults(folder, settings), *_file_faults(folder, settings)]
     if settings.train.shards is not None:
         try:
-            find_shards(settings.train.shards.urls, ShardFiles(hurry=True))
+            find_shards(settings.train.shards.urls, ShardFiles(attempts=1))
         except InputError as error:
             detail, _, fix = str(error).rpartition(": ")
             faults.append((f"train.shards: {detail}", fix))

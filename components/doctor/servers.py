@@ -27,13 +27,12 @@ _CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the serve
 _LOCAL_POOL = "local"
 """Without a worker of this pool no flow runs here; other pools may belong to other hosts."""
 _DVC_KEYS = {
-    "endpointurl": "endpoint",
-    "access_key_id": "access_key",
-    "secret_access_key": "secret_key",
-    "region": "region",
+    "endpointurl": "endpoint_url",
+    "access_key_id": "key",
+    "secret_access_key": "secret",
     "profile": "profile",
 }
-"""DVC's names -> parameters of `S3`."""
+"""DVC's names -> options of s3fs."""
 
 
 def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
@@ -166,7 +165,8 @@ def check_dvc_remote(installation: Installation) -> CheckResult:
     url = str(remote["url"])
     if url.startswith("s3://"):
         options = {ours: str(remote[theirs]) for theirs, ours in _DVC_KEYS.items() if remote.get(theirs)}
-        S3(hurry=True, **options).check_bucket(url)
+        region = {"region_name": str(remote["region"])} if remote.get("region") else {}
+        S3(attempts=1, client_kwargs=region, **options).check_bucket(url)
     elif "://" in url:
         return not_used(f"{name}: {url} is neither a folder nor S3; `dvc status --cloud` checks it")
     elif not (Path(url).is_dir() and os.access(url, os.W_OK)):

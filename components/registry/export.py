@@ -55,13 +55,11 @@ def export_encoder(name: str, format_name: str, output: str, device: str = "auto
     if not output.startswith(S3_URL):
         comparison = write_checked(encoder, target, Path(output), place)
     else:
-        from components.core.pictures.storage import S3, upload_pairs
+        from components.core.pictures.storage import S3
 
         with TemporaryDirectory() as temporary:
             comparison = write_checked(encoder, target, Path(temporary) / "exported", place)
-            store = S3()
-            for path, url in upload_pairs(Path(temporary) / "exported", output):
-                store.put(path, url)
+            S3().upload(Path(temporary) / "exported", output)
     return f"{output}: {format_name}; {comparison}"
 
 

@@ -1,4 +1,4 @@
-"""Transfers whose server or own process is killed: retried or repeated, correct, and never half visible."""
+"""Uploads whose server or own process is killed: retried or repeated, correct, and never half visible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,23 +15,15 @@ from botocore.exceptions import ClientError
 
 from components.core.pictures.storage import S3
 from tests.support.restartable_s3 import RestartableS3, restartable_s3
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
-PART = 8 << 20
-URL = "s3://ready/shards/000.tar"
-
-# A process that is killed after this many bytes.
-_KILLED = """
-import os, signal, sys
+URL = "s3://ready/encoder"
+UPLOAD = """
+import sys
 from pathlib import Path
 from components.core.pictures.storage import S3
-sent = 0
-def on_bytes(size):
-    global sent
-    sent += size
-    if sent >= int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-S3().put(Path(sys.argv[1]), sys.argv[2], on_bytes)
+S3().upload(Path(sys.argv[1]), sys.argv[2])
 """
 
 
@@ -42,22 +34,21 @@ def server() -> Iterator[RestartableS3]:
 
 
 @pytest.fixture
-def shard(server: RestartableS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of ten parts; `URL` does not exist."""
+def folder(server: RestartableS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file of many parts; `URL` has no objects."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    server.client().delete_object(Bucket="ready", Key="shards/000.tar")
-    path = tmp_path / "shard.tar"
-    path.write_bytes(os.urandom(10 * PART - 1000))
-    return path
+    server.client().delete_object(Bucket="ready", Key="encoder/model.bin")
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "model.bin").write_bytes(os.urandom(200 << 20))
+    return tmp_path / "encoder"
 
 
 def _visible(server: RestartableS3) -> bool:
     try:
-        server.client().head_object(Bucket="ready", Key="shards/000.tar")
+        server.client().head_object(Bucket="ready", Key="encoder/model.bin")
     except ClientError as error:
         if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
             return False
@@ -69,32 +60,31 @@ def _uploads(server: RestartableS3) -> int:
     return len(server.client().list_multipart_uploads(Bucket="ready").get("Uploads", []))
 
 
-def _run_killed(path: Path) -> None:
-    command = [sys.executable, "-c", _KILLED, str(path), URL, str(4 * PART)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+def _started(server: RestartableS3, folder: Path) -> subprocess.Popen[bytes]:
+    """An uploading process whose first parts are under way."""
+    before = _uploads(server)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "AWS_MAX_ATTEMPTS": "20"}
+    process = subprocess.Popen([sys.executable, "-c", UPLOAD, str(folder), URL], env=environment)
+    wait_until(lambda: _uploads(server) > before, 60, lambda: "no upload began")
+    return process
 
 
-def test_server_killed_during_upload(server: RestartableS3, shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "20")
-
-    sent = [0]
-
-    def count(size: int) -> None:
-        before, sent[0] = sent[0], sent[0] + size
-        if before < 4 * PART <= sent[0]:
-            assert not _visible(server)
-            server.kill()
-            threading.Timer(3, server.start).start()
-
-    assert S3().put(shard, URL, count) == sent[0] == shard.stat().st_size
-    assert S3().read(URL) == shard.read_bytes()
+def test_server_killed_during_upload(server: RestartableS3, folder: Path) -> None:
+    process = _started(server, folder)
+    server.kill()
+    assert process.poll() is None
+    time.sleep(3)
+    server.start()
+    assert process.wait(120) == 0
+    assert S3().read(f"{URL}/model.bin") == (folder / "model.bin").read_bytes()
     assert _uploads(server) == 0
 
 
-def test_uploader_killed_and_run_again(server: RestartableS3, shard: Path) -> None:
-    _run_killed(shard)
+def test_uploader_killed_and_run_again(server: RestartableS3, folder: Path) -> None:
+    process = _started(server, folder)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
     assert not _visible(server)
     assert _uploads(server) == 1
-    assert S3().put(shard, URL) == shard.stat().st_size
-    assert S3().read(URL) == shard.read_bytes()
+    S3().upload(folder, URL)
+    assert S3().read(f"{URL}/model.bin") == (folder / "model.bin").read_bytes()

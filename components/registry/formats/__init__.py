@@ -40,8 +40,8 @@ def check_export(name: str, format_name: str, output: str) -> None:
 def _check_prefix(url: str) -> None:
     from components.core.pictures.storage import S3
 
-    if found := S3(hurry=True).list(f"{url.rstrip('/')}/"):
-        raise InputError(f"--output {url} has {len(found):,} objects, such as {found[0]}: name another prefix")
+    if found := S3(attempts=1).etags(f"{url.rstrip('/')}/"):
+        raise InputError(f"--output {url} has {len(found):,} objects, such as {min(found)}: name another prefix")
 
 
 def _check_output(output: Path) -> None:

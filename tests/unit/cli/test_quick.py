@@ -14,7 +14,8 @@ from tests.support.dvc_project import make_project
 REPO = Path(__file__).parents[3]
 HEAVY = (
     "torch", "torchvision", "open_clip", "transformers", "peft", "sentence_transformers", "mlflow", "prefect", "pandas",
-    "great_expectations", "sklearn", "scipy", "boto3", "duckdb", "plotly", "matplotlib", "dvc", "uvicorn", "starlette",
+    "great_expectations", "sklearn", "scipy", "boto3", "s3fs", "duckdb", "plotly", "matplotlib", "dvc", "uvicorn",
+    "starlette",
 )  # fmt: skip
 RUN = """
 import json, sys

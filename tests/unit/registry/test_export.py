@@ -260,12 +260,12 @@ def test_a_prefix_with_objects_is_not_exported_to(monkeypatch: pytest.MonkeyPatc
     listed: list[str] = []
 
     class Store:
-        def __init__(self, hurry: bool) -> None:
-            assert hurry
+        def __init__(self, attempts: int) -> None:
+            assert attempts == 1
 
-        def list(self, url: str) -> list[str]:
+        def etags(self, url: str) -> dict[str, str]:
             listed.append(url)
-            return ["s3://bucket/ours/model.bin"] if "ours" in url else []
+            return {"s3://bucket/ours/model.bin": "1"} if "ours" in url else {}
 
     monkeypatch.setattr("components.core.pictures.storage.S3", Store)
     for url in ("s3://bucket/ours", "s3://bucket/ours/"):

@@ -25,17 +25,17 @@ _BUFFER = 1 << 20
 
 
 class ShardFiles:
-    """Reads paths and `s3://` URLs; the S3 client is created for the first URL; for `hurry` see `S3`."""
+    """Reads paths and `s3://` URLs; the S3 client is created for the first URL; for `attempts` see `S3`."""
 
-    def __init__(self, hurry: bool = False) -> None:
-        self._hurry = hurry
+    def __init__(self, attempts: int | None = None) -> None:
+        self._attempts = attempts
 
     @cached_property
     def _s3(self) -> S3:
-        # Stages with files on disk must not wait for the import of boto3.
+        # Stages with files on disk must not wait for the import of s3fs.
         from components.core.pictures.storage import S3
 
-        return S3(hurry=self._hurry)
+        return S3(self._attempts)
 
     def open(self, url: str) -> BinaryIO:
         """A stream of a file's bytes; raises `InputError` if it is missing or cannot be read."""
@@ -68,7 +68,7 @@ class ShardFiles:
         """The files directly in a folder, sorted; none if the folder is missing."""
         folder = folder.rstrip("/") + "/"
         if is_remote(folder):
-            return [url for url in self._s3.list(folder) if "/" not in url.removeprefix(folder)]
+            return [url for url in self._s3.etags(folder) if "/" not in url.removeprefix(folder)]
         return [str(path) for path in sorted(files_in(Path(folder), "*"))]
 
 
