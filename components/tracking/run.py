@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,7 +28,7 @@ from components.tracking import offline_spool
 from components.tracking.address import artifacts_folder, find_experiment, make_client, tracking_uri
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import SOON_S, call_with_retries, fail_fast, is_full, is_transient, reason_of, wait_s
-from components.tracking.offline_spool import upload
+from components.tracking.offline_spool import Unsent
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -48,7 +49,7 @@ class TrackedRun:
         self._client = client
         self._buffer: list[Any] = []
         self._asynchronous_metrics = AsynchronousMetrics(client, run_id)
-        self._late: list[Path] = []
+        self._artifacts: list[Path] = []
         self.id = run_id
         self.experiment = experiment
 
@@ -103,13 +104,8 @@ class TrackedRun:
             call_with_retries(partial(self._client.set_tag, self.id, name, value), wait_s())
 
     def log_artifact(self, path: Path) -> None:
-        """Copy a file, or a folder with its name, into the run's artifacts; at its end if the server is unavailable."""
-        try:
-            upload(self._client, self.id, path)
-        except Exception as error:
-            if not is_transient(error):
-                raise
-            self._late.append(path)
+        """Copy a file, or a folder with its name, into the run's artifacts when the run ends."""
+        self._artifacts.append(path)
 
     def log_model(self, name: str, step: int, metrics: Mapping[str, float], files: Path | None = None) -> None:
         """Record weights as an MLflow logged model at a step, with its metrics as `checkpoint/...`.
@@ -140,45 +136,26 @@ class TrackedRun:
             _LOG.warning("%s is unavailable: no logged model of %s", shown_address(tracking_uri()), where)
 
     def end(self, status: str, within_s: float | None = None) -> None:
-        """Send the last metrics and the status; if the server is unavailable, write them to the spool.
+        """Send the last metrics, the artifacts and the status; if the server is unavailable, write them to the spool.
 
         Args:
             within_s: how long to wait for the server; by default `wait_s`.
 
         Raises:
-            MlflowException: the server refused metrics; the status is set nevertheless.
+            MlflowException: the server refused some; the status is FAILED.
         """
         from mlflow.utils.time import get_current_time_millis
 
-        ended = get_current_time_millis()
         # A process that gets SIGTERM has little time.
         within_s = within_s or (_KILLED_WAIT_S if status == "KILLED" else wait_s())
-        left: list[Any] = []
+        ended = Unsent(status=status, end_ms=get_current_time_millis())
+        deliver = partial(offline_spool.deliver, lambda: self._client, self.id)
         try:
-            if self._buffer:
-                buffered, self._buffer = self._buffer, []
-                self._asynchronous_metrics.put(buffered)
-            left = self._asynchronous_metrics.drain(within_s)
-        finally:
-            self._close(status, ended, left, within_s)
-
-    def _close(self, status: str, ended: int, left: list[Any], within_s: float) -> None:
-        try:
-            if not left:
-                call_with_retries(lambda: self._finish(status, ended), within_s)
-                return
-        except Exception as error:
-            if not is_transient(error):
-                raise
-        path = offline_spool.keep(self.id, left, self._late, status, ended)
-        where = shown_address(tracking_uri())
-        _LOG.warning("%s is unavailable: the end of run %s waits in %s; the next run sends it", where, self.id, path)
-
-    def _finish(self, status: str, ended: int) -> None:
-        while self._late:
-            upload(self._client, self.id, self._late[0])
-            del self._late[0]
-        self._client.set_terminated(self.id, status, ended)
+            left = [*self._asynchronous_metrics.stop(), *self._buffer]
+            deliver(replace(ended, metrics=left, artifacts=self._artifacts), within_s, f"the end of run {self.id}")
+        except Exception:
+            deliver(replace(ended, status="FAILED"), within_s, f"the end of run {self.id}")
+            raise
 
 
 @contextmanager
@@ -396,17 +373,12 @@ def add_metrics(
         return
     now = get_current_time_millis()
     batch = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
-    where = shown_address(tracking_uri())
     try:
         with fail_fast(SOON_S):
-            client = make_client()
-            offline_spool.log_metrics(client, run_id, batch)
-            offline_spool.log_tables(client, run_id, tables or {})
-    except (MlflowException, InputError) as error:
-        if isinstance(error, InputError) or is_transient(error):
-            path = offline_spool.keep(run_id, batch, [], tables=tables)
-            _LOG.warning(
-                "%s is unavailable: the evaluation of %s waits in %s; the next run sends it", where, encoder, path
+            offline_spool.deliver(
+                make_client, run_id, Unsent(batch, tables=tables or {}), 0, f"the evaluation of {encoder}"
             )
-        elif error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+    except MlflowException as error:
+        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            where = shown_address(tracking_uri())
             _LOG.warning("%s refuses the evaluation of %s (%s)", where, encoder, reason_of(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARIL
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError, shown_address
-from components.tracking import RUN_FILE, add_metrics, make_client, offline_spool, run, tracked_run
+from components.tracking import RUN_FILE, add_metrics, make_client, offline_spool, tracked_run
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import WAIT, call_with_retries, explained, fail_fast, is_transient
+from tests.support.waiting import wait_until
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
@@ -67,22 +69,22 @@ def test_metrics_are_sent_in_order_without_delaying_the_caller() -> None:
         sender.put(_metrics(100, step))
     assert server.accepted == []
     server.available.set()
-    assert sender.drain(60) == []
+    wait_until(lambda: len(server.accepted) == 3000, 60, lambda: f"{len(server.accepted)} arrived")
+    assert sender.stop() == []
     assert [metric.step for metric in server.accepted] == list(range(3000))
 
 
 def test_metrics_that_were_not_accepted_are_returned_or_raised() -> None:
     unavailable = AsynchronousMetrics(Server(available=False), "run")  # type: ignore[arg-type]
-    unavailable.put(_metrics(5))
-    assert [metric.step for metric in unavailable.drain(0.2)] == [0, 1, 2, 3, 4]
-    server = Server(BAD_REQUEST)
-    refusing = AsynchronousMetrics(server, "run")  # type: ignore[arg-type]
+    for step in range(0, 15, 5):
+        unavailable.put(_metrics(5, step))
+    begun = time.monotonic()
+    assert [metric.step for metric in unavailable.stop()] == list(range(15))
+    assert time.monotonic() - begun < 1
+    refusing = AsynchronousMetrics(Server(BAD_REQUEST), "run")  # type: ignore[arg-type]
     refusing.put(_metrics(5))
     with pytest.raises(MlflowException, match="fault"):
-        refusing.drain(60)
-    refusing.put(_metrics(1, 7))
-    assert refusing.drain(60) == []
-    assert [metric.step for metric in server.accepted] == [7]
+        wait_until(lambda: refusing.put(_metrics(1, 7)), 60, lambda: "nothing was raised")
 
 
 @pytest.mark.usefixtures("spool")
@@ -95,7 +97,7 @@ def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
     with monkeypatch.context() as patch, tracked_run("train", "far", settings, {}, {}) as far:
         far.log_metrics({"loss": 0.5, "odd": float("nan")}, 3)
         patch.setenv(WAIT, "0.1")
-        patch.setattr(run, "upload", _away)
+        patch.setattr(far._client, "log_artifacts", _away)
         for call in ("log_batch", "set_terminated"):
             patch.setattr(far._client, call, _away)
         far.log_artifact(Path("kept"))
@@ -106,7 +108,7 @@ def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
     end_ms = json.loads(path.read_text())["end_ms"]
     Path("changed/deep/weights").write_text("another")
     # A run that this server does not have keeps its file.
-    unknown = offline_spool.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
+    unknown = offline_spool.keep("0" * 32, offline_spool.Unsent(_metrics(2), status="FINISHED", end_ms=5))
     client = make_client()
     with tracked_run("train", "near", settings, {}, {}):
         sent = client.get_run(far.id)
@@ -125,7 +127,7 @@ def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
 
 @pytest.mark.usefixtures("spool")
 def test_an_artifact_that_is_refused_fails_the_run(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "upload", _refuse)
+    monkeypatch.setattr(MlflowClient, "log_artifact", _refuse)
     with pytest.raises(MlflowException, match="no rights"), tracked_run("train", "far", settings, {}, {}) as tracked:
         tracked.log_artifact(Path("kept"))
     assert make_client().get_run(tracked.id).info.status == "FAILED"

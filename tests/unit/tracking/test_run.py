@@ -13,16 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from components import tracking
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
-from components.tracking import PARENT_RUN, STORE, in_store, make_client, tracked_run
+from components.tracking import PARENT_RUN, STORE, in_store, make_client, offline_spool, tracked_run
 from components.tracking import run as run_module
 from components.tracking.errors import WAIT, is_transient
-from components.tracking.run import TrackedRun
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -134,13 +134,13 @@ def test_a_deleted_experiment_is_named_with_the_command_that_restores_it(
 
 
 def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = TrackedRun._finish
+    deliver = offline_spool.deliver
 
-    def stopped(run: TrackedRun, status: str, ended: int) -> None:
+    def stopped(*given: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        finish(run, status, ended)
+        deliver(*given)
 
-    monkeypatch.setattr(TrackedRun, "_finish", stopped)
+    monkeypatch.setattr(offline_spool, "deliver", stopped)
     with tracked_run("train", "late", settings, {}, {}) as run:
         pass
     assert _run(run.id).info.status == "FINISHED"
@@ -149,10 +149,10 @@ def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monk
 def test_a_signal_ends_the_wait_for_a_server_that_is_away(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def away(_run: TrackedRun, _status: str, _ended: int) -> None:
+    def away(*_: Any) -> None:
         raise MlflowException("no answer")
 
-    monkeypatch.setattr(TrackedRun, "_finish", away)
+    monkeypatch.setattr(MlflowClient, "set_terminated", away)
     monkeypatch.setattr(run_module, "_KILLED_WAIT_S", 0.1)
     monkeypatch.setenv(WAIT, "500")
     monkeypatch.chdir(tmp_path)
@@ -176,7 +176,7 @@ def test_out_of_memory_is_not_a_server_that_is_away() -> None:
 def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -> None:
     with pytest.raises(Exception, match="Invalid"), tracked_run("train", "odd", settings, {}, {}) as run:
         run.log_metrics({"recall@1": 1.0})
-    assert _run(run.id).info.status != "RUNNING"
+    assert _run(run.id).info.status == "FAILED"
 
 
 def test_an_experiment_in_a_temporary_copy_has_the_store_of_its_project(
