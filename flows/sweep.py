@@ -20,7 +20,7 @@ from prefect.events.schemas.events import ResourceSpecification
 from prefect.logging import get_run_logger
 
 from components.core.settings import load_settings
-from components.sweeping.sweep import SweepFinding, sweep_aliases, sweep_runs
+from components.registry.sweep import SweepFinding, sweep_aliases, sweep_runs
 
 AUTOMATION = "cliptune: crash flow runs without heartbeats"
 FLOWS = ["train-*", "compare-methods", "synthesize-captions", "promote", "sweep"]

@@ -8,7 +8,7 @@ import pytest
 
 import flows.sweep
 from components.core.system.errors import InputError
-from components.sweeping.sweep import SweepFinding
+from components.registry.sweep import SweepFinding
 from flows.sweep import AUTOMATION, sweep
 
 

@@ -14,8 +14,8 @@ from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
 from components.registry.lineage import find_links
 from components.registry.promotion import promote
+from components.registry.sweep import sweep_aliases, sweep_runs
 from components.serving.served import Alias, Loading
-from components.sweeping.sweep import sweep_aliases, sweep_runs
 from components.tracking import tracked_run
 from components.tracking.errors import WAIT
 from tests.support.registry_project import results

@@ -11,7 +11,7 @@ from components.core.system.worker_identity import new_worker
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION
 from components.registry.promotion import promote
-from components.sweeping.sweep import OWNER, SWEPT, sweep_aliases, sweep_runs
+from components.registry.sweep import OWNER, SWEPT, sweep_aliases, sweep_runs
 from components.tracking import make_client
 
 MODEL = "text-encoder"
