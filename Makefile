@@ -22,8 +22,8 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@echo "          cliptune init <folder>                              # your own pictures"
 
 # Tests wait more than they compute, so there are more workers than cores, and one thread in each; the tests of a file share
-# their servers.
-PYTEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest -n 3 --dist loadfile
+# their servers. In the order of their folders the long files come first, and no worker is left alone with one at the end.
+PYTEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
 	@$(PYTEST) -m "not slow" tests/unit tests/pipeline
