@@ -22,7 +22,9 @@ from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.core.tables.files import content_hash
 from components.evaluation.results import Folders, Report, Result, read_report, write_record, write_results
+from components.evaluation.terminal import print_results
 from components.study import claims as stage
+from components.study import page as pages
 from components.study.page import counts
 from components.study.results import (
     ClaimValue,
@@ -252,7 +254,9 @@ claims:
 """
 
 
-def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path: Path) -> None:
+def test_page_and_table(
+    seeds: dict[int, Folders], settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "own.yaml").write_text(_CLAIMS)
     # `other` has no results of any seed.
     study = settings.study.model_copy(update={"encoders": ("better", "other")})
@@ -278,6 +282,10 @@ def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path:
     numbers = "Of 1 claims written before the first verdicts 1 hold. Of 1 claims added later 1 are not measured."
     assert numbers in page
     assert numbers in table
+    print_results(pages.verdicts(content))
+    lines = [" ".join(line.strip("│ ").split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"{AO}: better better than base by more than 5.0 │ holds │ +20.0 [+10.0, +30.0]" in lines
+    assert "not measured: It gains <b>most<" in " ".join(lines)
     figures = json.loads((tmp_path / "reports" / "own.json").read_text())
     assert figures["encoders"]["better"][AO]["difference"] == [20.0, 10.0, 30.0]
     assert "difference" not in figures["encoders"]["base"][AO]
