@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from components.registry import decision as records
 from components.registry import lineage
 from components.registry import model as versions
 from components.registry.champion import BusyError, finish_killed, make_champion, promotion_lock, record_unchanged
-from components.registry.decision import Decision, RuleVerdict
+from components.registry.decision import Decision, Outcome, RuleVerdict
 from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
@@ -59,28 +61,36 @@ def promote(
         offline_spool.send(client)
         finished = finish_killed(client, settings, folders)
     check_champion(client, reports, dry_run, settings, folders)
-    case = _first_to_pass(client, reports, settings, folders)
-    decision = case.decision.model_copy(update={"passed_over": (*case.decision.passed_over, *unscored)})
-    if decision.outcome == "refused":
-        decision = decision.model_copy(update={"advice": _advice(case, settings, folders)})
+    champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
+    cases = _judged(client, champion, reports, settings, folders)
+    case = cases[0] if cases[-1].outcome == "refused" else cases[-1]
+    decision = Decision(
+        outcome="challenger" if challenger and case.outcome == "promoted" else case.outcome,
+        model=settings.promote.model,
+        encoder=case.candidate.encoder,
+        encoder_sha256=case.candidate.encoder_sha256,
+        against=BASE if champion is None else f"champion version {champion.version}",
+        rules=case.rules,
+        passed_over=(*(_why_refused(other) for other in cases if other is not case), *unscored),
+        behind=tuple(_why_behind(other, case.candidate, settings) for other in reports[len(cases) :]),
+        advice=_advice(case, settings, folders),
+        data_hash=case.candidate.data_hash,
+        protocol=case.candidate.protocol,
+        run_id=training_run(folders.models / case.candidate.encoder),
+        git_commit="" if case.sidecar is None else case.sidecar.git_commit,
+        dvc_lock_sha256=lineage.lock_hash(folders),
+        version=str(champion.version) if champion is not None and case.outcome == "already champion" else "",
+        previous_version="" if champion is None else str(champion.version),
+        tracking_uri=shown_address(tracking_uri()),
+        time=records.now(),
+    )
     if decision.outcome == "already champion":
         return finished if finished is not None and finished.version == decision.version else decision
-    if challenger and decision.outcome == "promoted":
-        decision = decision.model_copy(update={"outcome": "challenger"})
     if dry_run:
         return decision
-    if decision.outcome != "refused":
-        return _admit(client, replace(case, decision=decision), settings, folders)
-    return record_unchanged(client, decision, folders)
-
-
-def _advice(case: _Case, settings: Settings, folders: PromotionFolders) -> str:
-    """The cause of a refusal by the metrics; empty for one by missing evidence."""
-    policy = settings.promote
-    judged_by = {policy.metric, *(f"guard {name}" for name in policy.guards)}
-    if case.sidecar is None or not any(rule.name in judged_by and not rule.passed for rule in case.decision.rules):
-        return ""
-    return cause(numbers_of(case.candidate, case.incumbent, case.sidecar, policy, folders))
+    if decision.outcome == "refused":
+        return record_unchanged(client, decision, folders)
+    return _admit(client, case, decision, settings, folders)
 
 
 def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Report], tuple[RuleVerdict, ...]]:
@@ -110,38 +120,65 @@ def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Rep
 
 @dataclass(frozen=True)
 class _Case:
-    """A candidate, the results it must beat, and the decision of the gate."""
+    """A candidate, the results it must beat, and the gate's verdicts: none for the champion's own weights.
 
-    decision: Decision
+    Without a sidecar the encoder is gone, and `incumbent` is the candidate itself.
+    """
+
+    outcome: Outcome
     sidecar: Sidecar | None
     candidate: Report
     incumbent: Report
+    rules: tuple[RuleVerdict, ...] = ()
 
 
-def _first_to_pass(client: MlflowClient, reports: list[Report], settings: Settings, folders: PromotionFolders) -> _Case:
-    """The best candidate that passes or is champion already; the best of all if none passes.
+def _judged(
+    client: MlflowClient, champion: Any | None, reports: list[Report], settings: Settings, folders: PromotionFolders
+) -> list[_Case]:
+    """The candidates in their order, up to the first that passes or is champion already.
 
     A collapsed encoder retrieves the same images for every text and so has the best agreement. The guards refuse it,
     and the next candidate is judged.
     """
-    champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
-    refused: list[_Case] = []
-    # A champion that was scored on other data is scored again only once.
-    incumbents: dict[tuple[str, str], Report] = {}
-    for place, candidate in enumerate(reports):
-        case = _judged(client, champion, candidate, incumbents, settings, folders)
-        if case.decision.outcome != "refused":
-            over = tuple(_why_refused(other.decision) for other in refused)
-            behind = tuple(_why_behind(other, candidate, settings) for other in reports[place + 1 :])
-            return replace(case, decision=case.decision.model_copy(update={"passed_over": over, "behind": behind}))
-        refused.append(case)
-    others = tuple(_why_refused(other.decision) for other in refused[1:])
-    return replace(refused[0], decision=refused[0].decision.model_copy(update={"passed_over": others}))
+
+    @cache
+    def incumbent(data_hash: str, protocol: str) -> Report:
+        return _incumbent(client, champion, (data_hash, protocol), settings, folders)
+
+    cases: list[_Case] = []
+    for candidate in reports:
+        cases.append(_case(client, champion, candidate, incumbent, settings, folders))
+        if cases[-1].outcome != "refused":
+            break
+    return cases
 
 
-def _why_refused(decision: Decision) -> RuleVerdict:
-    broken = next(rule for rule in decision.rules if not rule.passed)
-    return RuleVerdict(name=decision.encoder, passed=False, reason=f"{broken.name}: {broken.reason}")
+def _case(
+    client: MlflowClient,
+    champion: Any | None,
+    candidate: Report,
+    incumbent_on: Callable[[str, str], Report],
+    settings: Settings,
+    folders: PromotionFolders,
+) -> _Case:
+    try:
+        sidecar = read_sidecar(folders.models / candidate.encoder)
+    except InputError as error:
+        # For instance while it is trained again; the other candidates are judged all the same.
+        gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
+        return _Case("refused", None, candidate, candidate, (gone,))
+    if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
+        return _Case("already champion", sidecar, candidate, candidate)
+    incumbent = incumbent_on(candidate.data_hash, candidate.protocol)
+    evidence = gather(client, settings, candidate, incumbent, sidecar, folders)
+    rules = judge(candidate, incumbent, settings.promote, evidence)
+    outcome: Outcome = "promoted" if all(rule.passed for rule in rules) else "refused"
+    return _Case(outcome, sidecar, candidate, incumbent, rules)
+
+
+def _why_refused(case: _Case) -> RuleVerdict:
+    broken = next(rule for rule in case.rules if not rule.passed)
+    return RuleVerdict(name=case.candidate.encoder, passed=False, reason=f"{broken.name}: {broken.reason}")
 
 
 def _why_behind(candidate: Report, better: Report, settings: Settings) -> RuleVerdict:
@@ -152,63 +189,26 @@ def _why_behind(candidate: Report, better: Report, settings: Settings) -> RuleVe
     )
 
 
-def _judged(
-    client: MlflowClient,
-    champion: Any | None,
-    candidate: Report,
-    incumbents: dict[tuple[str, str], Report],
-    settings: Settings,
-    folders: PromotionFolders,
-) -> _Case:
-    decision = _undecided(settings, candidate, champion, folders)
-    try:
-        sidecar = read_sidecar(folders.models / candidate.encoder)
-    except InputError as error:
-        # For instance while it is trained again; the other candidates are judged all the same.
-        gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
-        return _Case(decision.model_copy(update={"rules": (gone,)}), None, candidate, candidate)
-    decision = decision.model_copy(update={"git_commit": sidecar.git_commit})
-    if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
-        already = decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
-        return _Case(already, sidecar, candidate, candidate)
-    data = (candidate.data_hash, candidate.protocol)
-    if data not in incumbents:
-        incumbents[data] = _incumbent(client, champion, candidate, settings, folders)
-    incumbent = incumbents[data]
-    evidence = gather(client, settings, candidate, incumbent, sidecar, folders)
-    rules = judge(candidate, incumbent, settings.promote, evidence)
-    outcome = "promoted" if all(rule.passed for rule in rules) else "refused"
-    return _Case(decision.model_copy(update={"rules": rules, "outcome": outcome}), sidecar, candidate, incumbent)
-
-
-def _undecided(settings: Settings, candidate: Report, champion: Any | None, folders: PromotionFolders) -> Decision:
-    return Decision(
-        outcome="refused",
-        model=settings.promote.model,
-        encoder=candidate.encoder,
-        encoder_sha256=candidate.encoder_sha256,
-        against=BASE if champion is None else f"champion version {champion.version}",
-        data_hash=candidate.data_hash,
-        protocol=candidate.protocol,
-        run_id=training_run(folders.models / candidate.encoder),
-        dvc_lock_sha256=lineage.lock_hash(folders),
-        previous_version="" if champion is None else str(champion.version),
-        tracking_uri=shown_address(tracking_uri()),
-        time=records.now(),
-    )
+def _advice(case: _Case, settings: Settings, folders: PromotionFolders) -> str:
+    """The cause of a refusal by the metrics; empty for one by missing evidence."""
+    policy = settings.promote
+    judged_by = {policy.metric, *(f"guard {name}" for name in policy.guards)}
+    if case.sidecar is None or not any(rule.name in judged_by and not rule.passed for rule in case.rules):
+        return ""
+    return cause(numbers_of(case.candidate, case.incumbent, case.sidecar, policy, folders))
 
 
 def _incumbent(
-    client: MlflowClient, champion: Any | None, candidate: Report, settings: Settings, folders: PromotionFolders
+    client: MlflowClient, champion: Any | None, data: tuple[str, str], settings: Settings, folders: PromotionFolders
 ) -> Report:
-    """Results to beat, on the candidate's evaluation data; a champion that was scored on other data is scored again."""
+    """Results to beat on evaluation data and protocol `data`; a champion with other results is scored again."""
     if champion is None:
         return read_report(BASE, folders.metrics)
     with TemporaryDirectory() as temporary:
         place = Path(temporary)
         stored = versions.artifact(client, champion, "metrics.json", place)
         report = read_record(Report, stored, "run this again")
-        if (report.data_hash, report.protocol) != (candidate.data_hash, candidate.protocol):
+        if (report.data_hash, report.protocol) != data:
             from components.evaluation.evaluate import run as evaluate
 
             encoder = versions.artifact(client, champion, "encoder", place / "models")
@@ -220,13 +220,14 @@ def _incumbent(
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
-def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: PromotionFolders) -> Decision:
+def _admit(
+    client: MlflowClient, case: _Case, decision: Decision, settings: Settings, folders: PromotionFolders
+) -> Decision:
     """Register the candidate and move the aliases, unless another promotion does or did the same."""
-    decision = case.decision
     try:
         with promotion_lock(decision.model):
             _check_champion(client, decision)
-            admitted = decision.model_copy(update={"version": _registered(client, case, settings, folders)})
+            admitted = decision.model_copy(update={"version": _registered(client, case, decision, settings, folders)})
             # Registering takes minutes, in which another machine may have promoted.
             _check_champion(client, decision)
             if decision.outcome == "promoted":
@@ -237,7 +238,7 @@ def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: Promo
     except BusyError as error:
         # Not written: the last record is that of the promotion that won.
         alone = RuleVerdict(name="alone", passed=False, reason=str(error))
-        return decision.model_copy(update={"outcome": "refused", "rules": (*decision.rules, alone), "version": ""})
+        return decision.model_copy(update={"outcome": "refused", "rules": (*decision.rules, alone)})
 
 
 def _check_champion(client: MlflowClient, decision: Decision) -> None:
@@ -251,10 +252,12 @@ def _check_champion(client: MlflowClient, decision: Decision) -> None:
         )
 
 
-def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: PromotionFolders) -> str:
+def _registered(
+    client: MlflowClient, case: _Case, decision: Decision, settings: Settings, folders: PromotionFolders
+) -> str:
     """The version with the candidate's weights, created if needed, with tags that lead to its origin."""
     assert case.sidecar is not None
-    decision, origin = case.decision, lineage.tags_of(case.sidecar, folders)
+    origin = lineage.tags_of(case.sidecar, folders)
     tags = {
         **origin,
         versions.SHA_TAG: decision.encoder_sha256,
