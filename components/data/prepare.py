@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -26,15 +27,20 @@ from components.core.tables.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_RO
 from components.core.tables.table import Table
 from components.core.tables.training_columns import PREPARED
 from components.core.tables.work_shard import Shard
+from components.core.text import content_words
+from components.core.text.languages import words_of
 from components.data.checked_pictures import check_now
 from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
-from components.data.train_captions import one_each
 from components.tracking import tracked_run
 
 _BLOCK = 1024
+_LOST_SHARE = 0.3
+"""Share of the words that a noisy caption loses."""
+_NAMED_WORDS = 3
+"""Number of words in a noisy caption that is a file name."""
 TEXTS, PEOPLE = PREPARED
 
 
@@ -158,10 +164,38 @@ def _people_rows(train: Path) -> list[tuple[str, int, str, str, str]]:
 
 
 def _keep_one_each(train: Path, *, is_noisy: bool) -> dict[str, str]:
-    """Keep one pair for every training picture; returns the caption of each pair that is left, by id."""
-    rows = list(one_each(PAIRS.read(train).to_pylist(), is_noisy=is_noisy))
+    """Keep the first pair of every training picture, made noisy on demand; returns the captions by the pairs' ids.
+
+    Captions by several people train a base that knows many wordings of each picture, which few real data sets have.
+    """
+    first: dict[str, dict[str, Any]] = {}
+    for row in PAIRS.read(train).to_pylist():
+        first.setdefault(row["image_id"], row)
+    if is_noisy:
+        for image, row in first.items():
+            row["caption"] = _noisy(row["caption"], image)
+    rows = list(first.values())
     PAIRS.write(train, pa.Table.from_pylist(rows, schema=PAIRS.schema))
     return {row["id"]: row["caption"] for row in rows}
+
+
+def _noisy(caption: str, image_id: str) -> str:
+    """The caption in lower case without some words, or, for one picture in three, as a file name.
+
+    The picture's id decides, so that a caption is always the same.
+
+    >>> _noisy("A brown dog is running through the tall grass .", "picture 7")
+    'a dog is running the tall grass'
+    >>> _noisy("A brown dog is running through the tall grass .", "picture 4")
+    'brown-dog-running_3555.jpg'
+    """
+    draw, words = random.Random(f"noise {image_id}"), words_of(caption)
+    if draw.random() < 1 / 3:
+        content = content_words(caption)
+        named = [word for word in words if word in content][:_NAMED_WORDS] or words
+        return f"{'-'.join(named)}_{draw.randrange(10_000):04}.jpg"
+    kept = [word for word in words if draw.random() >= _LOST_SHARE]
+    return " ".join(kept or words)
 
 
 def _write_rows(table: Table, path: Path, rows: Sequence[tuple[object, ...]]) -> None:

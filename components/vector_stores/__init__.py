@@ -12,7 +12,5 @@ if TYPE_CHECKING:
 
 def find_store(scheme: str) -> VectorStore:
     """The database of a URL's scheme; raises InputError with a list of the databases if there is none."""
-    store: VectorStore = find(
-        __name__, file_names(__path__, skip=("store", "copying", "groups")), scheme, "STORE", "--index"
-    )
+    store: VectorStore = find(__name__, file_names(__path__, skip=("store", "copying")), scheme, "STORE", "--index")
     return store

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +24,6 @@ from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, content_hash
 from components.data.text_template import TextTemplate
 from components.vector_stores import find_store
-from components.vector_stores.groups import Groups
 from components.vector_stores.store import OpenStore, Page, StoreUrl, require_one_length
 
 STATE = Path("state/vector_stores")
@@ -36,6 +38,14 @@ _COMPARED = 8
 _SHOWN = 3
 _MARK = b"mark"
 """Metadata of a page's file: a `_Mark`."""
+_GROUPS = re.compile(
+    r"(?:^|[^a-z])(collection|model|encoder|embedder|namespace|tenant|dataset|index|modality|kind|type)(?:[^a-z]|$)",
+    re.IGNORECASE,
+)
+"""Names of fields whose values separate collections or models that share one table."""
+_SAFE = "=' "
+_MOST_GROUPS = 20
+"""A field with more values is of something else."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ class _Mark:
 def look(url: str, text: str | None = None) -> FirstRows:
     """Read the first pages; raises as `copy`."""
     with _reading(url, "run this again") as (opened, place):
-        groups, fields, captions, dim = Groups(), dict[str, None](), list[str](), 0
+        groups, fields, captions, dim = _Groups(), dict[str, None](), list[str](), 0
         for number, page in enumerate(_pages(opened, None), 1):
             groups.add(page.payloads)
             fields |= dict.fromkeys(name for payload in page.payloads for name in payload)
@@ -106,7 +116,7 @@ def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder} has files: name a new folder for the vectors")
-    groups = Groups()
+    groups = _Groups()
     with _reading(url, "run this again: the copy resumes") as (opened, place):
         staged = state / content_hash(place.shown)[:16]
         version, total = opened.state(), opened.count()
@@ -166,7 +176,31 @@ def _reading(url: str, again: str) -> Iterator[tuple[OpenStore, StoreUrl]]:
             raise InputError(f"{shown_address(reason)}; {fix}") from None
 
 
-def _notes(groups: Groups, place: StoreUrl) -> list[str]:
+class _Groups:
+    """Counts the values of columns that can separate collections or models in one table, over all rows read."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, payloads: Iterable[Mapping[str, Any]]) -> None:
+        """Count the values of these rows."""
+        for payload in payloads:
+            for name, value in payload.items():
+                counts = self._counts.setdefault(name, Counter())
+                if len(counts) <= _MOST_GROUPS and value is not None and _GROUPS.search(name):
+                    counts[str(value) if isinstance(value, int | float) else f"'{value}'"] += 1
+
+    def notes(self, where: str) -> list[str]:
+        """A line for each such column with several values that is not in the condition `where`."""
+        return [
+            f"column {name} has {len(counts)} values, such as {' and '.join(list(counts)[:2])}: if these are several "
+            f"models or kinds, read one of them with where={quote(f'{name}={next(iter(counts))}', safe=_SAFE)}"
+            for name, counts in self._counts.items()
+            if 1 < len(counts) <= _MOST_GROUPS and name not in where
+        ]
+
+
+def _notes(groups: _Groups, place: StoreUrl) -> list[str]:
     return groups.notes(place.options.get("where", "")) if "where" in place.store.options else []
 
 

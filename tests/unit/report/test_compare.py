@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from components.benchmarks.scoring.benchmark import Scores
@@ -25,6 +28,7 @@ from components.report import compare
 from components.report.comparison import Comparison, headline, read_csv
 from components.report.comparison import compare as compared
 from components.report.terminal import show
+from components.tracking import make_client
 
 Make = Callable[..., Settings]
 PRIMARY = "paraphrased_retrieval/ao_at_2"
@@ -203,3 +207,53 @@ def test_verdicts_and_headlines() -> None:
         tuned = Cell(Interval(value, value - 0.1, value + 0.1), delta, True)
         found = headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m")
         assert found.startswith(sentence)
+
+
+def _log(settings: Settings, folder: Path) -> str | None:
+    files = [folder / "comparison.csv", folder / "comparison.html"]
+    for path in files:
+        path.write_text(path.name)
+    return compare.log_comparison(
+        settings,
+        inputs={"metrics": files[0]},
+        artifacts=files,
+        tables={"encoders": {"encoder": ["base", "paraclip"], "retrieval/top": [0.25, 0.5], "delta": [None, 0.25]}},
+        figures={"radar": go.Figure(go.Bar(x=[1], y=[2]))},
+        runs={"base": "", "paraclip": "f" * 32},
+    )
+
+
+def test_a_comparison_is_a_run_with_files_table_and_plots(
+    settings: Settings, tmp_path: Path, track_in: Callable[[Path], None]
+) -> None:
+    track_in(tmp_path)
+    run_id = _log(settings, tmp_path)
+    client = make_client()
+    run = client.get_run(run_id)
+    assert run.info.status == "FINISHED"
+    assert client.get_experiment(run.info.experiment_id).name == settings.dataset.name
+    assert (run.data.tags["stage"], run.data.tags["trained_by.paraclip"]) == ("compare", "f" * 32)
+    assert "trained_by.base" not in run.data.tags
+    assert run.data.params["promote.metric"] == settings.promote.metric
+    names = {entry.path for entry in client.list_artifacts(run_id)}
+    assert names == {"comparison.csv", "comparison.html", "encoders.json", "plots"}
+    table = client.load_table(run.info.experiment_id, "encoders.json", [run_id])
+    assert table.iloc[:, :2].to_numpy().tolist() == [["base", 0.25], ["paraclip", 0.5]]
+    page = Path(client.download_artifacts(run_id, "plots/radar.html")).read_text("utf-8")
+    assert "<script src=" not in page
+
+
+def test_an_unreachable_mlflow_is_reported_and_not_an_error(
+    settings: Settings,
+    tmp_path: Path,
+    track_in: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    track_in(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hidden@127.0.0.1:9")
+    assert _log(settings, tmp_path) is None
+    assert capsys.readouterr().out.splitlines() == [
+        "MLflow has no record of this comparison (MlflowException); the report is complete on disk"
+    ]
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
