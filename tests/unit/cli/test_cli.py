@@ -111,7 +111,7 @@ def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(REPO)
     folder = "components/captions/prompting/tasks"
     for name, present in (("rewrite", "the task 'rewrite'"), ("pc_clip", f"{folder}/pc_clip.py")):
-        assert f"error: {present} exists: choose another name" in _output("new", "task", name, code=1)
+        assert f"error: {present} exists: choose another name" in _output("new", "task", name, "--dry-run", code=1)
     assert f"would write {folder}/shorten.py" in _output("new", "task", "shorten", "--dry-run")
 
 
