@@ -62,6 +62,8 @@ def promote(
         finished = finish_killed(client, settings, folders)
     check_champion(client, reports, dry_run, settings, folders)
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
+    # Of the state that is judged: a `dvc repro` beside it may write another.
+    lock = lineage.lock_hash(folders)
     cases = _judged(client, champion, reports, settings, folders)
     case = cases[0] if cases[-1].outcome == "refused" else cases[-1]
     decision = Decision(
@@ -78,7 +80,7 @@ def promote(
         protocol=case.candidate.protocol,
         run_id=training_run(folders.models / case.candidate.encoder),
         git_commit="" if case.sidecar is None else case.sidecar.git_commit,
-        dvc_lock_sha256=lineage.lock_hash(folders),
+        dvc_lock_sha256=lock,
         version=str(champion.version) if champion is not None and case.outcome == "already champion" else "",
         previous_version="" if champion is None else str(champion.version),
         tracking_uri=shown_address(tracking_uri()),
