@@ -1,6 +1,6 @@
 """Benchmarks on published files. Each file exports `BENCHMARKS`, those that read the same format.
 
-Experiments (`components.experiments`) add theirs in the same way; they are found by name and never imported elsewhere.
+Experiments (`research.experiments`) add theirs in the same way; they are found by name and never imported elsewhere.
 All of them raise `InputError` if files are missing or not as published, or the encoder cannot be used.
 """
 
@@ -15,7 +15,7 @@ from components.core.system.discovery import choose, file_names, names_in
 
 PublishedBenchmark: TypeAlias = Benchmark[PublishedContext]
 
-_EXPERIMENTS = "components.experiments"
+_EXPERIMENTS = "research.experiments"
 _PARTS = "parts"
 """Folder of modules that several experiments share."""
 

@@ -51,8 +51,11 @@ def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
 
 
 def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
-    """Names of the plug-ins in a package as by `file_names`, without importing the package."""
-    spec = importlib.util.find_spec(package)
+    """Names of the plug-ins in a package as by `file_names`, without importing the package; none of a missing one."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
     return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
 
 

@@ -32,10 +32,10 @@ from components.benchmarks.scoring.protocols.retrieval import (
 from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES
-from components.experiments.parts.wordnet import read_wordnet
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import COCO
 from components.test_sets.readers.coco_p import PAIRS_FILE, VALIDATION, VALIDATION_FILE, read_query_pairs
+from research.experiments.parts.wordnet import read_wordnet
 
 NAME, ON_COCO = "query_expansion", "query_expansion_coco"
 WORDNET, PARAPHRASES = "wordnet", "query_paraphrases.parquet"

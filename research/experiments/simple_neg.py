@@ -22,10 +22,10 @@ from components.benchmarks.scoring.encoding.published_context import PublishedCo
 from components.captions.prompting.request import PICTURE, PromptPicture
 from components.captions.prompting.task import question_alone
 from components.core.compute.metrics import Reals, top_k
-from components.experiments.parts.judge import OPTION, JudgeQuestion, judged
 from components.test_sets.files import RequiredFile
 from components.test_sets.readers.captions import COCO
 from components.test_sets.readers.coco_p import image_files
+from research.experiments.parts.judge import OPTION, JudgeQuestion, judged
 
 NAME, FILE, IMAGES = "simple_neg", "simpleneg.json", "val2014"
 PUBLISHED, GALLERY, DEPTHS = 40_504, 25_000, (1, 5)

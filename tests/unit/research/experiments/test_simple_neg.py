@@ -10,7 +10,7 @@ from components.benchmarks.published import find_published
 from components.captions.prompting.request import PICTURE, Request
 from components.core.system.errors import InputError
 from tests.support.toy_context import toy_context
-from tests.unit.experiments.conftest import ScriptedModel
+from tests.unit.research.experiments.conftest import ScriptedModel
 from tests.unit.test_sets.writing import write_files
 
 QUERY = ["a desk with no lamp", "is there a lamp?", "is there a desk?"]

@@ -11,7 +11,7 @@ from components.benchmarks.published import find_published
 from components.benchmarks.scoring.protocols.retrieval import synonym_expansions
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES
-from components.experiments.parts.wordnet import POS, read_wordnet
+from research.experiments.parts.wordnet import POS, read_wordnet
 from tests.support.toy_context import colour_image, toy_context
 
 TABLE = dict.fromkeys(("a auto", "a motor car", "the thing", "one automobile", "some wheels"), (0, 1, 0))

@@ -13,9 +13,9 @@ from components.captions.prompting.request import Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
-from components.experiments.parts.judge import JudgeQuestion, judge_of, judged
+from research.experiments.parts.judge import JudgeQuestion, judge_of, judged
 from tests.support.toy_context import toy_context
-from tests.unit.experiments.conftest import ScriptedModel
+from tests.unit.research.experiments.conftest import ScriptedModel
 
 
 def _last_word(request: Request) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.captions.prompting.request import Reply, Request
-from components.experiments.parts.judge import Judge
+from research.experiments.parts.judge import Judge
 
 
 @dataclass

@@ -23,8 +23,8 @@ from components.captions.prompting.inputs.readers import SHOWN
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES
-from components.experiments.parts.judge import OPTION, JudgeQuestion, judged
 from components.test_sets.files import RequiredFile, drawn
+from research.experiments.parts.judge import OPTION, JudgeQuestion, judged
 
 NAME = "caption_quality"
 JUDGED = 300

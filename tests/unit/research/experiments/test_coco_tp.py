@@ -10,7 +10,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.core.system.errors import InputError
-from components.experiments import coco_tp
+from research.experiments import coco_tp
 from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "rde": (0, 0.9, 0.1)}
