@@ -1,1 +1,1 @@
-"""What a user of the pipeline does not run: tables of papers, and how shipped files were made."""
+"""Tables of papers, and how shipped files were made: users of the pipeline run none of it."""
