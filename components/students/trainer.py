@@ -27,9 +27,6 @@ from components.core.system.progress import bar
 from components.students.job import StudentJob
 from components.students.lessons import Lesson, chat_of
 
-# trl reports its use to its makers. This holds whatever read the environment's variables before.
-constants.HF_HUB_DISABLE_TELEMETRY = True
-
 _STATE = "trainer_state.json"
 _IGNORED = -100
 _LENGTH_STEP = 32
@@ -48,6 +45,8 @@ def make_trainer(
     report: Report,
 ) -> SFTTrainer:
     """A trainer of a new adapter on all linear layers of the model; `evaluate` measures the held-out lessons."""
+    # trl reports its use to its makers. This holds whatever read the environment's variables before.
+    constants.HF_HUB_DISABLE_TELEMETRY = True
     train, unseen = (encode(loaded.tokenizer, lessons) for lessons in (taught, held_out))
     with warnings.catch_warnings():
         # peft uses the old name of an attribute of transformers.

@@ -136,7 +136,8 @@ def _broken(base: Path) -> Path:
 
 def test_nothing_is_reported_to_the_makers_of_a_library(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    for setting in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
+        monkeypatch.setattr(f"huggingface_hub.constants.{setting}", False)
     monkeypatch.setattr(_telemetry, "_start_telemetry_thread", lambda: pytest.fail("it reports its use"))
     run = Trained(base, "one", epochs=1)
     assert (run.trainer.args.report_to, run.trainer.args.push_to_hub) == ([], False)
