@@ -47,7 +47,8 @@ class _Loader(yaml.SafeLoader):
         is_alias, mark = self.check_event(yaml.AliasEvent), self.get_mark()
         node: Any = super().compose_node(parent, index)
         if is_alias:
-            self._aliased += self._sizes.get(id(node), 1)
+            # A value that contains itself has no size yet.
+            self._aliased += self._sizes.get(id(node), _MOST_ALIASED + 1)
             if self._aliased > _MOST_ALIASED:
                 raise yaml.composer.ComposerError(None, None, "an alias: write the value in its place", mark)
             return node

@@ -134,6 +134,7 @@ def test_aliases_and_deep_blocks_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "few.yaml").write_text(shared)
     for text, words in (
         ((tmp_path / "many.yaml").read_text(), "an alias: write the value"),
+        ("validate: &a [*a]\n", "an alias: write the value"),
         ("{a: " * 3000, "nested too deeply"),
     ):
         params.write_text(text)
