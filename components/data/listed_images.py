@@ -21,7 +21,7 @@ from more_itertools import chunked, map_reduce
 from components.core.pictures.folder import PICTURE_BOUND, check_picture_file, read_picture
 from components.core.settings import Counts, Prepare, Settings
 from components.core.system.errors import InputError
-from components.core.system.user_files import Bound, RefusedError
+from components.core.system.user_files import Bound, RefusedError, is_file
 from components.core.tables.files import content_hash
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.data.caption_lines import CaptionLine
@@ -125,7 +125,7 @@ def image_folder(settings: Prepare) -> Path:
 
 def checked_files(files: Sequence[Path], settings: Prepare, fix: str) -> list[Sample]:
     """The checked pictures of these files, in order; a repeated file is read once."""
-    if missing := next((file for file in files if not file.is_file()), None):
+    if missing := next((file for file in files if not is_file(file)), None):
         raise InputError(f"{missing} is missing: {fix}")
     chunks = [
         PictureChunk(_stamp(Path(), map(str, block)), partial(_read_files, block), len(block))

@@ -10,7 +10,7 @@ from typing import Any
 
 from components.core.pictures.folder import picture_names
 from components.core.system.errors import InputError
-from components.core.system.user_files import Bound, read_file
+from components.core.system.user_files import Bound, is_file, read_file
 from components.data.caption_lines import Row
 
 _TEXTS = (".txt", ".caption")
@@ -23,7 +23,7 @@ def find_sidecar(folder: Path) -> str | None:
     """The first text beside an image in `folder` or below, of some images; None without one."""
     for image in map(Path, sorted(islice(picture_names(folder), _LOOKED_AT))):
         for ending in (*_TEXTS, ".json"):
-            if (folder / (text := image.with_suffix(ending))).is_file():
+            if is_file(folder / (text := image.with_suffix(ending))):
                 return str(text)
     return None
 
@@ -32,9 +32,9 @@ def sidecar_rows(folder: Path, names: Iterable[str]) -> Iterator[Row]:
     """A row for each image: its path, the keys of its JSON file, and the text of its text file as caption."""
     for name in names:
         image, row = folder / name, dict[str, Any]()
-        if (file := image.with_suffix(".json")).is_file():
+        if is_file(file := image.with_suffix(".json")):
             row = _parsed(file, folder)
-        text = next((file for ending in _TEXTS if (file := image.with_suffix(ending)).is_file()), None)
+        text = next((file for ending in _TEXTS if is_file(file := image.with_suffix(ending))), None)
         yield name, row | {"image": name} | ({} if text is None else {"caption": _text(text, folder)})
 
 

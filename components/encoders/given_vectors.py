@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from components.core.pictures.embedding_files import captions_of, folder_of, name_column, read_embeddings
 from components.core.pictures.folder import read_picture
 from components.core.system.errors import InputError
+from components.core.system.user_files import is_file
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 
@@ -103,7 +104,7 @@ def _pictures(rows: pa.Table) -> dict[int, Path]:
             column = name_column(pq.read_schema(captions).names) if captions.is_file() else None
             names[captions] = pq.read_table(captions, columns=[column])[column].to_pylist() if column else []
         place = folder_of(Path(given)) / str(names[captions][position]) if names[captions] else None
-        if place is not None and place.is_file():
+        if place is not None and is_file(place):
             found[row] = place
         if len(found) == _PICTURES:
             break

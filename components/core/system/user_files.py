@@ -64,6 +64,11 @@ def checked_file(path: Path, folder: Path | None, most: Bound | None) -> Path:
     return real
 
 
+def is_file(path: Path) -> bool:
+    """Whether a plain file is there; False for a name that no file can have, for which `Path.is_file` raises."""
+    return os.path.isfile(path)
+
+
 @contextmanager
 def open_file(path: Path, folder: Path | None, most: Bound | None) -> Iterator[BinaryIO]:
     """A user's file, opened for reading; for arguments and errors see `checked_file`.

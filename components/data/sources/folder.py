@@ -13,6 +13,7 @@ from pathlib import Path
 
 from components.core.pictures.folder import pictures_in
 from components.core.settings import Prepare
+from components.core.system.user_files import is_file
 from components.data.caption_lines import Row, caption_lines
 from components.data.listed_images import Listing, image_folder, listed_source
 from components.data.row_fields import RowFields
@@ -58,7 +59,7 @@ def listed_rows(folder: Path, fields: RowFields, settings: Prepare) -> Iterator[
 
 def place_of_pictures(folder: Path, names: Sequence[str]) -> Path:
     """The folder that names of images are relative to: a subfolder `images` if only that has the first one."""
-    first = [path for path in (folder, folder / "images") for name in names if (path / name).is_file()]
+    first = [path for path in (folder, folder / "images") for name in names if is_file(path / name)]
     return first[0] if first else folder
 
 

@@ -340,3 +340,17 @@ def test_a_sample_of_captions_is_described(tmp_path: Path) -> None:
     found = describe(Prepare(source="embeddings", folder=tmp_path / "set", counts={"train": 1, "val": 1, "test": 1}))
     assert [*found.texts] == [f"mug {number}" for number in range(20)]
     assert np.isclose(sum(found.texts.values()), 20)
+
+
+def test_names_that_no_file_can_have_are_of_no_file(tmp_path: Path) -> None:
+    """A list names one, and a text beside the longest possible name would have one."""
+    listed, beside = tmp_path / "listed", tmp_path / "beside"
+    write_pictures(listed, range(20))
+    rows = [f"{number}.png,a mug {number}" for number in range(20)]
+    (listed / "captions.csv").write_text("\n".join(["image,caption", f"{'x' * 300}.png,a mug", *rows]))
+    write_pictures(beside, range(20))
+    (beside / "0.png").rename(beside / f"{'x' * 251}.png")
+    for number in range(1, 20):
+        (beside / f"{number}.txt").write_text(f"a mug {number}")
+    assert survey(listed).described.images == {"train": 20}
+    assert survey(beside).described.images == {"train": 19}
