@@ -31,7 +31,7 @@ from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.system.user_files import Bound
 from components.core.tables.files import atomic_file
-from components.core.text import normalised
+from components.core.text import common_texts, normalised
 from components.core.text.languages import ENGLISH, word_count
 from components.validation.rules.checks.wording import find_unusable
 
@@ -167,8 +167,7 @@ def _check_failed(lost: Sequence[Lost], pictures: int, most: float) -> None:
 class _Asked:
     """The questions about pictures, and their answers in the store.
 
-    `faults` has, for the pictures whose answers break a rule, each such text's key and reason; `constant` has the
-    captions of many pictures.
+    `faults` has, for the pictures whose answers break a rule, each such text's key and reason.
     """
 
     store: GenerationStore
@@ -178,7 +177,6 @@ class _Asked:
     true: Questions
     absent: Questions
     faults: dict[str, dict[str, str]] = field(default_factory=dict)
-    constant: set[str] = field(default_factory=set)
 
     @staticmethod
     def of(engine: Engine, store: GenerationStore, settings: Settings, language: str) -> _Asked:
@@ -196,15 +194,18 @@ class _Asked:
 
     def checking(self, rows: Sequence[InputRow]) -> Iterator[Request]:
         """The questions whether texts are true and whether the thing is there, of all pictures with usable texts."""
-        counts: Counter[str] = Counter()
-        for block in batched(rows, _BLOCK):
-            counts.update(normalised(texts[TEXTS[0]]) for texts in self._texts(block)[0] if texts)
-        most = max(_LEAST_SAME, _SHARE_SAME * len(rows))
-        self.constant.update(text for text, count in counts.items() if count >= most)
-        for block in batched(rows, _BLOCK):
+        blocks = list(batched(rows, _BLOCK))
+        captions = (
+            (texts[TEXTS[0]], row.id)
+            for block in blocks
+            for row, texts in zip(block, self._texts(block)[0], strict=True)
+            if texts
+        )
+        constant = common_texts(captions, max(_LEAST_SAME, _SHARE_SAME * len(rows)))
+        for block in blocks:
             for row, texts in zip(block, self._texts(block)[0], strict=True):
                 faults = _faults(texts, self.language)
-                if texts and normalised(texts[TEXTS[0]]) in self.constant:
+                if texts and normalised(texts[TEXTS[0]]) in constant:
                     faults = dict.fromkeys(texts, "same for many pictures")
                 if faults:
                     self.faults[row.id] = faults

@@ -267,7 +267,7 @@ def _show_costs(name: str) -> None:
     say(f"in all about {shown_time(known)}{more}, {disk}, at the rates of {rates.machine}")
     unknown = [cost.stage for cost in costs if cost.seconds is None and not cost.questions]
     if unknown:
-        say(f"without {', '.join(unknown)}, for which there are no rates: `cliptune plan --cost` names them")
+        say(f"without {', '.join(unknown)}, whose rates are unknown: `cliptune plan --cost` names them")
 
 
 def _facts(contents: Survey) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class Costing:
 
     def __init__(self, settings: Settings, rates: Rates, prices: tuple[float, float] | None = None) -> None:
         self._settings, self._rates, self._prices = settings, rates, prices
+        self._known_pictures: dict[str, int | None] = {}
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
             "test_set": self._test_set, "validate": self._validate, "train": self._train, "evaluate": self._evaluate,
@@ -249,10 +250,12 @@ class Costing:
 
     def _pictures(self, rows: int, split: str = "train") -> int:
         """The number of pictures of so many rows, at most; one per row before `prepare` has run."""
-        pairs = PAIRS / f"{split}.parquet"
-        if not pairs.is_file():
-            return rows
-        return min(rows, len(pq.read_table(pairs, columns=["image_id"])["image_id"].unique()))
+        if split not in self._known_pictures:
+            pairs = PAIRS / f"{split}.parquet"
+            ids = pq.read_table(pairs, columns=["image_id"])["image_id"] if pairs.is_file() else None
+            self._known_pictures[split] = None if ids is None else len(ids.unique())
+        known = self._known_pictures[split]
+        return rows if known is None else min(rows, known)
 
     def _trained_rows(self, needs: frozenset[str], reads: Path) -> int:
         """Rows that are in all tables that a method needs; a missing one counts with its answers or all pairs."""

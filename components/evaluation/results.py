@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -116,12 +117,16 @@ class Report(BaseModel):
         return _run_evaluate(self.encoder)
 
 
+def main_metrics(names: Sequence[str]) -> list[str]:
+    """The metrics over all queries; those by group where a benchmark has no others."""
+    return [name for name in names if name.count("/") == 1] or list(names)
+
+
 def results_of(report: Report, title: str) -> ResultTable:
-    """The metrics over all queries with their 95% intervals; all metrics if there are no such."""
-    plain = {name: result for name, result in report.metrics.items() if name.count("/") == 1}
+    """The main metrics with their 95% intervals."""
+    results = {name: report.metrics[name] for name in main_metrics(list(report.metrics))}
     rows = [
-        ResultRow(name, (Cell(exact(result.value)), ends_text(result.cell().value)))
-        for name, result in (plain or report.metrics).items()
+        ResultRow(name, (Cell(exact(result.value)), ends_text(result.cell().value))) for name, result in results.items()
     ]
     return ResultTable(title, ("metric", "value", "95% interval"), rows)
 

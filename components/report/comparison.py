@@ -91,7 +91,7 @@ def difference(name: str, ours: Scores, theirs: Scores, resamples: int, seed: in
 def best_encoder(comparison: Comparison, primary: str, challengers: bool = False) -> str:
     """The encoder with the best value of `primary`, of equal ones the first; with `challengers` not the reference.
 
-    It is the last encoder if there is no other or `primary` was not measured.
+    The last encoder, where there is only one or `primary` was not measured.
     """
     row = comparison.cells.get(primary, {})
     encoders = [encoder for encoder in row if not challengers or encoder != comparison.reference]

@@ -16,7 +16,7 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Settings
 from components.core.tables.records import key_of
-from components.core.text import normalised
+from components.core.text import common_texts, normalised
 from components.test_queries.kinds import QueryKind
 from components.test_sets.written import WrittenQuery
 from components.validation.rules.measuring.probes import Probes
@@ -138,9 +138,6 @@ def _repeated(candidates: Sequence[Candidate]) -> list[int]:
 
 def _constant(candidates: Sequence[Candidate], share: float) -> list[int]:
     """The rows of queries that at least three captions share, and `share` of all captions."""
-    captions: dict[str, set[str]] = {}
-    texts = [normalised(one.query) for one in candidates]
-    for text, one in zip(texts, candidates, strict=True):
-        captions.setdefault(text, set()).add(one.caption)
-    most = max(3, share * len({one.caption for one in candidates}))
-    return [row for row, text in enumerate(texts) if text and len(captions[text]) >= most]
+    least = max(3, share * len({one.caption for one in candidates}))
+    common = common_texts(((one.query, one.caption) for one in candidates), least)
+    return [row for row, one in enumerate(candidates) if normalised(one.query) in common]

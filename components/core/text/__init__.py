@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -18,6 +19,18 @@ def normalised(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(letter for letter in folded if letter.isalnum())
+
+
+def common_texts(pairs: Iterable[tuple[str, str]], least: float) -> set[str]:
+    """The normalised texts, of pairs of a text and its subject, that `least` or more different subjects have.
+
+    >>> common_texts([("A dog.", "1"), ("a dog", "2"), ("a cat", "3"), ("a cat", "3")], 2)
+    {'adog'}
+    """
+    subjects: dict[str, set[str]] = {}
+    for text, subject in pairs:
+        subjects.setdefault(normalised(text), set()).add(subject)
+    return {text for text, found in subjects.items() if text and len(found) >= least}
 
 
 def content_words(text: str) -> set[str]:

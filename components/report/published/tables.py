@@ -21,7 +21,7 @@ from components.evaluation.result_table import (
     signed,
     span_text,
 )
-from components.evaluation.results import PublishedReport, read_scores
+from components.evaluation.results import PublishedReport, main_metrics, read_scores
 from components.report.comparison import difference
 from components.report.published.paper_tables import Collection
 
@@ -51,12 +51,6 @@ def encoder_names(reports: Sequence[PublishedReport]) -> Callable[[PublishedRepo
     return name
 
 
-def _shown(names: Sequence[str], *, groups: bool) -> list[str]:
-    """The metrics over all queries; also those by group if `groups` is set or there are no others."""
-    plain = [name for name in names if name.count("/") == 1]
-    return list(names) if groups or not plain else plain
-
-
 def paper_tables(collection: Collection, reports: Sequence[PublishedReport]) -> list[ResultTable]:
     """A paper's tables with our rows above the paper's."""
     tables = []
@@ -83,7 +77,8 @@ def metric_tables(reports: Sequence[PublishedReport], *, groups: bool = False) -
     named = encoder_names(reports)
     encoders = list(dict.fromkeys(map(named, reports)))
     for benchmark, scored in map_reduce(reports, lambda report: report.benchmark).items():
-        shown = _shown(list(dict.fromkeys(name for report in scored for name in report.metrics)), groups=groups)
+        names = list(dict.fromkeys(name for report in scored for name in report.metrics))
+        shown = names if groups else main_metrics(names)
         rows = [
             ResultRow(
                 named(report),
@@ -128,7 +123,7 @@ def paired_tables(
         other = reference.get(report.benchmark)
         if other is not None and named(report) != against:
             pairs = {row.name: row for row in _paired_rows(report, other, folder, seed)}
-            for name in _shown(list(pairs), groups=groups):
+            for name in pairs if groups else main_metrics(list(pairs)):
                 rows.setdefault(named(report), []).append(pairs[name])
     return [
         ResultTable(
