@@ -65,7 +65,7 @@ stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until 
 
 base-asset: .venv/.ready ## train the shipped base from nothing, on the pairs of params.yaml
 	@.venv/bin/dvc --wait-for-lock repro -q prepare
-	@$(PY) -m components.base.base --asset
+	@$(PY) -m components.training.base.base --asset
 
 captions: .venv/.ready ## generate every caption from nothing with the students, and export the store
 	@.venv/bin/dvc --wait-for-lock repro -q prepare
@@ -75,8 +75,8 @@ captions: .venv/.ready ## generate every caption from nothing with the students,
 	@$(PY) -m components.captions.synthesize --profile methods --fresh --export components/captions/assets/generations.parquet
 
 student: .venv/.ready ## train the LoRA students on the teacher sets again
-	@$(PY) -m components.students.students --profile student --output components/captions/assets
-	@$(PY) -m components.students.students --profile student-photos --output components/captions/assets
+	@$(PY) -m components.captions.students.students --profile student --output components/captions/assets
+	@$(PY) -m components.captions.students.students --profile student-photos --output components/captions/assets
 
 llm-server: .venv-llm/.ready ## vLLM's own environment: for GPUs where there is an NVIDIA one, otherwise for CPUs
 

@@ -26,7 +26,6 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.scoring.protocols.geometry import classified, margins
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import run_command
 from components.core.tables import folders
@@ -34,8 +33,9 @@ from components.core.tables.records import DIFFERENCES, PAIRS
 from components.data.world.description.difference_text import KINDS, contrast
 from components.data.world.description.scenes import Scene
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation import evaluate
-from components.evaluation.results import Folders, Report
+from components.evaluation.scoring import evaluate
+from components.evaluation.scoring.protocols.geometry import classified, margins
+from components.evaluation.scoring.results import Folders, Report
 from components.training import train
 from components.training.data import TrainingFiles
 

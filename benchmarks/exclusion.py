@@ -19,8 +19,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.project import retrieval
-from components.benchmarks.scoring.bootstrap import Interval, interval, paired_difference
 from components.core.compute.metrics import Reals
 from components.core.settings import load_settings
 from components.core.system.errors import run_command
@@ -28,8 +26,10 @@ from components.core.tables.folders import benchmark_table
 from components.core.tables.records import CAPTION_QUERIES
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.excluding import embed_queries
-from components.evaluation.evaluate import image_features
-from components.evaluation.results import DEFAULT
+from components.evaluation.benchmarks.project import retrieval
+from components.evaluation.scoring.bootstrap import Interval, interval, paired_difference
+from components.evaluation.scoring.evaluate import image_features
+from components.evaluation.scoring.results import DEFAULT
 from components.registry.encoder_lookup import find_encoder
 
 _NOUNS = re.compile(

@@ -33,9 +33,9 @@ import typer
 
 from components.core.compute.metrics import Features, top_k
 from components.core.system.errors import run_command
-from components.index.building import build
-from components.index.image_index import ImageIndex
-from components.index.sources.source import ImageBlock, Opened
+from components.serving.index.building import build
+from components.serving.index.image_index import ImageIndex
+from components.serving.index.sources.source import ImageBlock, Opened
 
 REPO = Path(__file__).parents[1]
 DEPTH = 10

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from components.core.compute.hardware import peak_memory, pick_autocast
 from components.encoders.adapter.images import CLIP
-from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import Towers
 from components.training.engine.meter import Meter
 from components.training.engine.run import LoopOptions, Run
 from components.training.engine.stepper import Stepper, make_optimiser
+from components.training.methods.contract.losses import Features, info_nce
 
 _SHORTEST, _LONGEST = 8, 32
 """Tokens of a text, start and end token included: captions have 8 to 32, evenly, which is longer than most do."""
@@ -193,7 +193,7 @@ def train_ours(setup: Setup, *, compiled: bool) -> Figures:
 
 
 def optimisation(batch: int) -> Any:
-    """The fields of `components.methods.contract.method.Optimisation`, whose module needs pydantic."""
+    """The fields of `components.training.methods.contract.method.Optimisation`, whose module needs pydantic."""
     return SimpleNamespace(
         lr=_LR, batch_size=batch, epochs=1, weight_decay=_DECAY, decay_all=False, warmup_steps=0, schedule="constant",
         gamma=0.9, betas=_BETAS, eps=_EPS, clip_gradient=None, accumulate=1, image_tower="frozen",

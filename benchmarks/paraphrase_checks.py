@@ -30,13 +30,13 @@ from rich.table import Table
 from benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
 from components.captions.generating.judging import MeaningJudge
 from components.captions.generating.store import GenerationStore
-from components.cli.caption import server_options
+from components.captions.validation.rules.measuring.probes import find_probes
+from components.captions.validation.rules.table import Rule, add_columns, measured, row_rules
+from components.captions.validation.rules.tables import find_table
+from components.cli.commands.caption import server_options
 from components.core.settings import Settings
 from components.core.system.errors import run_command
 from components.core.system.profiles import settings_with
-from components.validation.rules.measuring.probes import find_probes
-from components.validation.rules.table import Rule, add_columns, measured, row_rules
-from components.validation.rules.tables import find_table
 
 _CONTEXT = 77
 """CLIP's, in tokens."""

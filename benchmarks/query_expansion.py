@@ -20,8 +20,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.scoring.bootstrap import Interval, interval
-from components.benchmarks.scoring.protocols.retrieval import paraphrase_agreement
 from components.captions.generating.asking import ask
 from components.captions.generating.engines import Engine, make_engine
 from components.captions.generating.store import GenerationStore
@@ -33,6 +31,8 @@ from components.core.system.profiles import settings_with
 from components.core.tables import folders
 from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
+from components.evaluation.scoring.bootstrap import Interval, interval
+from components.evaluation.scoring.protocols.retrieval import paraphrase_agreement
 
 TASK, EXPANSIONS, DEPTH = "query_paraphrase", 3, 10
 Expansions = Mapping[str, Sequence[str]]

@@ -25,7 +25,7 @@ from components.core.system.errors import run_command
 from components.core.tables.folders import BASE, PAIRS
 from components.core.tables.records import PEOPLE_PARAPHRASES, key_of
 from components.encoders.adapter.encoder import Encoder
-from components.study.search import MixEvaluator
+from components.evaluation.tuning.search import MixEvaluator
 from components.training.data import TrainingFiles
 from components.training.train import run as train
 

@@ -62,12 +62,12 @@ def stages(folder: Path, size: Size) -> Iterator[Stage]:
     """The stages in their order."""
     embedded = size.rows + size.images
     yield Stage("prepare", ("-m", "components.data.prepare"), embedded)
-    yield Stage("base", ("-m", "components.base.base"), 0)
+    yield Stage("base", ("-m", "components.training.base.base"), 0)
     yield Stage("embed", ("-m", "components.encoders.embed"), embedded)
     for task in ("paraphrase_1", "paraphrase_2"):
         synthesize = ("-m", "components.captions.synthesize", "--task", task)
         yield Stage(f"synthesize {task}", synthesize, size.rows, before=lambda: write_replay(folder, size.rows))
-    validate = ("-m", "components.validation.validate", "--table", "paraphrases")
+    validate = ("-m", "components.captions.validation.validate", "--table", "paraphrases")
     yield Stage("validate", validate, size.rows, before=lambda: write_queries(folder, size))
     yield Stage("tokens", ("-c", "from benchmarks.scale import load_rows; load_rows()"), size.rows)
     checkpoints = folder / "state" / "train"
@@ -77,7 +77,7 @@ def stages(folder: Path, size: Size) -> Iterator[Stage]:
         size.rows,
         until=lambda: any(checkpoints.glob("paraclip-*/step-*")),
     )
-    yield Stage("evaluate", ("-m", "components.evaluation.evaluate", "--encoder", "base"), size.queries)
+    yield Stage("evaluate", ("-m", "components.evaluation.scoring.evaluate", "--encoder", "base"), size.queries)
 
 
 def load_rows() -> None:
@@ -85,8 +85,8 @@ def load_rows() -> None:
     from components.core.compute.distributed import World
     from components.core.system.checking import load_checked
     from components.encoders.adapter.encoder import Encoder
-    from components.methods.registry import find_entry
     from components.training.data import TrainingFiles, load_data
+    from components.training.methods.registry import find_entry
 
     settings = load_checked()
     entry = find_entry(settings.methods, "paraclip")

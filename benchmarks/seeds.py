@@ -23,17 +23,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.base import base
-from components.benchmarks.scoring.bootstrap import Interval
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import run_command
 from components.encoders import embed
-from components.evaluation import evaluate
-from components.evaluation.results import Folders
-from components.methods.registry import find_entry
-from components.study.results import ClaimValue, Results, read_results
+from components.evaluation.scoring import evaluate
+from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.results import Folders
 from components.training import train
+from components.training.base import base
 from components.training.data import TrainingFiles
+from components.training.methods.registry import find_entry
+from research.claims.results import ClaimValue, Results, read_results
 
 MIXED = "paraclip in bf16"
 SHOWN = (

@@ -34,13 +34,13 @@ from benchmarks.serving_client import Job, Outcome, run_clients
 from benchmarks.training_data import captions
 from components.core.compute.metrics import average_overlap
 from components.core.system.errors import run_command
+from components.core.tracking import tracking_uri
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import ao_loss
 from components.registry.model import CHAMPION
-from components.serving.served import Alias
-from components.tracking import tracking_uri
+from components.serving.server.served import Alias
 from tests.support.mlflow_servers import running
 from tests.support.ports import free_ports
 from tests.support.serving_registry import MODEL, register_champion

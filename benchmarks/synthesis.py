@@ -23,8 +23,8 @@ from rich.table import Table
 
 from benchmarks.synthesis_servers import Rates, measure_servers
 from benchmarks.synthesis_store import Overhead, measure_store
+from components.captions.students.save_model import save_model
 from components.core.system.errors import InputError, run_command
-from components.students.save_model import save_model
 from tests.integration.postgres import running_postgres
 from tests.integration.vllm_server import PYTHON, run_vllm_server
 from tests.support.fake_llm_process import fake_llm

@@ -19,13 +19,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.benchmarks.project import find_benchmark
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.settings import load_settings
 from components.core.system.errors import run_command
 from components.core.tables.folders import EMBEDDINGS, PAIRS
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.evaluate import image_features
+from components.evaluation.benchmarks.project import find_benchmark
+from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.evaluate import image_features
 
 METRIC = "paraphrased_retrieval/ao_at_10"
 Values = npt.NDArray[np.float64]

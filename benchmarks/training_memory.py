@@ -21,9 +21,9 @@ from components.core.compute.hardware import peak_memory
 from components.core.system.progress import track
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.model_configs import model_config
-from components.methods.registry import find_method
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run
+from components.training.methods.registry import find_method
 from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 
 BATCH, MICRO_BATCH = 3072, 128

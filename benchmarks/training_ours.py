@@ -22,13 +22,13 @@ from components.core.settings import load_settings
 from components.core.tables.records import PAIRS
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.losses import Features
-from components.methods.registry import find_method
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers, evaluate
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run
+from components.training.methods.contract.losses import Features
+from components.training.methods.registry import find_method
 from components.training.rows.batches import Batch
 
 

@@ -17,11 +17,11 @@ from components.core.compute.hardware import pick_autocast
 from components.core.system.progress import track
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.model_configs import model_config
-from components.methods.contract.low_rank import add_low_rank
-from components.methods.registry import find_method
 from components.training.engine.meter import Meter
 from components.training.engine.run import LoopOptions, Run
 from components.training.engine.stepper import Stepper, make_optimiser
+from components.training.methods.contract.low_rank import add_low_rank
+from components.training.methods.registry import find_method
 from components.training.rows.batches import Batch, CachedFeatures, Sampler, TableSource, Texts
 
 PARTS: dict[str, dict[str, int]] = {"lora": {"lora_rank": 8}, "last 2 blocks": {"last_blocks": 2}}

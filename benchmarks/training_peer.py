@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.training_data import Prepared
 from components.core.system.progress import bar
-from components.methods.contract.method import Optimisation
+from components.training.methods.contract.method import Optimisation
 
 _RECORDER = Path(__file__).parent / "recorder"
 

@@ -21,15 +21,15 @@ import numpy as np
 import typer
 from more_itertools import batched
 
+from components.captions.validation import validate
+from components.captions.validation.rules.measuring.probes import Probes
+from components.captions.validation.validate import ValidationFiles
 from components.core.settings import Settings, load_settings
 from components.core.tables.files import write_json
 from components.core.tables.folders import SUMMARY
 from components.core.tables.records import GENERATIONS, PAIRS
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
-from components.validation import validate
-from components.validation.rules.measuring.probes import Probes
-from components.validation.validate import ValidationFiles
 
 ROWS = (100_000, 1_000_000)
 TABLE = "paraphrases"

@@ -13,11 +13,11 @@ from prefect.runtime import flow_run
 
 from components.core.compute.provenance import LOCK, git_commit
 from components.core.tables.files import file_hash
-from components.evaluation.results import DEFAULT, read_report
+from components.core.tracking import tracking_uri
+from components.evaluation.report.comparison import read_csv
+from components.evaluation.scoring.results import DEFAULT, read_report
 from components.registry.decision import Decision
 from components.registry.lineage import record_lock
-from components.report.comparison import read_csv
-from components.tracking import tracking_uri
 
 DIRTY = "git-dirty"
 """Tag of a flow run whose checkout had uncommitted changes."""

@@ -19,7 +19,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from components.core.settings import load_settings
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import Graph, outdated, read_graph
-from components.tracking import parent_run
+from components.core.tracking import parent_run
 from flows.commands import stops_commands
 from flows.shards import AnyRunner
 from flows.stages import HOURS, run_stage

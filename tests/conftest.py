@@ -15,8 +15,8 @@ import torch
 from PIL import Image
 
 from components.core.settings import Settings
+from components.core.tracking import PARENT_RUN, STORE, make_client
 from components.encoders.adapter.encoder import Encoder
-from components.tracking import PARENT_RUN, STORE, make_client
 from tests.support.params import every_method
 from tests.support.shard_making import encoded
 

@@ -23,7 +23,7 @@ from components.core.system.checking import load_checked
 from components.core.system.profiles import settings_with
 from components.core.system.project import from_root, in_project, start
 from components.core.tables.work_shard import Shard
-from components.tracking import tracked_run
+from components.core.tracking import tracked_run
 
 OUTPUT = Path("data/captions")
 _BLOCK = 1000

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from components.cli import (
+from components.cli.commands import (
     adapter,
     caption,
     clean,

@@ -21,8 +21,8 @@ from components.core.tables.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
 from components.data.leaks.keys import name_key, picture_key, text_key
 from components.data.leaks.report import COUNTS, PICTURES, TEXTS, LeakCounts
 from components.data.source import Pair
-from components.test_sets.files import Tested
-from components.test_sets.readers import load_test_sets
+from components.data.test_sets.files import Tested
+from components.data.test_sets.readers import load_test_sets
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ from components.core.tables.training_columns import PREPARED
 from components.core.tables.work_shard import Shard
 from components.core.text import content_words
 from components.core.text.languages import words_of
+from components.core.tracking import tracked_run
 from components.data.checked_pictures import check_now
 from components.data.leak_guard import Guard
 from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
-from components.tracking import tracked_run
 
 _BLOCK = 1024
 _LOST_SHARE = 0.3

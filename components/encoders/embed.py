@@ -38,12 +38,12 @@ from components.core.tables.files import atomic_file, atomic_folder, content_has
 from components.core.tables.record_files import write_record
 from components.core.tables.records import PAIRS, SPLITS
 from components.core.tables.work_shard import Shard
+from components.core.tracking import tracked_run
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.encoders.embeddings import MANIFEST, EmbeddedSplit, Manifest, require_finite
 from components.encoders.given_vectors import check_given, given_vectors
-from components.tracking import tracked_run
 
 _AHEAD = 2
 """Batches that wait for the tower."""

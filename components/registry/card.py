@@ -10,13 +10,13 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.data.leaks.report import read_counts
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
-from components.evaluation.results import Report, Result
-from components.methods.registry import find_method
+from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import Decision
 from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import gain
 from components.registry.lineage import tables_trained_on
 from components.registry.reviews import read_reviewed
+from components.training.methods.registry import find_method
 
 _NOT_STATED = "Not stated: describe dataset '{dataset}' in `promote.card` of params.yaml."
 

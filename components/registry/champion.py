@@ -21,12 +21,12 @@ from filelock import FileLock, Timeout
 from components.core.compute.provenance import DIRTY
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.tracking import explained, make_client, shown_address, store_folder, tracking_uri
 from components.registry import decision as records
 from components.registry import model as versions
 from components.registry.decision import Decision
 from components.registry.folders import DEFAULT, PromotionFolders
 from components.registry.restoring import check_files
-from components.tracking import explained, make_client, shown_address, store_folder, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

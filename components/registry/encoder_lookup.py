@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
 from components.core.compute.hardware import pick_device
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import content_hash
+from components.core.tracking import explained, in_store, make_client
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.sidecar import SIDECAR
-from components.evaluation.results import DEFAULT
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.evaluation.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
+from components.evaluation.scoring.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
-from components.tracking import explained, in_store, make_client
 
 
 def find_encoder(
@@ -136,7 +136,7 @@ def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
     model, colon, weights = name.partition(":")
     if not colon:
         return None
-    from components.base.published import encoder_by_name
+    from components.training.base.published import encoder_by_name
 
     with prefixed_errors(f"--encoder '{name}'"):
         encoder = encoder_by_name(name)

@@ -12,7 +12,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import from_root
 from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL
 from components.encoders.adapter.sidecar import SIDECAR
-from components.evaluation.results import DEFAULT
+from components.evaluation.scoring.results import DEFAULT
 
 ALIAS = re.compile(r"^(?:models:/)?(?P<model>[^/@:]+)(?:@(?P<alias>[\w.-]+)|/(?P<version>\d+))$")
 """A registry's model with an alias or a version."""

@@ -12,15 +12,15 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.folders import VALIDATED
+from components.core.tracking import in_store, training_run
+from components.core.tracking.errors import is_transient
 from components.encoders.adapter.sidecar import SIDECAR, WEIGHTS, Sidecar, read_sidecar
-from components.evaluation.results import Report
+from components.evaluation.scoring.results import Report
 from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import Evidence
 from components.registry.lineage import tables_trained_on
 from components.registry.model import ROLLED_BACK, find_weights
 from components.registry.reviews import read_reviewed
-from components.tracking import in_store, training_run
-from components.tracking.errors import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

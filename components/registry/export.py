@@ -12,9 +12,6 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.benchmarks.project import paraphrased_retrieval
-from components.benchmarks.scoring.bootstrap import paired_difference
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.compute.devices import computing_on
 from components.core.compute.hardware import pick_device
 from components.core.settings import load_settings
@@ -25,8 +22,11 @@ from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
 from components.encoders.embeddings import MANIFEST
 from components.encoders.parity import sample_texts
-from components.evaluation.evaluate import image_features
-from components.evaluation.results import DEFAULT, Folders
+from components.evaluation.benchmarks.project import paraphrased_retrieval
+from components.evaluation.scoring.bootstrap import paired_difference
+from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.evaluate import image_features
+from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
 from components.registry.formats import S3_URL, check_export, find_format
 from components.registry.formats.format import ExportedVectors, Format

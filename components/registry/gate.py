@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from components.core.settings import Margin, Promote
 from components.core.system.errors import InputError
-from components.evaluation.results import Report, Result
+from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
 

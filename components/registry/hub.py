@@ -16,7 +16,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from components.core.settings import load_settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
-from components.evaluation.results import DEFAULT, Report, read_report
+from components.evaluation.scoring.results import DEFAULT, Report, read_report
 from components.registry.export import export_encoder
 
 TOKEN = "HF_TOKEN"

@@ -12,9 +12,9 @@ from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.folders import VALIDATED
 from components.core.tables.records import SYNTHESISED
+from components.core.tracking import explained, make_client, training_run
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import PromotionFolders
-from components.tracking import explained, make_client, training_run
 
 _SHORTEST = 6
 

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.core.system.errors import InputError
-from components.tracking import reason_of, shown_address
-from components.tracking.errors import is_transient
+from components.core.tracking import reason_of, shown_address
+from components.core.tracking.errors import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.record_files import read_record
+from components.core.tracking import (
+    RUN_FILE,
+    explained,
+    make_client,
+    offline_spool,
+    shown_address,
+    tracking_uri,
+    training_run,
+)
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
-from components.evaluation.results import DEFAULT as EVALUATION
-from components.evaluation.results import Report, read_report
+from components.evaluation.scoring.results import DEFAULT as EVALUATION
+from components.evaluation.scoring.results import Report, read_report
 from components.registry import decision as records
 from components.registry import lineage
 from components.registry import model as versions
@@ -26,15 +35,6 @@ from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
 from components.registry.refusal import cause, numbers_of
 from components.registry.restoring import check_champion, files_of, has_files
-from components.tracking import (
-    RUN_FILE,
-    explained,
-    make_client,
-    offline_spool,
-    shown_address,
-    tracking_uri,
-    training_run,
-)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -211,7 +211,7 @@ def _incumbent(
         stored = versions.artifact(client, champion, "metrics.json", place)
         report = read_record(Report, stored, "run this again")
         if (report.data_hash, report.protocol) != data:
-            from components.evaluation.evaluate import run as evaluate
+            from components.evaluation.scoring.evaluate import run as evaluate
 
             encoder = versions.artifact(client, champion, "encoder", place / "models")
             # Without this file nothing is logged: the champion's run keeps the metrics that it was promoted by.

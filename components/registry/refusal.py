@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from components.core.settings import Promote
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.results import Report
+from components.evaluation.scoring.results import Report
 from components.registry.folders import PromotionFolders
 from components.registry.gate import gain, needed_gain
 from components.registry.lineage import tables_trained_on

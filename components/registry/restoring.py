@@ -12,11 +12,11 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import file_hash
 from components.core.tables.record_files import read_record
+from components.core.tracking import shown_address
 from components.encoders.adapter.sidecar import WEIGHTS
-from components.evaluation.results import Report
+from components.evaluation.scoring.results import Report
 from components.registry import model as versions
 from components.registry.folders import PromotionFolders
-from components.tracking import shown_address
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

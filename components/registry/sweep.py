@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from components.core.system.worker_identity import is_gone
+from components.core.tracking import explained, make_client, nothing_tracked, offline_spool
 from components.registry import model as versions
-from components.tracking import explained, make_client, nothing_tracked, offline_spool
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -27,8 +27,8 @@ from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import ImageEmbeddings
-from components.methods.contract.method import Method, Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
+from components.training.methods.contract.method import Method, Optimisation
 from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatures, TableSource
 from components.training.rows.shards import ShardSource, shards_hash
 from components.training.rows.sources import TableImages, table_source

@@ -22,11 +22,9 @@ from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, write_json
+from components.core.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.low_rank import add_low_rank, merge_low_rank
-from components.methods.registry import Entry, find_entry
-from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import TrainingFiles, load_data
 from components.training.engine.gradients import Teacher
 from components.training.engine.loop import fit
@@ -34,6 +32,8 @@ from components.training.engine.meter import report_to
 from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
+from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
+from components.training.methods.registry import Entry, find_entry
 
 
 @dataclass(frozen=True)

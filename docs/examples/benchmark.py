@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from components.benchmarks.project import benchmark_names, find_benchmark
-from components.benchmarks.published import published_benchmarks
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest, ProjectContext
 from components.core.settings import Counts, Settings, load_settings
 from components.data.sources import find_source
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
-from components.evaluation.results import summarise
+from components.evaluation.benchmarks.project import benchmark_names, find_benchmark
+from components.evaluation.benchmarks.published import published_benchmarks
+from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.results import summarise
 
 SCENES = 40
 

@@ -18,10 +18,10 @@ from components.data.world.description.scenes import Scene, draw_scenes
 from components.data.world.drawing import draw
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
-from components.methods.registry import find_method, method_names
 from components.training.engine.gradients import Teacher
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run
+from components.training.methods.registry import find_method, method_names
 from components.training.rows.batches import Batch
 
 ROWS, STEPS = 32, 6

@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import griffe
 import typer
 
-from components.benchmarks.project import benchmark_names, find_benchmark
-from components.benchmarks.published import published_benchmarks
-from components.benchmarks.scoring.benchmark import Benchmark
 from components.cli import app
 from components.core.settings import Block, Limits, Scale, Settings
-from components.methods.contract.method import Optimisation
-from components.methods.registry import find_method, method_names
+from components.evaluation.benchmarks.project import benchmark_names, find_benchmark
+from components.evaluation.benchmarks.published import published_benchmarks
+from components.evaluation.scoring.benchmark import Benchmark
+from components.training.methods.contract.method import Optimisation
+from components.training.methods.registry import find_method, method_names
 
 DOCS = Path(__file__).parents[1]
 WRITTEN = "<!-- Written by docs/scripts/reference.py: change the docstrings instead. -->\n"
@@ -179,7 +179,7 @@ def _metrics(benchmarks: list[Benchmark[Any]]) -> Iterator[str]:
 
 def _question(found: Benchmark[Any]) -> str:
     """The first paragraph of the benchmark's file, or its source."""
-    module = sys.modules.get(f"components.benchmarks.project.{found.name}")
+    module = sys.modules.get(f"components.evaluation.benchmarks.project.{found.name}")
     return _cell((inspect.getdoc(module) or "").split("\n\n")[0]) if module else f"{found.citation.rstrip('.')}."
 
 

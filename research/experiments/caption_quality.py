@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.choices import group_numbers
 from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.pool import pictures_of
 from components.captions.prompting.inputs.readers import SHOWN
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES
-from components.test_sets.files import RequiredFile, drawn
+from components.data.test_sets.files import RequiredFile, drawn
+from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
+from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.protocols.choices import group_numbers
 from research.experiments.parts.judge import OPTION, JudgeQuestion, judged
 
 NAME = "caption_quality"

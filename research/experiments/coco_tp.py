@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
-from components.test_sets.files import RequiredFile
-from components.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists
+from components.data.test_sets.files import RequiredFile
+from components.data.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists
+from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
+from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
 
 NAME = FOLDER = "coco_tp"
 LEVELS = {

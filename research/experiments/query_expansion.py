@@ -19,22 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows
-from components.benchmarks.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.protocols.retrieval import (
+from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
+from components.core.system.errors import InputError
+from components.core.tables.records import QUERY_PARAPHRASES
+from components.data.test_sets.files import RequiredFile
+from components.data.test_sets.readers.captions import COCO
+from components.data.test_sets.readers.coco_p import PAIRS_FILE, VALIDATION, VALIDATION_FILE, read_query_pairs
+from components.evaluation.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows
+from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
+from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.protocols.retrieval import (
     TIES,
     WAYS,
     averaged,
     paraphrase_agreement,
     synonym_expansions,
 )
-from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
-from components.core.system.errors import InputError
-from components.core.tables.records import QUERY_PARAPHRASES
-from components.test_sets.files import RequiredFile
-from components.test_sets.readers.captions import COCO
-from components.test_sets.readers.coco_p import PAIRS_FILE, VALIDATION, VALIDATION_FILE, read_query_pairs
 from research.experiments.parts.wordnet import read_wordnet
 
 NAME, ON_COCO = "query_expansion", "query_expansion_coco"

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.scoring.benchmark import Benchmark, Scores, metrics
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
 from components.captions.prompting.request import PICTURE, PromptPicture
 from components.captions.prompting.task import question_alone
 from components.core.compute.metrics import Reals, top_k
-from components.test_sets.files import RequiredFile
-from components.test_sets.readers.captions import COCO
-from components.test_sets.readers.coco_p import image_files
+from components.data.test_sets.files import RequiredFile
+from components.data.test_sets.readers.captions import COCO
+from components.data.test_sets.readers.coco_p import image_files
+from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
+from components.evaluation.scoring.encoding.published_context import PublishedContext
 from research.experiments.parts.judge import OPTION, JudgeQuestion, judged
 
 NAME, FILE, IMAGES = "simple_neg", "simpleneg.json", "val2014"

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-ASSETS = Path(__file__).parents[2] / "components" / "students" / "assets"
+ASSETS = Path(__file__).parents[2] / "components" / "captions" / "students" / "assets"
 COLUMNS = ("task", "caption", "other_caption", "paraphrase", "negation", "difference", "answer")
 
 Row = Mapping[str, str]

@@ -26,7 +26,7 @@ from tests.support.warm_stages import Ended, run_stage
 from tests.unit.encoders.adapter.test_weights import Payload
 
 pytestmark = pytest.mark.integration
-PREPARE, BASE, TRAIN = "components.data.prepare", "components.base.base", "components.training.train"
+PREPARE, BASE, TRAIN = "components.data.prepare", "components.training.base.base", "components.training.train"
 SYNTHESIZE = "components.captions.synthesize"
 PICTURES = 6
 

@@ -13,9 +13,9 @@ import pytest
 from mlflow import MlflowClient
 
 from components.core.settings import load_settings
+from components.core.tracking import RUN_FILE, tracked_run
+from components.core.tracking.errors import WAIT
 from components.encoders.adapter.encoder import Encoder
-from components.tracking import RUN_FILE, tracked_run
-from components.tracking.errors import WAIT
 from tests.support.mlflow_servers import tracking_server
 from tests.support.ports import free_ports
 from tests.support.stage_project import make_trainable, write_params

@@ -25,10 +25,10 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, join_world
 from components.core.system.errors import run_command
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.method import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run
+from components.training.methods.contract.method import Optimisation
 from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 from tests.conftest import TINY
 from tests.faults.write_faults import FAULTS

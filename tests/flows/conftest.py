@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.benchmarks.scoring.bootstrap import Interval
 from components.core.settings import Settings
 from components.core.tables.files import write_json
-from components.evaluation.result_table import Cell
-from components.evaluation.results import Report, Result
+from components.evaluation.report.comparison import Comparison, write_csv
+from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.result_table import Cell
+from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import Decision, now
-from components.report.comparison import Comparison, write_csv
 
 REPO = Path(__file__).parents[2]
 STAGES = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from components.core.tables.files import file_hash
+from components.core.tracking import make_client
 from components.registry.lineage import record_lock
-from components.tracking import make_client
 
 
 @pytest.mark.integration

@@ -19,7 +19,7 @@ from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import read_graph
-from components.tracking import make_client
+from components.core.tracking import make_client
 from flows.commands import TimeLimitError
 from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.flows.conftest import artifact, flow_runs_named, with_server

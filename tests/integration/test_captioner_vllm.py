@@ -13,15 +13,15 @@ import pytest
 import torch
 from PIL import Image
 
-from components.captioning.folder import CAPTIONS, caption_folder, find_pictures
+from components.captions.captioning.folder import CAPTIONS, caption_folder, find_pictures
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
-from components.captions.language_models.language_model import smollm2_folder
 from components.captions.prompting.inputs.pool import to_picture
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.encoders.language_models.language_model import smollm2_folder
 from tests.integration.vllm_server import VllmServer, require_vllm, run_vllm_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]

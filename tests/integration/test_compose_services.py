@@ -142,7 +142,7 @@ def test_no_log_holds_a_secret(compose: Compose) -> None:
 def test_runs_are_in_postgresql_and_artifacts_in_s3(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
     script = """
 import pathlib
-from components.tracking import make_client
+from components.core.tracking import make_client
 client = make_client()
 run = client.create_run(client.create_experiment("stack"), run_name="one")
 client.log_metric(run.info.run_id, "paraphrased_retrieval/ao_at_10", 0.5)

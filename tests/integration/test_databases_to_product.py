@@ -23,9 +23,9 @@ from components.core.system.profiles import overlaid
 from components.data import prepare
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.embed import run as embed
-from components.index.image_index import ImageIndex
 from components.registry.encoder_lookup import find_encoder
 from components.registry.formats import find_format
+from components.serving.index.image_index import ImageIndex
 from components.training.train import run as train
 from tests.integration.postgres import PostgresServer
 from tests.support.coloured_squares import ENTRY, shown_squares

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from components.cli.doctor.check import Installation
+from components.cli.doctor.servers import check_dvc_remote
 from components.core.system.errors import InputError
-from components.doctor.check import Installation
-from components.doctor.servers import check_dvc_remote
 
 pytestmark = pytest.mark.integration
 

@@ -18,18 +18,18 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from components.base.base import run as base
 from components.cli import app
 from components.core.settings import Settings, load_settings
 from components.data import prepare
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.embed import run as embed
-from components.evaluation.evaluate import run as evaluate
-from components.index.image_index import ImageIndex
+from components.evaluation.scoring.evaluate import run as evaluate
 from components.registry.encoder_lookup import find_encoder
 from components.registry.promotion import promote
-from components.serving.messages import EmbeddingRequest
-from components.serving.served import Loading
+from components.serving.index.image_index import ImageIndex
+from components.serving.server.messages import EmbeddingRequest
+from components.serving.server.served import Loading
+from components.training.base.base import run as base
 from components.training.train import run as train
 from tests.support.checkout import first_commit
 from tests.support.coloured_squares import COLOURS, EACH, ENTRY

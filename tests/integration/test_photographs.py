@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from components.base import base
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings
 from components.core.tables.records import PAIRS
 from components.data import prepare
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation import evaluate
+from components.evaluation.scoring import evaluate
 from components.training import train
+from components.training.base import base
 from tests.support.params import profile_text
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "flickr8k"

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.system.errors import InputError
-from components.vector_stores import copying
-from components.vector_stores.copying import copy, look
+from components.data.vector_databases import copying
+from components.data.vector_databases.copying import copy, look
 from tests.integration.postgres import PostgresServer
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from components.core.settings import Settings
-from components.evaluation.results import Folders
-from components.report import compare
-from components.report.comparison import Comparison
+from components.evaluation.report import compare
+from components.evaluation.report.comparison import Comparison
+from components.evaluation.scoring.results import Folders
 from tests.support.browsing import DESK, PHONE, opened
 from tests.support.report_pages import make_settings, write_project
 

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from components.core.tables.records import PAIRS
-from components.explorer.reviewing import Reviewing, review_app
 from components.registry.reviews import read_reviewed
+from components.serving.explorer.reviewing import Reviewing, review_app
 from tests.support.browsing import DESK, listening, opened
 from tests.support.written_queries import write_test_set
 

@@ -18,13 +18,13 @@ from components.cli import app
 from components.core.settings import Settings, load_settings
 from components.core.system.profiles import overlaid
 from components.core.tables.records import PAIRS
+from components.core.tracking import make_client
 from components.data import prepare
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
-from components.evaluation.evaluate import run as evaluate
+from components.evaluation.scoring.evaluate import run as evaluate
 from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
-from components.tracking import make_client
 from components.training.train import run as train
 from tests.support.coloured_squares import COLOURS, EACH, ENTRY, Shown, shown_squares, write_folder
 from tests.support.imported_project import start_project

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.core.system.profiles import settings_with
-from components.evaluation.results import Folders
-from components.study import claims
+from components.evaluation.scoring.results import Folders
+from research.claims import claims
 
 REPO = Path(__file__).parents[2]
 RESULTS = REPO / "infra/claims/results"

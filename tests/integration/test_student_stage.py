@@ -17,10 +17,10 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from components.captions.students import students as student
+from components.captions.students.job import ADAPTER, RECORD
 from components.core.system.processes import signal_group
-from components.students import students as student
-from components.students.job import ADAPTER, RECORD
-from components.tracking import STORE, make_client
+from components.core.tracking import STORE, make_client
 from tests.support.student_project import CAPTIONS, good
 from tests.support.tiny_language_model import save_tiny_language_model
 
@@ -58,7 +58,7 @@ def projects(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.Mon
 def _started(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """The stage in `folder`; nothing of it is left after the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "components.students.students"],
+        [sys.executable, "-m", "components.captions.students.students"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

@@ -21,11 +21,11 @@ import yaml
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
-from components.tracking import make_client
 from tests.conftest import REPO
 from tests.support.mlflow_servers import tracking_server
 from tests.support.ports import free_ports

@@ -16,7 +16,7 @@ from components.captions.generating.vllm_process import serve
 from components.captions.prompting.request import Request, Sampling
 from components.captions.prompting.task import completion
 from components.captions.prompting.tasks import find_task
-from components.students.save_model import save_model
+from components.captions.students.save_model import save_model
 
 REPO = Path(__file__).parents[2]
 PYTHON = REPO / ".venv-llm" / "bin" / "python"

@@ -22,7 +22,7 @@ from components.core.settings import Settings
 
 REPO = Path(__file__).parents[2]
 ROOT = "components"
-NO_RESULT = ("components.core.system", "components.tracking")
+NO_RESULT = ("components.core.system", "components.core.tracking")
 """Packages that change no result: errors, progress, processes, the records of a run. No stage depends on them."""
 _SCAN = re.compile(r"\b(\w+\.)?__path__")
 
@@ -41,7 +41,7 @@ def folders_read(stage: str) -> set[str]:
 
 
 def folders_declared(stage: str) -> set[str]:
-    return {name for name in stages()[stage]["deps"] if name.startswith(f"{ROOT}/")}
+    return {name for name in stages()[stage]["deps"] if name.startswith((f"{ROOT}/", "research/"))}
 
 
 def blocks_declared(stage: str) -> set[str]:
@@ -94,7 +94,7 @@ def _is_settings(node: ast.expr) -> bool:
 
 @cache
 def _graph() -> Any:
-    return grimp.build_graph(ROOT, exclude_type_checking_imports=True, cache_dir=None)
+    return grimp.build_graph(ROOT, "research", exclude_type_checking_imports=True, cache_dir=None)
 
 
 @cache

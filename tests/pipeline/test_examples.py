@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from components.benchmarks.project import benchmark_names
-from components.benchmarks.published import published_benchmarks
 from components.core.system.discovery import names_in
-from components.methods.registry import method_names
+from components.evaluation.benchmarks.project import benchmark_names
+from components.evaluation.benchmarks.published import published_benchmarks
+from components.training.methods.registry import method_names
 
 REPO = Path(__file__).parents[2]
 EXAMPLES = REPO / "docs" / "examples"

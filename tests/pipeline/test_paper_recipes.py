@@ -16,7 +16,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from components.base.published import published_weights
 from components.captions import synthesize
 from components.cli import app
 from components.core.settings import Counts, Settings
@@ -25,7 +24,8 @@ from components.core.system.profiles import fits_any_dataset, profile_names
 from components.core.system.stage_graph import read_graph
 from components.core.tables.records import PAIRS
 from components.data import prepare
-from components.test_sets.readers import cc_neg, sugar_crepe
+from components.data.test_sets.readers import cc_neg, sugar_crepe
+from components.training.base.published import published_weights
 from tests.support.documented import REPO, block_lines
 from tests.unit.data.sources.published_folders import captions, picture, write_coco_karpathy, write_pictures
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from components.benchmarks.project.typos import ERRORS, with_typing_errors
 from components.core.settings import Settings
 from components.core.tables import records
 from components.core.tables.files import file_hash
 from components.core.tables.table import Table
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.results import Folders
+from components.evaluation.benchmarks.project.typos import ERRORS, with_typing_errors
+from components.evaluation.scoring.results import Folders
 from tests.support.shard_making import picture
 
 IMAGES = ("a", "b", "c", "d")

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from PIL import Image
 
-from components.benchmarks.project.paraphrased_retrieval import FILE, NAME
-from components.benchmarks.scoring.benchmark import Scores
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.settings import Settings
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.results import Folders, Report, Result, write_results
-from components.explorer.comparing import Explorer
-from components.explorer.explored import Explored
-from components.index.building import build
-from components.index.image_index import ImageIndex
-from components.index.sources import find_source
+from components.evaluation.benchmarks.project.paraphrased_retrieval import FILE, NAME
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.evaluation.scoring.results import Folders, Report, Result, write_results
 from components.registry.encoder_lookup import encoder_under_test
+from components.serving.explorer.comparing import Explorer
+from components.serving.explorer.explored import Explored
+from components.serving.index.building import build
+from components.serving.index.image_index import ImageIndex
+from components.serving.index.sources import find_source
 from tests.support.evaluation_fixtures import write_rows
 
 PICTURES = 12

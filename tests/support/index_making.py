@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest
 from components.core.compute.metrics import Features
 from components.encoders.adapter.images import Preparation
-from components.index.building import Added, build
-from components.index.sources import find_source, reading
-from components.index.sources.source import Opened
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.serving.index.building import Added, build
+from components.serving.index.sources import find_source, reading
+from components.serving.index.sources.source import Opened
 from tests.support.toy_context import ToyEncoder, unit  # noqa: F401
 
 DIM = 8

@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from components.core.compute.distributed import World, join_world
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.method import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions
+from components.training.methods.contract.method import Optimisation
 from tests.conftest import TINY
 from tests.support.synthetic_training import SyntheticSource, entries, subject
 

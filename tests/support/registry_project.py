@@ -13,11 +13,11 @@ import yaml
 from components.core.compute.provenance import LOCK
 from components.core.settings import Settings
 from components.core.tables.files import file_hash, write_json
+from components.core.tracking import tracked_run
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import WEIGHTS
-from components.evaluation.results import Report, Result
+from components.evaluation.scoring.results import Report, Result
 from components.registry.model import SHA_TAG
-from components.tracking import tracked_run
 
 PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"
 SUMMARY = {"passed": True, "accepted": 90, "rows": 100}

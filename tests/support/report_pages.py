@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.project.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
-from components.benchmarks.scoring.benchmark import Scores
-from components.benchmarks.scoring.bootstrap import interval
 from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
 from components.core.tables.files import write_json
 from components.core.tables.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
-from components.evaluation.results import Folders, Report, Result, write_results
+from components.evaluation.benchmarks.project.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.bootstrap import interval
+from components.evaluation.scoring.results import Folders, Report, Result, write_results
 from tests.support.evaluation_fixtures import stub_sidecar, write_rows
 from tests.support.shard_making import picture
 

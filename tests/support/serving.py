@@ -13,9 +13,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from components.encoders.adapter.tokens import Tokens
-from components.serving.address import ServingLimits, bind
-from components.serving.served import Served, TextTokens
-from components.serving.server import uvicorn_config
+from components.serving.server.address import ServingLimits, bind
+from components.serving.server.serve import uvicorn_config
+from components.serving.server.served import Served, TextTokens
 from tests.support.toy_context import drawn_from, unit
 from tests.support.waiting import wait_until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from components.core.tables.files import write_json
+from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
 from components.registry.model import CHAMPION, SHA_TAG, VersionFiles, register
-from components.tracking import make_client
 
 MODEL = "text-encoder"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from components.captions.language_models.language_model import LanguageModel, load_language_model
 from components.captions.prompting.tasks import find_task
+from components.captions.students.lessons import Lesson
 from components.core.settings import Student
-from components.students.lessons import Lesson
+from components.encoders.language_models.language_model import LanguageModel, load_language_model
 
 WORDS = ("dog", "cat", "sofa", "red", "small", "hat", "two", "long", "green", "kite")
 

@@ -12,8 +12,8 @@ import yaml
 from more_itertools import batched
 
 from components.captions.prompting.request import Reply, Request
+from components.captions.validation.rules.measuring.probes import Probes
 from components.core.settings import Settings
-from components.validation.rules.measuring.probes import Probes
 from tests.support.server_project import write_captions
 
 CAPTIONS = [f"IMG {number} small dog left of a large cat" for number in range(12)]

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.method import Method, Perturb
-from components.methods.registry import find_method
 from components.training.engine.gradients import Teacher
 from components.training.engine.run import Run
+from components.training.methods.contract.method import Method, Perturb
+from components.training.methods.registry import find_method
 from components.training.rows.batches import Batch
 from tests.support.params import every_method
 from tests.support.toy_training import NumberedSource

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.core.compute.metrics import Features
 from components.core.pictures.rgb import open_picture
+from components.data.test_sets.pictures import LazyPicture
 from components.encoders.adapter.images import Preparation
-from components.test_sets.pictures import LazyPicture
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.evaluation.scoring.encoding.published_context import ImageFeatures, PublishedContext
 
 
 @dataclass

@@ -13,10 +13,10 @@ from torch import Tensor
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build
-from components.methods.contract.losses import Features, info_nce
-from components.methods.contract.method import Optimisation
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.run import LoopOptions, Run
+from components.training.methods.contract.losses import Features, info_nce
+from components.training.methods.contract.method import Optimisation
 from components.training.rows.batches import Batch
 
 CONTEXT, DIM, SIZE, END = 12, 8, 8, 39

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlflow.entities import Run
 
-from components.tracking import make_client
+from components.core.tracking import make_client
 
 
 def find_runs(experiment: str, stage: str) -> list[Run]:

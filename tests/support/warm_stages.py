@@ -21,7 +21,12 @@ import torch
 
 PATIENCE_S = 200.0
 """After which a stage is taken to hang."""
-_PRELOADED = ("components.training.train", "components.base.base", "mlflow", "mlflow.tracking._tracking_service")
+_PRELOADED = (
+    "components.training.train",
+    "components.training.base.base",
+    "mlflow",
+    "mlflow.tracking._tracking_service",
+)
 
 
 Environment = Mapping[str, str | None] | None

@@ -17,7 +17,7 @@ MODULES = (
     "components.core.settings",
     "components.core.tables.table",
     "components.core.text",
-    "components.methods.registry",
+    "components.training.methods.registry",
 )
 
 

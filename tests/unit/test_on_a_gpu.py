@@ -19,30 +19,30 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from torch import nn
 from typer.testing import CliRunner
 
-from components.base import base, fitted, published
-from components.base.fitted import trunk_features
-from components.benchmarks.scoring.benchmark import Benchmark, Metric, Scores
-from components.benchmarks.scoring.encoding.context import EncoderUnderTest
-from components.benchmarks.scoring.encoding.published_context import ImageFeatures, PublishedContext
-from components.benchmarks.scoring.protocols import geometry, retrieval, zero_shot
 from components.cli import app
-from components.cli.explore import _explored
+from components.cli.commands.explore import _explored
 from components.core.compute.metrics import rank_correlation
 from components.core.settings import Fit, Settings
 from components.core.tables.files import image_id
 from components.core.tables.records import PAIRS
 from components.encoders import embed, parity
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation import evaluate
-from components.evaluation.published import Plan, run_one
-from components.evaluation.results import Folders
-from components.index.building import build
-from components.index.sources import find_source, reading
+from components.evaluation.scoring import evaluate
+from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.evaluation.scoring.encoding.published_context import ImageFeatures, PublishedContext
+from components.evaluation.scoring.protocols import geometry, retrieval, zero_shot
+from components.evaluation.scoring.published import Plan, run_one
+from components.evaluation.scoring.results import Folders
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import write_checked
 from components.registry.formats.format import ExportedVectors, Format
-from components.serving import served
-from components.serving.messages import EmbeddingRequest
+from components.serving.index.building import build
+from components.serving.index.sources import find_source, reading
+from components.serving.server.messages import EmbeddingRequest
+from components.serving.server.serve import served
+from components.training.base import base, fitted, published
+from components.training.base.fitted import trunk_features
 from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
 from tests.support.fake_gpu import GPU, gpus
 from tests.support.index_making import make_index

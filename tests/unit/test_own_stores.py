@@ -15,7 +15,7 @@ import pytest
 from prefect.settings import PREFECT_HOME
 
 from components.core.settings import Settings
-from components.tracking import make_client, tracked_run, tracking_uri
+from components.core.tracking import make_client, tracked_run, tracking_uri
 from tests.support import own_stores
 
 REPO = own_stores.REPO

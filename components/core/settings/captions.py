@@ -82,7 +82,7 @@ class Synthesize(Block):
 class WrittenTestSet(Block):
     """Test queries that a language model writes of the captions of the test and validation splits.
 
-    For data without paraphrases by people; the stage makes the test set once, see `components.test_queries`.
+    For data without paraphrases by people; the stage makes the test set once, see `components.captions.test_queries`.
     """
 
     llm: str | None = None

@@ -44,7 +44,7 @@ def check_settings(settings: Settings) -> None:
 def _check_index(settings: Settings, encoders: Sequence[str]) -> None:
     """Raise `InputError` if one of the encoders would make the vectors of an index useless, and they must be kept."""
     if settings.train.keep_index:
-        from components.methods.registry import find_entry
+        from components.training.methods.registry import find_entry
 
         for name in encoders:
             if name in settings.methods and (tower := find_entry(settings.methods, name).hyper.image_tower) != "frozen":
@@ -62,7 +62,7 @@ def check_names(settings: Settings) -> None:
     _check_once(settings.compare_encoders, "compare_encoders")
     for encoder in settings.compare_encoders:
         choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: compare_encoders:")
-    benchmarks = names_in("components.benchmarks.project")
+    benchmarks = names_in("components.evaluation.benchmarks.project")
     _check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
     for benchmark in settings.evaluate.benchmarks:
         choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
@@ -149,6 +149,6 @@ def table_files(settings: Settings) -> dict[str, Path]:
 
 def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
     """Check entries of `methods` with the files of `table_files`; returns those that ignore the weights of pairs."""
-    from components.methods.registry import check_entries
+    from components.training.methods.registry import check_entries
 
     return check_entries(entries, tables)

@@ -248,7 +248,7 @@ SYNTHESISED = tuple(
         DIFFERENCES, DIFFERENCES_CUB, DIFFERENCE_SCORES, CLASS_DIFFERENCES, CLASS_DESCRIPTIONS, QUERY_PARAPHRASES,
     )
 )  # fmt: skip
-"""Keys of the tables that language models write; `components/validation/rules/tables.py` has the checks of each."""
+"""Keys of the tables that language models write; their checks: `components/captions/validation/rules/tables.py`."""
 
 PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
 """Texts of published test sets, which must not be trained on, by their keys (`components.data.leaks.keys`)."""

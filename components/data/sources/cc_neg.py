@@ -15,8 +15,8 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.data.listed_images import checked_files, image_folder
 from components.data.source import Pair, Source, pairs_as_queries
-from components.test_sets.files import TestSetFiles
-from components.test_sets.readers import cc_neg
+from components.data.test_sets.files import TestSetFiles
+from components.data.test_sets.readers import cc_neg
 
 FILE = "cc_neg.parquet"
 Rows = list[dict[str, Any]]
@@ -67,5 +67,5 @@ SOURCE = Source(
     pairs=_pairs,
     evaluation=pairs_as_queries,
     file=FILE,
-    how="make it with `python -m components.benchmarks.published.cc_neg`",
+    how="make it with `python -m components.evaluation.benchmarks.published.cc_neg`",
 )

@@ -16,8 +16,8 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.data.listed_images import checked_files, image_folder
 from components.data.source import Pair, Source, pairs_as_queries
-from components.test_sets.files import TestSetFiles, released_splits, released_test_rows
-from components.test_sets.readers import cc_neg
+from components.data.test_sets.files import TestSetFiles, released_splits, released_test_rows
+from components.data.test_sets.readers import cc_neg
 
 _TEXTS = ("caption", "paraphrased", "negation")
 

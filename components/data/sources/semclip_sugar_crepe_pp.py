@@ -8,8 +8,8 @@ or no training pair is left.
 from __future__ import annotations
 
 from components.data.sources.semclip_cc_neg import SemclipFile, source_of
-from components.test_sets.files import TestSetFiles
-from components.test_sets.readers import sugar_crepe
+from components.data.test_sets.files import TestSetFiles
+from components.data.test_sets.readers import sugar_crepe
 
 SOURCE = source_of(
     SemclipFile(

@@ -24,14 +24,14 @@ from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import Below, states_below, text_features
-from components.methods.contract.distillation import BASE
-from components.methods.contract.losses import Feature, Features, Sigmoid
+from components.training.methods.contract.distillation import BASE
+from components.training.methods.contract.losses import Feature, Features, Sigmoid
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
     from components.encoders.adapter.tokens import Tokenizer
-    from components.methods.contract.method import Perturb
     from components.training.engine.frozen_states import FrozenStates
+    from components.training.methods.contract.method import Perturb
     from components.training.rows.batches import Batch
     from components.training.rows.tables import Rows
 

@@ -16,7 +16,7 @@ from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import MicroBatch, Towers
 
 if TYPE_CHECKING:
-    from components.tracking import TrackedRun
+    from components.core.tracking import TrackedRun
 
 
 @dataclass(frozen=True)

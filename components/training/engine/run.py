@@ -16,13 +16,13 @@ from components.core.compute.distributed import World
 from components.core.compute.hardware import pick_autocast
 from components.core.system.errors import InputError
 from components.encoders.adapter.images import CLIP, Preparation
-from components.methods.contract.losses import Features
 from components.training.engine.gradients import Objective, Teacher
 from components.training.engine.meter import Step
+from components.training.methods.contract.losses import Features
 
 if TYPE_CHECKING:
     from components.core.settings import Train
-    from components.methods.contract.method import Optimisation, Perturb
+    from components.training.methods.contract.method import Optimisation, Perturb
     from components.training.rows.batches import BatchSource
 
 

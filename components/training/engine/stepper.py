@@ -15,14 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
-from components.methods.contract.losses import has_sigmoid_loss
 from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State
+from components.training.methods.contract.losses import has_sigmoid_loss
 
 if TYPE_CHECKING:
-    from components.methods.contract.method import Optimisation
+    from components.training.methods.contract.method import Optimisation
     from components.training.rows.batches import Batch
 
 SCHEDULES: dict[str, Callable[[int, int, float], float]] = {

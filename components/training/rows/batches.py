@@ -18,7 +18,7 @@ from components.core.system.errors import InputError
 from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import rows_of
 from components.encoders.adapter.tokens import Tokens
-from components.methods.contract.method import Neighbours, Visits
+from components.training.methods.contract.method import Neighbours, Visits
 from components.training.rows.tables import QueryLog, Rows
 
 Vectors = npt.NDArray[np.float32]

@@ -23,7 +23,7 @@ from components.core.tables.text_column import TextColumn
 from components.core.tables.training_columns import IMAGES
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import Tokenizer, Tokens
-from components.methods.contract.method import Neighbours
+from components.training.methods.contract.method import Neighbours
 from components.training.rows.batches import (
     BatchPlan,
     CachedFeatures,
@@ -113,7 +113,7 @@ def _decoded(
     if len(used) * 3 * size**2 > _MOST_PIXELS:
         raise InputError(
             f"{len(used)} images of {size} pixels do not fit into memory: write shards "
-            "(`python -m components.cli.write_shards --help`) and name them in train.shards"
+            "(`python -m components.cli.commands.write_shards --help`) and name them in train.shards"
         )
     encoded = PAIRS.take(images.pairs, used, ["id", *PICTURE])
     with Pictures() as pictures:

@@ -15,7 +15,7 @@ from components.data.leaks.keys import picture_key
 from components.data.leaks.report import LeakCounts, TestSetKeys, read_counts
 from components.data.source import Pair
 from tests.unit.data.sources.reading import prepare_settings, prepared
-from tests.unit.test_sets.writing import write_files
+from tests.unit.data.test_sets.writing import write_files
 
 Png = Callable[..., bytes]
 TESTED = "COCO_val2014_000000000007.jpg"

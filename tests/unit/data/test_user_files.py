@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from components.cli.own_data.survey import problems, survey
 from components.core.pictures import folder as picture_folder
 from components.core.settings import Settings
 from components.data import prepare, row_files
 from components.data.source import Unusable
-from components.own_data.survey import problems, survey
 from tests.support.shard_making import make_shards, picture
 from tests.unit.core.pictures.test_folder import HEIC
 from tests.unit.data.sources.reading import assert_refused, pairs_of, prepare_settings

@@ -13,11 +13,11 @@ import numpy as np
 import open_clip
 import pytest
 
-from components.base.published import folder_encoder
 from components.core.system.errors import InputError
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import tokenizer_of
 from components.encoders.parity import Reference, measured_parity
+from components.training.base.published import folder_encoder
 from tests.support.open_clip_folders import FAMILIES, write_folder
 
 _TEXTS = ["a dog", "Two cats sleep on a red sofa beside the window, and a third one watches them."]

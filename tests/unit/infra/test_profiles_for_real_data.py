@@ -16,20 +16,20 @@ import yaml
 from dvc.repo import Repo
 from typer.testing import CliRunner
 
-from components.base.published import facts_of, published_weights
-from components.benchmarks.project import find_benchmark
 from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
+from components.captions.validation.rules.tables import synthesised_tables
 from components.cli import app
+from components.cli.doctor.examine import CHECKS, examine, read_installation
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, table_files
 from components.core.system.profiles import overlaid, write
 from components.data.sources import find_source
-from components.doctor.examine import CHECKS, examine, read_installation
-from components.methods.contract.method import Optimisation
-from components.methods.registry import find_entry
+from components.evaluation.benchmarks.project import find_benchmark
+from components.training.base.published import facts_of, published_weights
+from components.training.methods.contract.method import Optimisation
+from components.training.methods.registry import find_entry
 from components.training.rows.tables import input_files
-from components.validation.rules.tables import synthesised_tables
 
 REPO = Path(__file__).parents[3]
 TABLES = {"caption_queries.parquet", "paraphrase_queries.parquet"}

@@ -11,12 +11,12 @@ from mlflow import MlflowClient
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.tracking import make_client
 from components.registry import decision as records
 from components.registry.champion import finish_killed, make_champion, rollback
 from components.registry.decision import Decision
 from components.registry.folders import DEFAULT
 from components.registry.model import CHALLENGER, CHAMPION, PREVIOUS, ROLLED_BACK, find_alias
-from components.tracking import make_client
 from tests.support.registry_project import write_version_files
 
 MODEL = "text-encoder"

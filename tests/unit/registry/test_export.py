@@ -18,8 +18,6 @@ from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from components.base.base import run as base
-from components.base.published import folder_encoder
 from components.cli import app
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -28,12 +26,14 @@ from components.encoders.adapter.language_tower import Strategy
 from components.encoders.adapter.sidecar import SIDECAR
 from components.encoders.adapter.weights import EXPORTED
 from components.encoders.new_text_towers import with_language_tower
-from components.evaluation.results import Folders
+from components.evaluation.scoring.results import Folders
 from components.registry import export
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import ao_loss, write_checked
 from components.registry.formats import check_export, find_format, format_names
 from components.registry.formats.format import ExportedVectors
+from components.training.base.base import run as base
+from components.training.base.published import folder_encoder
 from tests.conftest import TINY
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.open_clip_folders import FAMILIES, write_folder

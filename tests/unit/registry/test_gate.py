@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.core.settings import Margin, Promote
 from components.core.system.errors import InputError
-from components.evaluation.results import Report, Result
+from components.evaluation.scoring.results import Report, Result
 from components.registry.gate import Evidence, judge
 
 PRIMARY, GUARD = "b/primary", "b/guard"

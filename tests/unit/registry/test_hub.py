@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from components.cli import app
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.results import DEFAULT, Report, Result, write_record
+from components.evaluation.scoring.results import DEFAULT, Report, Result, write_record
 from tests.conftest import REPO
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
+from components.core.tracking import make_client
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.champion import withdraw
 from components.registry.folders import PromotionFolders
 from components.registry.lineage import find_links, tags_of
 from components.registry.model import CHALLENGER, CHAMPION, find_alias
 from components.registry.promotion import promote
-from components.tracking import make_client
 from tests.support.registry_project import lock_results
 
 MODEL = "text-encoder"

@@ -13,6 +13,7 @@ import pytest
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
+from components.core.tracking import make_client, training_run
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
 from components.registry import model
@@ -20,7 +21,6 @@ from components.registry.champion import rollback
 from components.registry.decision import LATEST, RECORDS, Decision
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
-from components.tracking import make_client, training_run
 from tests.support.registry_project import EXAMPLES, SUMMARY_FILE
 
 MODEL = "text-encoder"
@@ -149,7 +149,7 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
         scored.append(sha256)
         return project.score(name, sha256, 0.85, data="new")
 
-    monkeypatch.setattr("components.evaluation.evaluate.run", evaluate)
+    monkeypatch.setattr("components.evaluation.scoring.evaluate.run", evaluate)
     decision = promote(project.settings)
     assert scored == [champion.sidecar.weights_sha256]
     assert decision.outcome == "promoted"

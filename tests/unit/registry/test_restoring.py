@@ -10,14 +10,14 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
+from components.cli.doctor.check import Installation
+from components.cli.doctor.examine import CHECKS
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
-from components.doctor.check import Installation
-from components.doctor.examine import CHECKS
+from components.core.tracking import make_client
 from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
 from components.registry.promotion import promote
-from components.tracking import make_client
 
 
 def _files(version: str = "1") -> Path:

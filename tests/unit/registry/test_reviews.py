@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
+from components.data.test_sets.written import frozen_hash
 from components.registry.promotion import promote
 from components.registry.reviews import Review, Reviewed, Reviews, read_reviewed, reviewed, verdicts
-from components.test_sets.written import frozen_hash
 from tests.support.store_rows import old_store
 from tests.support.written_queries import write_test_set
 

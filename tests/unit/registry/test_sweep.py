@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from components.core.system.worker_identity import new_worker
+from components.core.tracking import make_client
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION
 from components.registry.promotion import promote
 from components.registry.sweep import OWNER, SWEPT, sweep_aliases, sweep_runs
-from components.tracking import make_client
 
 MODEL = "text-encoder"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from starlette.applications import Starlette
 
-from components.serving.address import ServingLimits
-from components.serving.app import make_app
-from components.serving.batches import Batcher
-from components.serving.metrics import Metrics
+from components.serving.server.address import ServingLimits
+from components.serving.server.app import make_app
+from components.serving.server.batches import Batcher
+from components.serving.server.metrics import Metrics
 from tests.support.serving import Stub, stub_served
 
 

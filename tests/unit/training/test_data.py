@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from components.cli.write_shards import write_shards
+from components.cli.commands.write_shards import write_shards
 from components.core.compute.distributed import World as Ranks
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS, PARAPHRASES, SEMCLIP_ROWS
@@ -22,9 +22,9 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
-from components.methods.registry import find_entry
 from components.training.data import load_data
 from components.training.held_out import Data, choose_held_out
+from components.training.methods.registry import find_entry
 from components.training.rows.shards import ShardSource
 from tests.conftest import TINY
 from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings

@@ -16,11 +16,11 @@ from torch import Tensor
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.losses import Features
-from components.methods.contract.method import Optimisation
 from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions, Run
+from components.training.methods.contract.losses import Features
+from components.training.methods.contract.method import Optimisation
 from tests.support.rank_worker import LOGGED, one_step
 from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, subject
 

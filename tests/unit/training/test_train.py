@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from components.cli.write_shards import write_shards
+from components.cli.commands.write_shards import write_shards
 from components.core.compute import hardware
 from components.core.compute.distributed import World as Ranks
 from components.core.compute.provenance import path_hash
@@ -23,18 +23,18 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.core.tables.records import PAIRS
+from components.core.tracking import TrackedRun, make_client
 from components.data.leak_guard import Guard, KnownSet, _keys
 from components.data.leaks.keys import text_key
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
-from components.methods import registry
-from components.methods.registry import find_entry, find_method
-from components.tracking import TrackedRun, make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import watch
+from components.training.methods import registry
+from components.training.methods.registry import find_entry, find_method
 from components.training.train import TrainingJob, check_ensemble
 from tests.conftest import TINY
 from tests.support.toy_world import World, world_settings

@@ -14,12 +14,12 @@ from more_itertools import batched, longest_common_prefix
 from pydantic import PositiveInt
 from torch import Tensor
 
-from components.captions.language_models.language_model import LanguageModel, load_language_model, revision_of
 from components.captions.prompting.request import ModelAnswer, Reply, Request, Sampling
 from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.settings import Block
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
+from components.encoders.language_models.language_model import LanguageModel, load_language_model, revision_of
 
 _CANDIDATES = 64
 """Tokens that sampling considers; the nucleus of a caption is far smaller."""

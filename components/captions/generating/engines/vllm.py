@@ -17,10 +17,10 @@ from components.captions.generating.client import LlmClient, ServerOptions
 from components.captions.generating.in_flight import replies_to
 from components.captions.generating.vllm_process import serve
 from components.captions.generating.wire import seed_of
-from components.captions.language_models.weights import Weights, find_weights
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Block
 from components.core.tables.files import content_hash
+from components.encoders.language_models.weights import Weights, find_weights
 
 _OWN = frozenset({"api_key", "default_chat_template_kwargs", "host", "port", "served_model_name", "uds"})
 """Flags of `vllm serve` that the engine sets, or whose defaults it relies on."""
@@ -41,7 +41,7 @@ class VllmOptions(Block):
     """Settings of the engine `vllm`."""
 
     model: str
-    """A Hugging Face folder or name; `components.students.save_model` makes a folder of SmolLM2 or a student."""
+    """A Hugging Face folder or name; `captions.students.save_model` makes a folder of SmolLM2 or a student."""
     revision: str | None = None
     """Commit or tag of a name; the one in the Hugging Face cache when not given."""
     python: Path = Path(".venv-llm/bin/python")

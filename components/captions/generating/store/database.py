@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from components.core.system.errors import InputError
 from components.core.system.retry import retrying
-from components.tracking import shown_address
+from components.core.tracking import shown_address
 
 RETRY_S = 60.0
 """How long a database may be unavailable, for example to restart, before the work stops."""

@@ -36,7 +36,7 @@ def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
 ) -> None:
     monkeypatch.setattr(provenance, "_ROOT", tmp_path)
     (tmp_path / "dvc.yaml").write_text(
-        "stages: {base: {deps: [components/base, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
+        "stages: {base: {deps: [components/training/base, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
     )
     (tmp_path / "components" / "base" / "__pycache__").mkdir(parents=True)
 

@@ -23,8 +23,8 @@ from components.core.system.errors import InputError
 from components.data.checked_pictures import check_picture
 from components.data.source import UnusableError
 from components.encoders.adapter.images import Preparation
-from components.explorer.explored import small_jpeg
-from components.report.page.retrieved import data_uri
+from components.evaluation.report.page.retrieved import data_uri
+from components.serving.explorer.explored import small_jpeg
 
 UPRIGHT = np.zeros((24, 16, 3), np.uint8)
 UPRIGHT[:8] = (250, 0, 0)

@@ -14,9 +14,9 @@ import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
+from components.cli.doctor.examine import CHECKS, examine, read_installation
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
-from components.doctor.examine import CHECKS, examine, read_installation
 
 GONE = object()
 """Stands for a key to remove."""

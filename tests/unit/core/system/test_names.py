@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from components.cli.launching import launch
+from components.cli.own_data.written_profile import profile_text
 from components.core.settings import Settings, load_settings
 from components.core.system.discovery import FOLDER_NAME
 from components.core.system.errors import InputError
 from components.core.system.profiles import overlaid
 from components.core.system.stage_graph import DVC
-from components.launching import launch
-from components.own_data.written_profile import profile_text
 from tests.support.dvc_project import REPO
 
 KEYED = {

@@ -29,8 +29,8 @@ from components.core.system.profiles import (
     start_text,
     write,
 )
-from components.methods.contract.method import Optimisation
-from components.methods.registry import find_entry, method_names
+from components.training.methods.contract.method import Optimisation
+from components.training.methods.registry import find_entry, method_names
 
 REPO = Path(__file__).parents[4]
 

@@ -84,7 +84,7 @@ def test_typed_files_encoders_and_outputs_are_those_of_the_current_folder(below:
 def test_a_stage_writes_into_the_project(below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["student"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("components.students.students", run_name="__main__")
+        runpy.run_module("components.captions.students.students", run_name="__main__")
     assert ended.value.code == 0
     assert (below / "models" / "students").is_dir()
     assert not list(Path.cwd().iterdir())

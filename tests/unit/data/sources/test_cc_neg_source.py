@@ -14,7 +14,7 @@ import pytest
 from components.core.settings import Settings
 from components.data import prepare
 from components.data.sources import find_source
-from components.test_sets.readers import cc_neg
+from components.data.test_sets.readers import cc_neg
 from tests.unit.data.sources.reading import assert_refused, caption_queries, pairs_of, prepare_settings, prepared
 
 ROWS, TESTED = 40, 8

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from components.cli.own_data.survey import problems, survey
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Prepare, Settings
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS, UNUSABLE
 from components.data.source import Unusable
 from components.data.sources import find_source
-from components.own_data.survey import problems, survey
 from tests.support.shard_making import write_tar
 from tests.unit.data.sources.published_folders import picture, vector, write_pictures
 from tests.unit.data.sources.reading import pairs_of, prepare_settings, prepared

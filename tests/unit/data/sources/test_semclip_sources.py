@@ -16,7 +16,7 @@ from components.core.settings import Settings
 from components.core.tables.records import SEMCLIP_ROWS
 from components.data import prepare
 from components.data.sources import find_source
-from components.test_sets.readers import cc_neg, sugar_crepe
+from components.data.test_sets.readers import cc_neg, sugar_crepe
 from tests.unit.data.sources.reading import assert_refused, caption_queries, pairs_of, prepare_settings, prepared
 
 ROWS = 60

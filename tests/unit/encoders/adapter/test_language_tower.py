@@ -120,7 +120,7 @@ def test_houlsbys_adapters_are_inside_the_residuals(make: Make) -> None:
 
 @every_kind
 def test_alignment_adds_layers_above_the_pretrained_ones(make: Make, language_folder: Path) -> None:
-    """How many it adds is tested with the method, in `tests/unit/methods/test_new_text_towers.py`."""
+    """How many it adds is tested with the method, in `tests/unit/training/methods/test_new_text_towers.py`."""
     frozen, published = make("frozen"), load_file(language_folder / "model.safetensors")
     for added in (0, 2):
         aligned = make("alignment", added)

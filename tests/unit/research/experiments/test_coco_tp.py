@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.benchmarks.published import find_published
 from components.core.system.errors import InputError
+from components.evaluation.benchmarks.published import find_published
 from research.experiments import coco_tp
 from tests.support.toy_context import colour_image, toy_context
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from components.benchmarks.published import find_published
 from components.captions.prompting.request import Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
+from components.evaluation.benchmarks.published import find_published
 from research.experiments.parts.judge import JudgeQuestion, judge_of, judged
 from tests.support.toy_context import toy_context
 from tests.unit.research.experiments.conftest import ScriptedModel

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from components.benchmarks.published import find_published
-from components.benchmarks.scoring.protocols.retrieval import synonym_expansions
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES
+from components.evaluation.benchmarks.published import find_published
+from components.evaluation.scoring.protocols.retrieval import synonym_expansions
 from research.experiments.parts.wordnet import POS, read_wordnet
 from tests.support.toy_context import colour_image, toy_context
 

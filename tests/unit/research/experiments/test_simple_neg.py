@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from components.benchmarks.published import find_published
 from components.captions.prompting.request import PICTURE, Request
 from components.core.system.errors import InputError
+from components.evaluation.benchmarks.published import find_published
 from tests.support.toy_context import toy_context
+from tests.unit.data.test_sets.writing import write_files
 from tests.unit.research.experiments.conftest import ScriptedModel
-from tests.unit.test_sets.writing import write_files
 
 QUERY = ["a desk with no lamp", "is there a lamp?", "is there a desk?"]
 OTHER = ["a dog not eating", "is it eating?", "is there a dog?"]

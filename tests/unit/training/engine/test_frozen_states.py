@@ -12,11 +12,11 @@ from torch import Tensor
 from components.encoders.adapter import text_tower
 from components.encoders.adapter.architecture import build
 from components.encoders.adapter.text_tower import frozen_depth, text_features
-from components.methods.contract.losses import Features
-from components.methods.contract.low_rank import add_low_rank
 from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import Teacher, Towers, backward, evaluate
 from components.training.engine.stepper import Stepper, make_optimiser
+from components.training.methods.contract.losses import Features
+from components.training.methods.contract.low_rank import add_low_rank
 from tests.support.toy_training import CONFIG, toy_batch, toy_objective, toy_run, trained
 
 FIRST, OTHER = toy_batch(range(7)), toy_batch(range(4, 12))

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import CLIP
 from components.encoders.adapter.tokens import HuggingFaceTokenizer
-from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import Passed, Teacher, Towers, backward, cut, evaluate
+from components.training.methods.contract.losses import Features, info_nce
 from components.training.rows.batches import Batch
 from tests.support.toy_training import CONTEXT, toy_batch, toy_model, toy_objective, trained
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
-from components.methods.contract.losses import Features
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import Run
+from components.training.methods.contract.losses import Features
 from tests.support.toy_training import ToySource, same, toy_losses, toy_model, toy_run, trained, weights_of
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from components.core.compute.checkpoint import Checkpoints
-from components.methods.contract.losses import Features
-from components.methods.contract.method import Optimisation
 from components.training.engine.meter import Meter
 from components.training.engine.run import Run
 from components.training.engine.stepper import Done, NonFiniteError, Stepper, make_optimiser, rate_factor
+from components.training.methods.contract.losses import Features
+from components.training.methods.contract.method import Optimisation
 from tests.support.toy_training import same, toy_batch, toy_losses, toy_model, toy_run, trained, weights_of
 
 

@@ -12,13 +12,13 @@ from braceexpand import braceexpand
 
 from components.captions.prompting.inputs.readers import read_caption_pairs
 from components.captions.prompting.tasks import find_task
+from components.captions.validation.rules.tables import find_table
 from components.core.settings import Settings, load_settings
 from components.core.system.profiles import overlaid, write
 from components.core.tables.training_columns import ALIKE, PREPARED
-from components.methods.registry import Entry, find_entry
+from components.training.methods.registry import Entry, find_entry
 from components.training.rows.batches import Sampler, Visits, groups_of
 from components.training.rows.tables import input_files
-from components.validation.rules.tables import find_table
 
 REPO = Path(__file__).parents[4]
 PROFILES = REPO / "infra" / "profiles"

@@ -20,7 +20,7 @@ from components.core.tables.records import PAIRS
 from components.core.tables.table import Table
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
-from components.methods.contract.method import Neighbours
+from components.training.methods.contract.method import Neighbours
 from components.training.rows import sources
 from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, TableSource
 from components.training.rows.sources import TableImages, cached_tokens, nearest, table_source

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from components.captions.validation.rules.measuring.probes import evaluation_sentences
+from components.captions.validation.rules.world.checks import find_leak
 from components.core.settings import Settings
 from components.core.text import normalised
 from components.data.source import EvaluationTables
@@ -21,8 +23,6 @@ from components.data.world.description.evaluation_text import evaluation_text
 from components.data.world.description.lexicon import TIERS, load_lexicon, plural, word_pattern
 from components.data.world.description.negation_text import CUES, negation_text
 from components.data.world.description.scenes import Scene, draw_scenes, pair_is_held_out
-from components.validation.rules.measuring.probes import evaluation_sentences
-from components.validation.rules.world.checks import find_leak
 
 COMPONENTS = Path(__file__).parents[5] / "components"
 COUNTS = {"train": 60, "val": 10, "test": 150}

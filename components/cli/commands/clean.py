@@ -1,0 +1,157 @@
+"""The command `cliptune clean`: the sizes of what stages and commands wrote, and the removal of chosen kinds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.cli.tables import PIPE_WIDTH, Yes, confirm, print_rows, say, shown_size
+from components.core.system.errors import InputError
+from components.core.system.project import in_project, require_project
+
+if TYPE_CHECKING:
+    from dvc.stage import Stage  # type: ignore[import-untyped]
+
+
+class Kind(StrEnum):
+    """What `clean` can remove."""
+
+    OUTPUTS = "outputs"
+    CACHE = "cache"
+    WORK = "work"
+    ANSWERS = "answers"
+    RUNS = "runs"
+    DECISIONS = "decisions"
+    REVIEWS = "reviews"
+
+
+_CONTENT: Mapping[Kind, str] = {
+    Kind.OUTPUTS: "outputs of dvc.yaml; `dvc repro` restores them from the cache, or runs the stages again",
+    Kind.CACHE: "DVC's copies of outputs, also of earlier settings",
+    Kind.WORK: "checkpoints, indexes and logs in state/",
+    Kind.ANSWERS: "answers of language models, in synthesize.store and moved aside; asking again costs time or money",
+    Kind.RUNS: "MLflow's runs, registered versions and aliases; then there is no champion",
+    Kind.DECISIONS: "records of promotions",
+    Kind.REVIEWS: "people's reviews of test queries",
+}
+_NAMED = 4
+"""Paths of a kind that the table names."""
+
+
+@in_project
+def clean(
+    kinds: Annotated[
+        list[Kind] | None, typer.Argument(help="Kinds of files to remove; without one, sizes are listed.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """List the sizes of files that stages and commands wrote, or remove kinds of them after a question.
+
+    Your own files, such as pictures below data/ and models below models/, and edited settings kept in state/, are never
+    removed.
+
+    Examples: cliptune clean; cliptune clean outputs cache; cliptune clean work --yes
+    """
+    require_project()
+    stages = _stages()
+    places = {kind: paths for kind, paths in _places(stages).items() if kind in (kinds or Kind)}
+    sizes = {kind: sum(map(_size, paths)) for kind, paths in places.items()}
+    rows = []
+    for kind, paths in places.items():
+        more = ["..."] if len(paths) > _NAMED else []
+        named = ", ".join([*map(str, paths[:_NAMED]), *more])
+        rows.append((kind.value, shown_size(sizes[kind]), _CONTENT[kind], named))
+    print_rows(("kind", "size", "content", "paths"), rows, numbers=("size",), widest=2 * PIPE_WIDTH)
+    if not kinds:
+        say("remove some: `cliptune clean KIND ...`")
+        return
+    total = shown_size(sum(sizes.values()))
+    confirm(f"remove {total} ({', '.join(places)})?", yes)
+    if Kind.OUTPUTS in places:
+        _remove_outputs(stages)
+    if Kind.ANSWERS in places:
+        _adopt_reviews()
+    for path in [path for paths in places.values() for path in paths]:
+        _remove(path)
+    say(f"removed {total}")
+
+
+def _stages() -> list[Stage]:
+    """The stages of the project's dvc.yaml; those of other files, and data that `dvc add` watches, are the user's."""
+    from dvc.exceptions import DvcException  # type: ignore[import-untyped]
+    from dvc.repo import Repo  # type: ignore[import-untyped]
+
+    try:
+        repo = Repo(".")
+        return [stage for stage in repo.index.stages if stage.cmd and Path(stage.path) == Path("dvc.yaml").resolve()]
+    except DvcException as error:
+        raise InputError(f"dvc.yaml cannot be read ({error}): correct it, or restore .dvc") from None
+
+
+def _remove_outputs(stages: Sequence[Stage]) -> None:
+    from dvc.lock import LockError  # type: ignore[import-untyped]
+
+    try:
+        for stage in stages:
+            with stage.repo.lock:
+                stage.remove_outs(force=True)
+    except LockError:
+        raise InputError("dvc or a stage is at work on the outputs: wait until it ends") from None
+
+
+def _adopt_reviews() -> None:
+    """Copy reviews that an earlier version kept among the answers."""
+    from components.core.settings import load_settings
+    from components.registry.reviews import Reviews
+
+    Reviews(load_settings().synthesize.store).close()
+
+
+def _places(stages: Iterable[Stage]) -> dict[Kind, list[Path]]:
+    """The existing files and folders of each kind."""
+    from components.core.settings import load_settings
+    from components.core.tracking import STORE
+    from components.core.tracking.offline_spool import FOLDER
+    from components.registry.decision import RECORDS
+    from components.registry.reviews import FILE, sqlite_file
+
+    state, here = Path("state"), Path.cwd()
+    answers = sqlite_file(load_settings().synthesize.store) or state / "generations.db"
+    stored, reviews = [_database(path) for path in (answers, answers.with_name(FILE))]
+    # `make captions` moves stores there.
+    stored += state.glob("generations-[0-9]*")
+    # votes.db holds the votes of an earlier version, which nothing else has.
+    kept = ("generations", answers.name, FILE, "votes.db", FOLDER.name, "params")
+    found: dict[Kind, Iterable[Path]] = {
+        Kind.OUTPUTS: [Path(out.fs_path).relative_to(here) for stage in stages for out in stage.outs],
+        Kind.CACHE: [Path(".dvc/cache")],
+        Kind.WORK: [path for path in state.glob("*") if not path.name.startswith(kept)],
+        Kind.ANSWERS: stored,
+        Kind.RUNS: [FOLDER, *(path for path in STORE.glob("*") if path.name != ".gitkeep")],
+        Kind.DECISIONS: [RECORDS],
+        Kind.REVIEWS: reviews,
+    }
+    return {kind: sorted(path for path in paths if path.exists() or path.is_symlink()) for kind, paths in found.items()}
+
+
+def _database(file: Path) -> list[Path]:
+    """An SQLite database and the files that SQLite keeps beside it."""
+    return [file.with_name(f"{file.name}{ending}") for ending in ("", "-wal", "-shm")]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder."""
+    below = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
+    return sum(file.lstat().st_size for file in below if file.is_symlink() or file.is_file())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

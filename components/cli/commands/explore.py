@@ -1,0 +1,198 @@
+"""The commands `cliptune explore` and `review`: results next to each other, and test queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_rows, say
+from components.core.system.errors import InputError
+from components.core.system.project import from_root, in_project
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from components.core.settings import Prepare
+    from components.evaluation.scoring.encoding.context import EncoderUnderTest
+    from components.serving.explorer.explored import Explored
+    from components.serving.index.image_index import ImageIndex
+
+PORT = 8321
+_Host = Annotated[
+    str,
+    typer.Option(
+        help="Address to listen on; at other addresses than this machine's, others see all pictures, answer, and "
+        "send texts to the language model of synthesize."
+    ),
+]
+_Port = Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)]
+
+
+@in_project
+def explore(
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(help="Encoders as for `cliptune evaluate`, two or more; the others are compared with the first."),
+    ] = None,
+    images: Annotated[
+        str,
+        typer.Option(
+            help="An index, or a source as for `cliptune index build --from`; by default this project's data."
+        ),
+    ] = "data",
+    host: _Host = "127.0.0.1",
+    port: _Port = PORT,
+    device: Device = "auto",
+    export: Annotated[
+        Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="With --export: a query, or two with a bar between them.")
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(help="With --export: a file with a query on each line, and its paraphrase after a tab."),
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", help="With --export: number of pictures for each query.", min=1, max=100)
+    ] = 10,
+) -> None:
+    """Open a page that compares the results of two encoders for a query.
+
+    It shows shared, gained and lost pictures, AO@k and JS@k, the queries of an evaluation that changed
+    most, and the stability of results across paraphrases.
+
+    Examples: cliptune explore
+
+    cliptune explore --encoder base --encoder models/paraclip --images ~/photographs
+
+    cliptune explore --export page.html --query "a kid on a sofa|a child on a couch"
+    """
+    names, lines = encoder or ["base", "text-encoder@champion"], _queries(query, queries)
+    page = None if export is None else new_file(export)
+    if page is not None and not lines:
+        raise InputError("--export needs queries: give --query or --queries")
+    explored = _explored(names, images, device)
+    if page is None:
+        from components.serving.explorer.server import make_app
+
+        _serve(lambda hosts: make_app(explored, hosts), host, port)
+        return
+    from components.core.tables.files import atomic_file
+    from components.serving.explorer.server import snapshot
+
+    with atomic_file(page) as temporary:
+        temporary.write_text(snapshot(explored, lines, k), "utf-8")
+    say(f"wrote {export}: {len(lines)} queries")
+
+
+@in_project
+def review(
+    sample: Annotated[int, typer.Option(help="Number of queries to read, chosen at random.", min=1)] = 100,
+    summary: Annotated[bool, typer.Option("--summary", help="Print the shares instead of opening the page.")] = False,
+    user: Annotated[str, typer.Option(help="Your name, which is stored with each answer.")] = "",
+    host: _Host = "127.0.0.1",
+    port: _Port = PORT,
+    as_json: AsJson = False,
+) -> None:
+    """Open a page to check a random sample of the written test queries: y is right, n is wrong, b goes back.
+
+    Each answer is stored at once; after a stop the page resumes at the first unread query. `cliptune report` and the
+    model card state the share that is right, and promote.min_reviewed can require it.
+
+    Examples: cliptune review; cliptune review --sample 200 --user Ada; cliptune review --summary
+    """
+    from components.core.settings import load_settings
+
+    store = load_settings().synthesize.store
+    if summary or as_json:
+        _print_reviews(store, as_json)
+        return
+    from getpass import getuser
+
+    from components.serving.explorer.reviewing import Reviewing, review_app
+
+    reviewing = Reviewing(sample, store, user or getuser())
+    _serve(lambda hosts: review_app(reviewing, hosts), host, port)
+
+
+def _print_reviews(store: str, as_json: bool) -> None:
+    from components.core.tables.folders import TEST_SET
+    from components.data.test_sets.written import frozen_hash
+    from components.registry.reviews import Reviews, reviewed, verdicts
+
+    with closing(Reviews(store)) as reviews:
+        shares = reviewed(verdicts(reviews.all(), frozen_hash(TEST_SET)))
+    if as_json:
+        print_json([share.model_dump() for share in shares])
+        return
+    if not shares:
+        say("no test query was read yet: run `cliptune review`")
+        return
+    numbers = ("read", "right", "share")
+    rows = (
+        (row.kind, str(row.read), str(row.right), f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]") for row in shares
+    )
+    print_rows(("kind", *numbers), rows, numbers=numbers)
+
+
+def _explored(names: list[str], images: str, device: str) -> Explored:
+    from components.core.settings import load_settings
+    from components.registry.encoder_lookup import find_encoder
+    from components.serving.explorer.comparing import Explorer
+    from components.serving.explorer.explored import Explored
+
+    settings = load_settings()
+    encoders = [find_encoder(name, device=device) for name in encoder_names(names)]
+    if len({encoder.name for encoder in encoders}) < len(encoders):
+        raise InputError("--encoder names one encoder twice: give two that differ")
+    index = _index(images, encoders[0], settings.prepare).to(encoders[0].device)
+    for encoder in encoders:
+        index.accept(encoder)
+    return Explored(Explorer(index, encoders), settings)
+
+
+def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIndex:
+    """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
+    from components.core.pictures.shards.listing import is_remote
+    from components.serving.explorer.own_index import own_index
+    from components.serving.index.facts import FACTS
+    from components.serving.index.image_index import ImageIndex
+
+    place = images if is_remote(images) or images == "data" else str(from_root(Path(images)))
+    if (Path(place) / FACTS).is_file():
+        return ImageIndex.open(Path(place))
+    # Fields that params.yaml names are those of its own folder.
+    is_own = settings.folder is not None and settings.folder.absolute() == Path(place).absolute()
+    fields = {} if is_own else {"text": None, "item": None, "image": None}
+    return own_index(place, encoder, Path("state/explore"), settings.model_copy(update=fields))
+
+
+def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]]:
+    lines = [line.replace("|", "\t", 1) for line in given or []]
+    if file is not None:
+        try:
+            lines += from_root(file).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--queries {file} cannot be read ({error})") from None
+    parts = [line.partition("\t") for line in lines if line.strip()]
+    return [(query.strip(), paraphrase.strip()) for query, _, paraphrase in parts]
+
+
+def _serve(make: Callable[[list[str] | None], FastAPI], host: str, port: int) -> None:
+    import uvicorn
+
+    from components.serving.server.address import bind
+
+    here = host in ("127.0.0.1", "localhost", "::1")
+    with bind(host, port) as listening:
+        # The server must accept requests as soon as the address is printed.
+        listening.listen()
+        shown = f"[{host}]" if ":" in host else host
+        say(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
+        app = make(None if here else ["*"])
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listening])

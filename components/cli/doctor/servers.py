@@ -1,0 +1,174 @@
+"""Checks of servers and stores: Prefect, MLflow, databases and the DVC remote.
+
+Requests to Prefect use the variables of its own client, whose import takes seconds; only flows/ imports it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+
+from components.cli.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
+from components.core.system.bounded_http import BoundedClient, OversizedError, redirect_of
+from components.core.system.errors import InputError
+from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri
+from components.registry.model import CHAMPION, find_alias
+from components.registry.restoring import check_files
+
+_CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
+_LOCAL_POOL = "local"
+"""Without a worker of this pool no flow runs here; other pools may belong to other hosts."""
+_DVC_KEYS = {
+    "endpointurl": "endpoint_url",
+    "access_key_id": "key",
+    "secret_access_key": "secret",
+    "profile": "profile",
+}
+"""DVC's names -> options of s3fs."""
+
+
+def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
+    """The response to a GET, or to a POST of `body`; InputError if there is none or it refuses the credentials."""
+    try:
+        headers = {"Authorization": authorization} if authorization else {}
+        with BoundedClient(url, timeout=TIMEOUT_S, headers=headers) as client:
+            response = client.get(url) if body is None else client.post(url, json=body)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OversizedError) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"{url} does not answer ({reason}): {fix}") from None
+    if (target := redirect_of(response)) is not None:
+        raise InputError(f"{url} redirects to {target}, which cliptune does not follow: {fix}")
+    if response.status_code in (401, 403):
+        raise InputError(f"{url} refuses the credentials ({response.status_code}): {_CREDENTIALS}")
+    return response
+
+
+def _prefect_url(environment: Mapping[str, str]) -> str:
+    return environment.get("PREFECT_API_URL", "").rstrip("/")
+
+
+def _prefect(environment: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
+    url = _prefect_url(environment) + path
+    login, token = environment.get("PREFECT_API_AUTH_STRING", ""), environment.get("PREFECT_API_KEY", "")
+    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else token and f"Bearer {token}"
+    response = _request(url, "start it with `make stack`, or correct PREFECT_API_URL", secret, body)
+    if response.status_code != 200 or "json" not in response.headers.get("content-type", "json"):
+        # Without /api every path is one of Prefect's pages.
+        raise InputError(f"{url} answers {response.status_code}: PREFECT_API_URL must end with /api")
+    return response.json()
+
+
+def check_prefect(installation: Installation) -> CheckResult:
+    """The Prefect server answers, accepts the credentials and has the installed version."""
+    url = _prefect_url(installation.environment)
+    if not url:
+        return not_used("PREFECT_API_URL is not set; `make stack` prints its value")
+    theirs, ours = str(_prefect(installation.environment, "/admin/version")), version("prefect")
+    if theirs != ours:
+        return warn(f"{url} runs Prefect {theirs}, this environment has {ours}", "install the same version in both")
+    return ok(f"{url}, Prefect {theirs}")
+
+
+def check_workers(installation: Installation) -> CheckResult:
+    """The work pools of prefect.yaml exist and have workers."""
+    environment, file = installation.environment, installation.folder / "prefect.yaml"
+    if not _prefect_url(environment):
+        return not_used("PREFECT_API_URL is not set")
+    if not file.is_file():
+        raise InputError(f"{file} is missing: run the command in the project's folder")
+    deployments = yaml.safe_load(file.read_text("utf-8"))["deployments"]
+    wanted = sorted({deployment["work_pool"]["name"] for deployment in deployments})
+    existing = {pool["name"] for pool in _prefect(environment, "/work_pools/filter", {})}
+    if missing := [pool for pool in wanted if pool not in existing]:
+        fix = f"make it: `prefect work-pool create {missing[0]} --type process`"
+        return fail(f"no work pool {', '.join(missing)}", fix)
+    online = {}
+    for pool in wanted:
+        workers = _prefect(environment, f"/work_pools/{pool}/workers/filter", {})
+        online[pool] = sum(worker.get("status") == "ONLINE" for worker in workers)
+    detail = ", ".join(f"{pool}: {count} online" for pool, count in online.items())
+    idle = [pool for pool, count in online.items() if count == 0]
+    if not idle:
+        return ok(detail)
+    is_local = _LOCAL_POOL in idle
+    fix = f"start one: `prefect worker start --pool {_LOCAL_POOL if is_local else idle[0]}`"
+    return fail(detail, fix) if is_local else warn(detail, fix)
+
+
+def check_tracking(installation: Installation) -> CheckResult:
+    """MLflow's server or database answers, and the project's experiment is not deleted."""
+    if nothing_tracked():
+        return ok(f"{tracking_uri()} will be made by its first user")
+    with explained():
+        client = make_client()
+        client.search_experiments(max_results=1)
+        if installation.loaded is not None:
+            find_experiment(client, installation.loaded.dataset.name)
+    return ok(f"{tracking_uri()} answers")
+
+
+def check_registry(installation: Installation) -> CheckResult:
+    """The registry answers and has a champion with its files."""
+    model = installation.settings.promote.model
+    with explained():
+        client = None if nothing_tracked() else make_client()
+        champion = client and find_alias(client, model, CHAMPION)
+        if client is None or champion is None:
+            return not_used(f"'{model}' has no champion yet; `cliptune promote` chooses one")
+        check_files(client, champion, hurry=True)
+    return ok(f"{model}: {CHAMPION} is version {champion.version}")
+
+
+def check_generation_store(installation: Installation) -> CheckResult:
+    """The generation store, which holds all answers of language models, can be opened."""
+    from sqlalchemy import text
+
+    from components.captions.generating.store.database import Database
+
+    url = installation.settings.synthesize.store
+    file = url.removeprefix("sqlite:///")
+    if file != url and not Path(file).is_file():
+        return ok(f"{file} will be made by its first user")
+    database, fix = Database(url), "start or restore it, or correct synthesize.store in params.yaml and the password"
+    with closing(database), database.explaining("does not answer", fix), database.streaming() as connection:
+        connection.execute(text("SELECT count(*) FROM sqlite_master" if database.is_sqlite else "SELECT 1"))
+    return ok(f"{database.shown} answers")
+
+
+def check_dvc_remote(installation: Installation) -> CheckResult:
+    """The DVC remote answers with DVC's credentials."""
+    from dvc.config import Config, ConfigError  # type: ignore[import-untyped]
+
+    from components.core.pictures.storage import S3
+
+    dvc = installation.folder / ".dvc"
+    if not dvc.is_dir():
+        raise InputError(f"{dvc} is missing: run the command in the project's folder")
+    try:
+        config: Mapping[str, Any] = Config(str(dvc))
+    except ConfigError as error:
+        raise InputError(f"{dvc / 'config'} cannot be read ({error}): correct it") from None
+    name = config.get("core", {}).get("remote")
+    if not name:
+        return not_used("no default remote; `dvc remote add --default <name> s3://bucket/dvc` makes one")
+    remote = config.get("remote", {}).get(name)
+    if remote is None:
+        return fail(f"remote '{name}' is not described", f"describe it: `dvc remote add {name} s3://bucket/dvc`")
+    url = str(remote["url"])
+    if url.startswith("s3://"):
+        options = {ours: str(remote[theirs]) for theirs, ours in _DVC_KEYS.items() if remote.get(theirs)}
+        region = {"region_name": str(remote["region"])} if remote.get("region") else {}
+        S3(attempts=1, client_kwargs=region, **options).check_bucket(url)
+    elif "://" in url:
+        return not_used(f"{name}: {url} is neither a folder nor S3; `dvc status --cloud` checks it")
+    elif not (Path(url).is_dir() and os.access(url, os.W_OK)):
+        return fail(f"{name}: {url} is not a writable folder", "make it, mount it, or correct its rights")
+    return ok(f"{name}: {url}")

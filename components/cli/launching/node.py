@@ -1,0 +1,59 @@
+"""The program of each machine of a launched job: DVC with the stage on the first, ranks of the stage on the others.
+
+python -m components.cli.launching.node train@paraclip
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from components.core.system.errors import InputError, run_command
+from components.core.system.processes import supervised
+from components.core.system.stage_graph import DVC, make_linked_lock
+
+SPREAD = ("embed", "train")
+"""Stages that compute with ranks on several machines."""
+_GRACE_S = 100.0
+"""Seconds in which a stopped stage saves its checkpoint; the template of Slurm leaves 120."""
+
+
+def command_of(stage: str, node: int, nodes: int) -> list[str]:
+    """The command of machine `node` of `nodes`.
+
+    With several machines the stages above must be up to date; the first machine's DVC stores the result. It may not
+    take it from its cache of runs, as the others wait for its ranks.
+    """
+    if nodes == 1:
+        return [*DVC, "repro", stage]
+    group, _, entry = stage.partition("@")
+    if group not in SPREAD:
+        raise InputError(f"stage '{stage}' computes on one machine: give --nodes 1; {' and '.join(SPREAD)} take more")
+    if node == 0:
+        return [*DVC, "repro", "--single-item", "--no-run-cache", stage]
+    from components.core.settings.yaml_text import read_yaml
+
+    declared = read_yaml(Path("dvc.yaml").read_text("utf-8"))["stages"].get(group)
+    if declared is None:
+        raise InputError(f"dvc.yaml has no stage '{group}'")
+    words = shlex.split(declared.get("do", declared)["cmd"])[1:]
+    return [sys.executable, *(entry if word == "$DVC_STAGE" else word for word in words)]
+
+
+def main(stage: str) -> None:
+    """Run this machine's part. SIGTERM ends its processes after they saved their state."""
+    node, nodes = (
+        int(os.environ.get(name, default)) for name, default in (("PET_NODE_RANK", "0"), ("PET_NNODES", "1"))
+    )
+    make_linked_lock()
+    process = subprocess.Popen(supervised(command_of(stage, node, nodes), _GRACE_S))
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    raise SystemExit(process.wait())
+
+
+if __name__ == "__main__":
+    run_command(lambda: main(sys.argv[1]))

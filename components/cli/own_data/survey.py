@@ -1,0 +1,196 @@
+"""Inspects a folder of captioned images for `cliptune init`: its source, its size, its problems."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.cli.own_data.counting import counts_of
+from components.cli.own_data.text_facts import text_facts
+from components.cli.own_data.unknown_folder import content_and_fix
+from components.core.pictures.rgb import HEIC_FIX
+from components.core.settings import Counts, Prepare
+from components.core.system.discovery import names_in
+from components.core.system.errors import InputError
+from components.core.text.languages import ENGLISH, detected, language_name
+from components.data.checked_pictures import check_picture
+from components.data.described import Described
+from components.data.source import Source
+from components.data.sources import find_source
+
+_LOOKED_AT = 200
+"""Number of images to open, evenly spaced."""
+_FEWEST = 10
+_LONGEST = 15
+"""Most words of captions that ParaCLIP rewrites; more where one in twenty captions is longer."""
+_DEPTH = 10
+"""The largest k of profiles' `evaluate.top_k`."""
+_ROW_BYTES = 150
+"""Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A folder as a source of pairs.
+
+    Attributes:
+        bad: the reasons why some of the `opened` images cannot be used.
+        seconds: expected time of `prepare`.
+        facts: facts about captions and items, in words.
+        languages: codes of the captions' languages, the most frequent first.
+        caption_words: number of words of captions that are rewritten, at least and at most.
+    """
+
+    source: str
+    file: str
+    described: Described
+    counts: Counts
+    bad: tuple[str, ...]
+    opened: int
+    seconds: float
+    bytes: int
+    facts: tuple[str, ...]
+    languages: tuple[str, ...]
+    caption_words: tuple[int, int]
+
+    @property
+    def unusable_share(self) -> float | None:
+        """What `prepare.max_unusable_share` must be, in hundredths; None if its default suffices."""
+        lost = sum(image.images for image in self.described.unusable)
+        bad = len(self.bad) / max(1, self.opened)
+        if self.bad and self.opened < len(self.described.pictures):
+            # Of a sample: three standard deviations more.
+            bad += 3 * math.sqrt(bad / self.opened)
+        images = sum(self.described.images.values())
+        share = math.ceil(100 * (lost + bad * images) / min(self.counts.total, images)) / 100
+        usual = Prepare.model_fields["max_unusable_share"].default
+        return min(share, 0.99) if share > usual else None
+
+
+def survey(folder: Path, fields: Mapping[str, str] | None = None, seed: int = 0) -> Survey:
+    """Inspect a folder.
+
+    Args:
+        fields: `prepare.text`, `prepare.item` and `prepare.image`, if they are set.
+        seed: `dataset.seed`, by which images are drawn.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder: give the folder of the images")
+    name, source, file = _source_of(folder)
+    assert source.describe is not None
+    described = source.describe(
+        Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **fields or {})
+    )
+    item = (fields or {}).get("item")
+    if item and not any(named for _, named, _ in described.groups):
+        raise InputError(f"{folder}: no row has a value of '{item}', which --item names: correct it")
+    _require_images(folder, described)
+    started, bad = time.perf_counter(), list[str]()
+    step = max(1, len(described.pictures) // _LOOKED_AT)
+    chosen = described.pictures[::step][:_LOOKED_AT]
+    for place, read in chosen:
+        try:
+            check_picture(read(), place)
+        except (InputError, OSError) as fault:
+            bad.append(str(fault))
+    per_image = (time.perf_counter() - started) / max(1, len(chosen))
+    images, captions = sum(described.images.values()), sum(described.captions.values())
+    seconds = per_image * images / len(os.sched_getaffinity(0))
+    texts, languages = text_facts(described.texts), detected([*described.texts])
+    lines = texts.lines(bool(item)) if texts is not None else []
+    return Survey(
+        source=name,
+        file=file,
+        described=described,
+        counts=counts_of(described, seed),
+        bad=tuple(bad),
+        opened=len(chosen),
+        seconds=seconds,
+        bytes=_ROW_BYTES * captions,
+        facts=(*_languages(languages), *lines, *_items(described), *_copied(described.copies)),
+        languages=tuple(languages) or (ENGLISH,),
+        caption_words=(2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
+    )
+
+
+def _languages(found: Mapping[str, float]) -> list[str]:
+    if not found or tuple(found) == (ENGLISH,):
+        return []
+    shares = ", ".join(f"{language_name(code)} {share:.0%}" for code, share in found.items())
+    return [f"languages: {shares} (validate.language); the base must read them"]
+
+
+def _items(described: Described) -> list[str]:
+    pictures = Counter[str]()
+    for (_, item, _), images in described.groups.items():
+        pictures[item] += images if item else 0
+    if not +pictures:
+        return []
+    several = sum(count > 1 for count in pictures.values())
+    ((largest, most),) = pictures.most_common(1)
+    found = f"{len(+pictures):,} products, {several:,} with several pictures, at most {most} ('{largest[:40]}')"
+    return [f"items: {found}"]
+
+
+def _copied(copies: int) -> list[str]:
+    return (
+        [f"copies: {copies:,} pictures are in another file too; each is one picture with all captions"]
+        if copies
+        else []
+    )
+
+
+def _source_of(folder: Path) -> tuple[str, Source, str]:
+    sources = {name: find_source(name) for name in names_in("components.data.sources")}
+    able = {name: source for name, source in sources.items() if source.describe is not None}
+    files = {name: file for name, source in able.items() if (file := source.found_in(folder)) is not None}
+    if not files:
+        formats = "; ".join(f"{name}: {source.file}" for name, source in able.items())
+        raise InputError(f"{folder} is in no known format ({formats}); {content_and_fix(folder)}")
+    if len(files) > 1:
+        formats = ", ".join(f"{name} ({file})" for name, file in files.items())
+        raise InputError(
+            f"{folder} matches several formats, {formats}: keep the file of one, or set prepare.source yourself"
+        )
+    (name, file), *_ = files.items()
+    return name, able[name], file
+
+
+def _require_images(folder: Path, described: Described) -> None:
+    images, lost = described.images, sum(image.images for image in described.unusable)
+    why = "".join(f"; {image.reason}" for image in described.unusable[:1])
+    if (count := sum(images.values())) < _FEWEST:
+        raise InputError(f"{folder} has {count} images: at least {_FEWEST} are needed{why}")
+    if lost >= count:
+        raise InputError(f"{folder}: {lost:,} of {lost + count:,} images are missing or damaged{why}")
+    if not described.captions.get("train"):
+        raise InputError(f"{folder} has only images of split {' and '.join(images)}: add some to train on")
+
+
+def problems(contents: Survey) -> Sequence[str]:
+    """Problems that matter before the first stage runs."""
+    texts = []
+    lost = [image for image in contents.described.unusable if image.images]
+    if lost and HEIC_FIX in lost[0].reason:
+        texts.append(lost.pop(0).reason)
+    if lost:
+        count, share = sum(image.images for image in lost), contents.unusable_share
+        allowed = f"; the profile allows it by prepare.max_unusable_share: {share}" if share is not None else ""
+        texts.append(
+            f"{count:,} images that {contents.file} names are missing or damaged: left out{allowed}; the first: "
+            f"{lost[0].reason}"
+        )
+    if rows := [row for row in contents.described.unusable if not row.images]:
+        texts.append(f"{len(rows):,} rows without a usable caption or image are left out; the first: {rows[0].reason}")
+    if contents.counts.test < _DEPTH:
+        texts.append(
+            f"{contents.counts.test} test images, fewer than {_DEPTH} in evaluate.top_k: add images, or lower it"
+        )
+    if contents.bad:
+        texts.append(f"{len(contents.bad)} of {contents.opened} opened images cannot be used: {contents.bad[0]}")
+    return texts

@@ -1,0 +1,187 @@
+"""Files of a published test set: required files, published counts, rows of JSON and CSV, and released random splits."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components.core.compute.metrics import Indices
+from components.core.system.errors import InputError
+from components.data.test_sets.pictures import LazyPicture
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class RequiredFile:
+    """A file or folder that a benchmark reads. Tables that stage `prepare` writes only have a path.
+
+    Attributes:
+        path: below the benchmark's folder.
+        what: content, such as "23,937 cases".
+        size: approximate size, such as "6 MB".
+    """
+
+    path: str
+    what: str = ""
+    size: str = ""
+    licence: str = ""
+    source: str = ""
+    optional: bool = False
+
+    @property
+    def description(self) -> str:
+        """Path, content, size, licence and source, for messages."""
+        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The texts and pictures of a test set, which training must not contain.
+
+    Attributes:
+        texts: sentences, including false ones; prompts made of class names are not included.
+        files: picture files, whether or not they exist.
+        names: folder name that the publisher of the pictures uses, if the benchmark's folder is named differently.
+    """
+
+    texts: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    pictures: Sequence[LazyPicture] = ()
+    names: str = ""
+
+
+@dataclass
+class TestSetFiles:
+    """The folder of one test set, and deviations from the published data.
+
+    Attributes:
+        allow_partial: accept fewer or other rows than published, and list them in `notes`.
+        notes: deviations; a result with notes is not comparable with published figures.
+    """
+
+    __test__ = False
+
+    folder: Path
+    allow_partial: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def expect(self, what: str, count: int, published: int) -> None:
+        """Compare a count with the published one."""
+        if count != published:
+            self.deviates(f"{what}: {count:,} found, {published:,} published")
+
+    def deviates(self, what: str) -> None:
+        """Note a deviation, such as "images/: 3 of 5,000 cannot be decoded, first 000012.jpg"."""
+        if not self.allow_partial:
+            raise InputError(
+                f"{self.folder}: {what}: complete the data, or add --allow-partial to score the available part"
+            )
+        self.notes.append(what)
+
+    def read_json(self, path: str) -> Any:
+        try:
+            return json.loads((self.folder / path).read_text("utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{self.folder / path} is missing: fetch it") from None
+        except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+            raise InputError(f"{self.folder / path} is damaged ({error}): fetch it again") from None
+
+    def read_lists(self, path: str, *keys: str) -> list[list[Any]]:
+        """The lists under `keys` of a JSON object."""
+        content = self.read_json(path)
+        if not isinstance(content, dict):
+            raise InputError(f"{self.folder / path} holds no JSON object: fetch it again")
+        for key in keys:
+            if not isinstance(content.get(key), list):
+                raise InputError(f"{self.folder / path} has no list '{key}': fetch it again")
+        return [content[key] for key in keys]
+
+    def read_rows(self, path: str, columns: Mapping[str, type]) -> list[dict[str, Any]]:
+        """The rows of a JSON list, or of a JSON object whose values are rows, in the file's order."""
+        content = self.read_json(path)
+        rows = list(content.values()) if isinstance(content, dict) else content
+        if not isinstance(rows, list):
+            raise InputError(f"{self.folder / path} holds no list of rows: fetch it again")
+        return self.complete_rows(path, rows, columns)
+
+    def read_csv(self, path: str, columns: Mapping[str, type]) -> list[dict[str, Any]]:
+        """The rows of a comma-separated file whose first line names the columns."""
+        try:
+            with (self.folder / path).open(encoding="utf-8", newline="") as stream:
+                rows = list(csv.DictReader(stream))
+        except (csv.Error, UnicodeDecodeError, OSError) as error:
+            raise InputError(f"{self.folder / path} is damaged ({error}): fetch it again") from None
+        return self.complete_rows(path, rows, columns)
+
+    def complete_rows(self, path: str, rows: Iterable[Any], columns: Mapping[str, type]) -> list[dict[str, Any]]:
+        """Those of `rows` that have every column in its type. Others are counted in `notes` and skipped."""
+        good, bad = [], []
+        for number, row in enumerate(rows):
+            if isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in columns.items()):
+                good.append(row)
+            else:
+                bad.append(number)
+        if bad:
+            self.deviates(f"{path}: {len(bad)} rows lack {' or '.join(columns)} (row {some_of(bad)}, counted from 0)")
+        if not good:
+            raise InputError(f"{self.folder / path} has no row that can be scored: fetch it again")
+        return good
+
+
+def some_of(numbers: Sequence[int]) -> str:
+    """The first few row numbers, for a message."""
+    return ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """One published test set.
+
+    Attributes:
+        folder: below the data folder; several test sets may share one.
+    """
+
+    __test__ = False
+
+    name: str
+    folder: str
+    files: Sequence[RequiredFile]
+    read: Callable[[TestSetFiles], Tested]
+
+
+def drawn(items: int, count: int, seed: int) -> Indices:
+    """`count` of `items` numbers without repetition, or all if there are fewer, in the order drawn.
+
+    PC-CLIP's released code uses the same generator, so the draw is the published one.
+    """
+    import torch
+
+    order = torch.randperm(items, generator=torch.Generator().manual_seed(seed))
+    return np.asarray(order[:count].numpy(), dtype=np.int64)
+
+
+def released_splits(rows: int, seed: int = 42, share: float = 0.1) -> dict[str, Indices]:
+    """Shuffled row numbers of SemCLIP's `train`, `val` and `test`: the last share tests, the one before validates.
+
+    The paper names a random tenth; the shuffle, as pandas' `sample` makes it, and its seed are the released code's
+    (src/dataset.py). Rows are split, not images, so an image with several rows may be trained on and tested.
+    """
+    shuffled = np.random.RandomState(seed).permutation(rows).astype(np.int64)
+    part = int(rows * share)
+    return {
+        "train": shuffled[: rows - 2 * part],
+        "val": shuffled[rows - 2 * part : rows - part],
+        "test": shuffled[rows - part :],
+    }
+
+
+def released_test_rows(rows: int) -> Indices:
+    """The `test` rows of `released_splits`."""
+    return released_splits(rows)["test"]

@@ -1,0 +1,52 @@
+"""Readers of published test sets. Each file exports `TEST_SETS`, the sets whose content training must not contain."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.core.system.discovery import file_names
+from components.core.system.errors import InputError
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
+
+
+@dataclass(frozen=True)
+class LoadedTestSet:
+    """The content of one test set.
+
+    Attributes:
+        fault: why its files cannot be read; `tested` is then None.
+    """
+
+    name: str
+    tested: Tested | None
+    fault: str = ""
+
+
+def all_test_sets() -> list[TestSet]:
+    """Every published test set with a reader, sorted by name."""
+    modules = (importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__))
+    return sorted((one for module in modules for one in module.TEST_SETS), key=lambda one: one.name)
+
+
+def load_test_sets(data: Path) -> Iterator[LoadedTestSet]:
+    """The test sets in the folder of `cliptune evaluate --data-dir`, one after another, sorted by name.
+
+    Incomplete sets are read as far as possible, because they can be scored with `--allow-partial`.
+    """
+    if not data.is_dir():
+        raise InputError(
+            f"{data} does not exist: put the published test sets there, or set prepare.heldout_testsets_dir to null"
+        )
+    for test_set in all_test_sets():
+        folder = data / test_set.folder
+        # Test sets may share a folder, so a folder alone does not mean that the set is there.
+        if not any((folder / file.path).exists() for file in test_set.files):
+            continue
+        try:
+            tested = test_set.read(TestSetFiles(folder, allow_partial=True))
+            yield LoadedTestSet(test_set.name, tested)
+        except (InputError, OSError) as fault:
+            yield LoadedTestSet(test_set.name, None, " ".join(str(fault).split()))

@@ -1,0 +1,192 @@
+"""Values of all encoders and paired differences to the first one, as CSV, results tables and sentences."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from components.core.system.errors import InputError
+from components.core.tables.files import atomic_file
+from components.evaluation.report.formats import to_markdown
+from components.evaluation.scoring.benchmark import Correlation, Scores
+from components.evaluation.scoring.bootstrap import Interval, paired_difference
+from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, signed
+from components.evaluation.scoring.results import Report
+
+LEGEND = (
+    "Values times 100, ± half of the 95% bootstrap interval over queries; differences to {reference} "
+    "with their paired-bootstrap interval, ▲ better or ▼ worse if it excludes 0."
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Cells by metric and encoder; the first encoder is the reference of all differences."""
+
+    encoders: tuple[str, ...]
+    cells: dict[str, dict[str, Cell]]
+
+    @property
+    def reference(self) -> str:
+        """The encoder that all others are compared with."""
+        return self.encoders[0]
+
+    def names(self, grouped: bool) -> list[str]:
+        """Names of the metrics over all queries, or by group of queries."""
+        return [name for name in self.cells if (name.count("/") > 1) == grouped]
+
+    def table(self, names: Sequence[str]) -> ResultTable:
+        """A row per metric, below everything before the last part of its name; a column per encoder and difference."""
+        columns = ["metric", self.reference]
+        for encoder in self.encoders[1:]:
+            columns += [encoder, f"vs {self.reference}"]
+        rows = []
+        for name in names:
+            first, *others = self.cells[name].values()
+            apart = [part for cell in others for part in (replace(cell, delta=None), cell.difference)]
+            rows.append(ResultRow(name, [first, *apart], section=name.rsplit("/", 1)[0]))
+        order = list(dict.fromkeys(row.section for row in rows))
+        rows.sort(key=lambda row: order.index(row.section))
+        return ResultTable("", columns, rows, (LEGEND.format(reference=self.reference),))
+
+    def table_by_encoder(self, names: Sequence[str], title: str = "", prefix: str = "") -> ResultTable:
+        """A row per encoder and a column per metric, named without `prefix`."""
+        rows = [ResultRow(encoder, [self.cells[name][encoder] for name in names]) for encoder in self.encoders]
+        return ResultTable(title, ("encoder", *(name.removeprefix(prefix) for name in names)), rows)
+
+
+def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int, seed: int) -> Comparison:
+    """Differences of every encoder to the first, with paired bootstrap intervals."""
+    first = reports[0]
+    for other in reports[1:]:
+        left, right = ((report.data_hash, report.protocol, list(report.metrics)) for report in (first, other))
+        if left != right:
+            raise InputError(
+                f"'{first.encoder}' and '{other.encoder}' were evaluated on different data or protocols: "
+                f"run `dvc --wait-for-lock repro evaluate`"
+            )
+    cells: dict[str, dict[str, Cell]] = {}
+    for name in first.metrics:
+        cells[name] = {}
+        for report, scored in zip(reports, scores, strict=True):
+            result = report.metrics[name]
+            delta = None if report is first else difference(name, scored, scores[0], resamples, seed)
+            cells[name][report.encoder] = Cell(Interval(result.value, *result.span), delta, result.higher_is_better)
+    return Comparison(tuple(report.encoder for report in reports), cells)
+
+
+def difference(name: str, ours: Scores, theirs: Scores, resamples: int, seed: int) -> Interval | None:
+    """The paired difference of a metric; None if one side has no values per query, or those of other queries."""
+    columns, others = (each.values.get(name, each.correlations.get(name)) for each in (ours, theirs))
+    if columns is None or others is None:
+        return None
+    if not isinstance(columns, Correlation) and not isinstance(others, Correlation) and len(columns) != len(others):
+        return None
+    return paired_difference(columns, others, resamples, seed, ours.strata.get(name), ours.pictures.get(name))
+
+
+def best_encoder(comparison: Comparison, primary: str, challengers: bool = False) -> str:
+    """The encoder with the best value of `primary`, of equal ones the first; with `challengers` not the reference.
+
+    The last encoder, where there is only one or `primary` was not measured.
+    """
+    row = comparison.cells.get(primary, {})
+    encoders = [encoder for encoder in row if not challengers or encoder != comparison.reference]
+    sign = 1 if all(cell.higher_is_better for cell in row.values()) else -1
+    return max(encoders, key=lambda encoder: sign * row[encoder].value.value, default=comparison.encoders[-1])
+
+
+def headline(comparison: Comparison, primary: str) -> str:
+    """One sentence: the best encoder on `primary`, by how much, and whether that could be chance."""
+    row = comparison.cells.get(primary)
+    if row is None:
+        return f"{primary} was not measured, so there is no winner."
+    best = best_encoder(comparison, primary)
+    cell, reference = row[best], row[comparison.reference]
+    if cell.delta is None:
+        others = ": no other encoder exceeds it" if len(row) > 1 else ""
+        return f"{best} is best on {primary} with {cell.value_text}{others}."
+    gap = abs(100 * cell.delta.value)
+    span = f"95% interval {signed(cell.delta.low)} to {signed(cell.delta.high)}"
+    if f"{gap:.1f}" == "0.0":
+        return f"{best} and {comparison.reference} are equal on {primary} ({span}): {100 * cell.value.value:.1f}."
+    beats = "beats" if cell.verdict == "better" else "is ahead of"
+    chance = "" if cell.verdict == "better" else ", which could be chance"
+    return (
+        f"{best} {beats} {comparison.reference} on {primary} by {gap:.1f} points ({span}){chance}: "
+        f"{100 * cell.value.value:.1f} against {100 * reference.value.value:.1f}."
+    )
+
+
+def markdown(comparison: Comparison, primary: str) -> str:
+    """The comparison as Markdown: headline, the metrics over all queries, the metrics by group."""
+    parts = (("Over all queries", comparison.names(grouped=False)), ("By group", comparison.names(grouped=True)))
+    tables = [
+        ResultTable(
+            title,
+            ("metric", *comparison.encoders),
+            [ResultRow(name, list(comparison.cells[name].values())) for name in names],
+            (LEGEND.format(reference=comparison.reference),),
+        )
+        for title, names in parts
+        if names
+    ]
+    return f"# Comparison\n\n{headline(comparison, primary)}\n\n{to_markdown(tables)}"
+
+
+_COLUMNS = (
+    "metric", "higher_is_better", "encoder", "value", "low", "high", "delta", "delta_low", "delta_high", "verdict",
+)  # fmt: skip
+
+
+def long_table(comparison: Comparison) -> dict[str, list[Any]]:
+    """Columns of one row per metric and encoder; the reference's difference is None."""
+    rows = [
+        (metric, cell.higher_is_better, encoder, *astuple(cell.value), *_ends(cell.delta), cell.verdict)
+        for metric, row in comparison.cells.items()
+        for encoder, cell in row.items()
+    ]
+    return {name: [row[place] for row in rows] for place, name in enumerate(_COLUMNS)}
+
+
+def _ends(delta: Interval | None) -> tuple[float | None, ...]:
+    return astuple(delta) if delta else (None, None, None)
+
+
+def write_csv(comparison: Comparison, path: Path) -> None:
+    """Write the rows of `long_table`; the reference's difference is empty."""
+    columns = long_table(comparison)
+    columns["higher_is_better"] = [str(higher).lower() for higher in columns["higher_is_better"]]
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([_COLUMNS, *zip(*columns.values(), strict=True)])
+
+
+def read_csv(path: Path) -> Comparison:
+    """Read the file of `write_csv`."""
+    cells: dict[str, dict[str, Cell]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                delta = _interval(row, "delta", "delta_low", "delta_high") if row["delta"] else None
+                cell = Cell(_interval(row, "value", "low", "high"), delta, row["higher_is_better"] == "true")
+                cells.setdefault(row["metric"], {})[row["encoder"]] = cell
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: run `dvc repro compare` to make it") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}): run `dvc repro compare` to recreate it") from None
+    if not cells:
+        raise InputError(f"{path} is empty: run `dvc repro compare` to recreate it")
+    return Comparison(tuple(next(iter(cells.values()))), cells)
+
+
+def _interval(row: dict[str, str], *columns: str) -> Interval:
+    return Interval(*(float(row[column]) for column in columns))
+
+
+def wide_table(comparison: Comparison) -> dict[str, list[Any]]:
+    """Columns of one row per encoder: a column per metric."""
+    values = {metric: [cell.value.value for cell in row.values()] for metric, row in comparison.cells.items()}
+    return {"encoder": list(comparison.encoders)} | values

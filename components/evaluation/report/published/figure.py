@@ -1,0 +1,56 @@
+"""Results on published benchmarks as bars, by encoder or by a setting of encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import nan
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+from more_itertools import map_reduce
+
+from components.core.system.errors import InputError
+from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
+from components.evaluation.report.comparison import Comparison
+from components.evaluation.report.plots import bars
+from components.evaluation.report.published.tables import encoder_names
+from components.evaluation.scoring.result_table import Cell, exact
+from components.evaluation.scoring.results import PublishedReport
+
+
+def bars_page(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequence[str], models: Path) -> str:
+    """A self-contained page with the bars of `bars_of`."""
+    return str(bars_of(reports, metrics, by, models).to_html(include_plotlyjs=True))
+
+
+def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequence[str], models: Path) -> go.Figure:
+    """Bars of `metrics` for each encoder, or for the mean of encoders with equal settings (SemCLIP's figures 2 to 10).
+
+    Args:
+        by: settings of the encoders' method; an encoder without any of them has its own bar, as have weights that
+            share a name, because the folder has only the last of them.
+    """
+    named = encoder_names(reports)
+    values = {(named(report), name): metric.value for report in reports for name, metric in report.metrics.items()}
+    for metric in metrics:
+        if not any(name == metric for _, name in values):
+            raise InputError(f"--plot {metric}: no encoder has this metric: `cliptune table --groups` lists all")
+    shown = dict.fromkeys(encoder for encoder, name in values if name in metrics)
+    labels = {encoder: _label(models / encoder, by) for encoder in shown}
+    for setting in by:
+        if not any(f"{setting} " in label for label in labels.values()):
+            raise InputError(f"--by {setting}: no encoder in {models} has this setting: choose a setting of its method")
+    means: dict[str, dict[str, Cell]] = {metric: {} for metric in metrics}
+    for label, encoders in map_reduce(labels, lambda encoder: labels[encoder]).items():
+        for metric in metrics:
+            found = [values[name, metric] for name in encoders if (name, metric) in values]
+            means[metric][label] = Cell(exact(float(np.mean(found)) if found else nan))
+    return bars(Comparison(tuple(dict.fromkeys(labels.values())), means), metrics, metrics)
+
+
+def _label(folder: Path, by: Sequence[str]) -> str:
+    """Such as `n 2, learnable false`; the encoder's name if it has none of the settings."""
+    settings = read_sidecar(folder).settings if by and (folder / SIDECAR).exists() else {}
+    pairs = [f"{name} {str(settings[name]).lower()}" for name in by if name in settings]
+    return ", ".join(pairs) or folder.name

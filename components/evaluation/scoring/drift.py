@@ -1,0 +1,131 @@
+"""Have queries moved away from the texts that an encoder was trained and tested on?"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import binomtest
+
+from components.core.system.errors import InputError
+from components.core.tables import folders
+from components.core.tables.folders import benchmark_table
+from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERIES
+from components.data.row_files import RowFiles
+from components.data.test_sets.written import FILE
+from components.encoders.adapter.encoder import Encoder, Vectors
+from components.evaluation.benchmarks.project import retrieval
+from components.evaluation.scoring.results import DEFAULT, Folders
+
+COLUMN = "query"
+USUAL = 0.05
+"""Share of the known texts themselves that counts as unlike the others."""
+_MOST, _HELD_OUT, _FEWEST = 5000, 1000, 50
+_SHOWN = 10
+_LOG = RowFiles(names=(), roles={}, text="query", texts="queries")
+
+
+@dataclass(frozen=True)
+class KnownTexts:
+    """Known texts with their unit vectors `[texts, dim]`, and the cosine with the nearest that 95% of others reach."""
+
+    texts: Sequence[str]
+    features: Vectors
+    least: float
+
+    @staticmethod
+    def of(embed: Callable[[Sequence[str]], Vectors], texts: Sequence[str], seed: int = 0) -> KnownTexts:
+        """At most 5,000 distinct texts, drawn; raises InputError where there are too few."""
+        drawn = _drawn(random.Random(seed), texts, _MOST + _HELD_OUT)
+        if len(drawn) < 2 * _FEWEST:
+            raise InputError(f"there are {len(drawn)} known texts: at least {2 * _FEWEST} are needed")
+        held = min(_HELD_OUT, len(drawn) // 2)
+        features = embed(drawn[held:])
+        nearest = (embed(drawn[:held]) @ features.T).max(axis=1)
+        return KnownTexts(drawn[held:], features, float(np.quantile(nearest, USUAL)))
+
+    def unlike(self, vectors: Vectors) -> int:
+        """How many of the unit vectors `[queries, dim]` are further from their nearest known text than that."""
+        return int(((vectors @ self.features.T).max(axis=1) < self.least).sum())
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A log of queries against known texts.
+
+    Attributes:
+        queries, known: numbers of distinct texts that were compared.
+        unlike: share of the queries that are further from their nearest known text than 95% of known texts are, with
+            its 95% interval (Wilson).
+        one_word: share of one-word texts among queries, and among known texts.
+        most_unlike: queries with their nearest known text and the cosine, the least alike first.
+    """
+
+    queries: int
+    known: int
+    unlike: tuple[float, float, float]
+    one_word: tuple[float, float]
+    most_unlike: Sequence[tuple[str, str, float]]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the lower end of `unlike` is more than twice the usual share."""
+        return self.unlike[1] > 2 * USUAL
+
+
+def read_log(file: Path) -> list[str]:
+    """The queries of a text file with one on each line, or of column `query` of a TSV, CSV, JSONL or Parquet file."""
+    try:
+        if file.suffix in _LOG.endings:
+            texts: list[object] = [row.get(COLUMN) for _, row in _LOG.rows(file, {COLUMN: (COLUMN,)})]
+        else:
+            texts = [*file.read_text("utf-8-sig").split("\n")]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read ({str(error).splitlines()[0]}): give one query on each line") from None
+    queries = [" ".join(str(text).split()) for text in texts if text is not None]
+    if len(found := [text for text in queries if text]) < _FEWEST:
+        raise InputError(f"{file} has {len(found)} queries: at least {_FEWEST} are needed")
+    return found
+
+
+def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, used: Folders = DEFAULT) -> list[str]:
+    """Captions of the training split, and the queries that encoders are tested with."""
+    texts: list[str] = PAIRS.read(pairs / "train.parquet", ["caption"])["caption"].to_pylist()
+    for table, path, column in (
+        (CAPTION_QUERIES, benchmark_table(used.evaluation, retrieval.FILE), "text"),
+        (WRITTEN_QUERIES, written / FILE, "query"),
+    ):
+        texts += table.read(path, [column])[column].to_pylist() if path.is_file() else []
+    return texts
+
+
+def drift(encoder: Encoder, log: Sequence[str], known: Sequence[str], seed: int = 0) -> Drift:
+    """Compare a log with known texts; of both at most 5,000 distinct texts are drawn."""
+    reference = KnownTexts.of(lambda texts: encoder.embed_texts(texts, title="embed known texts"), known, seed)
+    queries, others = _drawn(random.Random(seed), log, _MOST), reference.texts
+    vectors = encoder.embed_texts(queries, title="embed queries")
+    cosines = vectors @ reference.features.T
+    nearest = cosines.argmax(axis=1)
+    best = cosines[np.arange(len(queries)), nearest]
+    count = reference.unlike(vectors)
+    span = binomtest(count, len(queries)).proportion_ci(method="wilson")
+    order = np.argsort(best, kind="stable")[:_SHOWN]
+    return Drift(
+        queries=len(queries),
+        known=len(others),
+        unlike=(count / len(queries), float(span.low), float(span.high)),
+        one_word=(_one_word(queries), _one_word(others)),
+        most_unlike=[(queries[row], others[nearest[row]], float(best[row])) for row in order],
+    )
+
+
+def _drawn(draw: random.Random, texts: Sequence[str], most: int) -> list[str]:
+    distinct = list(dict.fromkeys(texts))
+    return draw.sample(distinct, min(most, len(distinct)))
+
+
+def _one_word(texts: Sequence[str]) -> float:
+    return sum(len(text.split()) == 1 for text in texts) / len(texts)

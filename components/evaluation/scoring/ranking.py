@@ -1,0 +1,151 @@
+"""Rank encoders on the test pictures: paired differences to the best one, and groups that are not distinguishable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from string import ascii_lowercase
+
+from components.core.compute.metrics import Features
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, missing_tables, table_files
+from components.evaluation.scoring.benchmark import Scores, key_metrics
+from components.evaluation.scoring.bootstrap import Interval, paired_difference, sign_flip_p
+from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.evaluation.scoring.evaluate import image_features, score_all
+from components.evaluation.scoring.results import DEFAULT, Folders, Report, write_results
+
+BENCHMARKS = ("paraphrased_retrieval", "retrieval", "negations", "typos", "swaps", "half_truths")
+"""Benchmarks of a ranking, where their tables exist."""
+_LEVEL, _DRAWS = 0.05, 2000
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One encoder's place on a metric.
+
+    Attributes:
+        value: with its 95% interval.
+        behind: difference to the best encoder with its paired 95% interval; None for the best one.
+        groups: letters; encoders that share one do not differ significantly (Holm 1979, at 5%).
+    """
+
+    encoder: str
+    value: Interval
+    behind: Interval | None
+    groups: str
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All encoders on one metric, the best first."""
+
+    metric: str
+    queries: int
+    encoders: tuple[Ranked, ...]
+
+
+def chosen_benchmarks(names: Sequence[str], folder: Path = DEFAULT.evaluation) -> list[ProjectBenchmark]:
+    """The benchmarks with these names; without any, those of `BENCHMARKS` whose tables are in `folder`."""
+    if names:
+        return [find_benchmark(name) for name in names]
+    found = [one for one in map(find_benchmark, BENCHMARKS) if not missing_tables(one, folder)]
+    if not found:
+        raise InputError(f"{folder} has no benchmark table: run `dvc repro prepare`, or `dvc repro test_set`")
+    return found
+
+
+def score_encoders(
+    encoders: Iterable[EncoderUnderTest],
+    benchmarks: Sequence[ProjectBenchmark],
+    settings: Settings,
+    folders: Folders = DEFAULT,
+) -> list[tuple[Report, Scores]]:
+    """Score each encoder on the project's test pictures; its values per query are in `reports/rank`.
+
+    Encoders with the same image tower embed the pictures once.
+    """
+    tables = table_files(benchmarks, folders.evaluation)
+    galleries: dict[str, tuple[Sequence[str], Features]] = {}
+    found: list[tuple[Report, Scores]] = []
+    for under_test in encoders:
+        tower, encoder = under_test.image_tower_sha256, under_test.encoder
+        if tower is None or not isinstance(encoder, Encoder):
+            raise InputError(f"'{under_test.name}' has no image tower: only encoders of texts and pictures are ranked")
+        if under_test.name in (report.encoder for report, _ in found):
+            raise InputError(f"two encoders are named '{under_test.name}': rank them in folders with different names")
+        if tower not in galleries:
+            batch = settings.embed.batch_size
+            galleries[tower] = image_features(encoder, folders.embeddings, folders.test_pairs, batch)
+        report, scores = score_all(under_test, galleries[tower], benchmarks, tables, settings.evaluate, folders)
+        write_results(report, scores, folders.reports / "rank")
+        found.append((report, scores))
+    return found
+
+
+def rank(scored: Sequence[tuple[Report, Scores]], benchmarks: Sequence[ProjectBenchmark], seed: int) -> list[Ranking]:
+    """The key metrics of the benchmarks, each with all encoders; only those with a value per query of one picture."""
+    report, scores = scored[0]
+    names = [name for name in key_metrics(benchmarks, list(report.metrics)) if name in scores.values]
+    single = [name for name in names if name not in scores.pictures or scores.pictures[name].ndim == 1]
+    return [_ranking(name, scored, seed) for name in single]
+
+
+def _ranking(metric: str, scored: Sequence[tuple[Report, Scores]], seed: int) -> Ranking:
+    results = {report.encoder: report.metrics[metric] for report, _ in scored}
+    values = {report.encoder: scores.values[metric] for report, scores in scored}
+    about = scored[0][1].strata.get(metric), scored[0][1].pictures.get(metric)
+    sign = 1 if next(iter(results.values())).higher_is_better else -1
+    order = sorted(results, key=lambda encoder: -sign * results[encoder].value)
+    pairs = list(combinations(order, 2))
+    # Holm's smallest level is that of all pairs; a permutation test with few draws could not reach it.
+    draws = max(_DRAWS, int(5 * len(pairs) / _LEVEL))
+    p = {pair: sign_flip_p(values[pair[0]], values[pair[1]], draws, seed, *about) for pair in pairs}
+    letters = letters_of(order, significant(p))
+    ranked = []
+    for encoder in order:
+        behind = None
+        if encoder != order[0]:
+            behind = paired_difference(values[encoder], values[order[0]], _DRAWS, seed, *about)
+        value = Interval(results[encoder].value, *results[encoder].span)
+        ranked.append(Ranked(encoder, value, behind, letters[encoder]))
+    return Ranking(metric, len(values[order[0]]), tuple(ranked))
+
+
+def significant(p: Mapping[tuple[str, str], float], level: float = _LEVEL) -> set[tuple[str, str]]:
+    """The pairs that differ at a family-wise `level`, by Holm's step-down procedure (Holm 1979).
+
+    >>> sorted(significant({("a", "b"): 0.04, ("a", "c"): 0.001, ("b", "c"): 0.02}))
+    [('a', 'b'), ('a', 'c'), ('b', 'c')]
+    >>> sorted(significant({("a", "b"): 0.04, ("a", "c"): 0.001, ("b", "c"): 0.03}))
+    [('a', 'c')]
+    """
+    found = set()
+    for place, pair in enumerate(sorted(p, key=lambda pair: p[pair])):
+        if p[pair] > level / (len(p) - place):
+            break
+        found.add(pair)
+    return found
+
+
+def letters_of(order: Sequence[str], different: set[tuple[str, str]]) -> dict[str, str]:
+    """A letter for each largest group without a different pair; `a` belongs to the first in `order`.
+
+    >>> letters_of(["x", "y", "z"], {("x", "z")})
+    {'x': 'a', 'y': 'ab', 'z': 'b'}
+    """
+    groups = [set(order)]
+    for pair in sorted(different, key=lambda pair: [order.index(one) for one in pair]):
+        split = [group - {one} for group in groups if group.issuperset(pair) for one in reversed(pair)]
+        kept = [group for group in groups if not group.issuperset(pair)]
+        for group in split:
+            if not any(group <= other for other in kept):
+                kept.append(group)
+        groups = kept
+    groups.sort(key=lambda group: sorted(order.index(one) for one in group))
+    named = [ascii_lowercase[number] if number < 26 else f"({number})" for number in range(len(groups))]
+    return {one: "".join(name for name, group in zip(named, groups, strict=True) if one in group) for one in order}

@@ -1,0 +1,203 @@
+"""Tunes one method: short training runs with other learning rates and epochs, scored on the validation split.
+
+Optuna's tree-structured Parzen estimator, with seed `train.seed`, proposes the runs. Successive halving stops those
+whose early metric is in the lower half (Jamieson and Talwalkar 2016). Every encoder is scored alone and averaged
+with the base, which needs no training. No test picture or text is used.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+import torch
+
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.system.progress import track
+from components.core.tables.files import content_hash
+from components.core.tables.folders import BASE
+from components.core.tracking import add_metrics, parent_run
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.tuning.search import STORE, MixEvaluator, create_study
+from components.training.data import TrainingFiles
+from components.training.methods.registry import find_entry
+from components.training.mixing.mix import weights_of
+from components.training.train import StoppedEarlyError
+from components.training.train import run as train
+
+STATE = Path("state/tune")
+SHARES = (1.0, 0.75, 0.5)
+"""Shares of the trained weights that are tried; the rest is the base's (WiSE-FT)."""
+_WIDTH = 8.0
+"""Learning rates from an eighth of the entry's to eight times it."""
+_EPOCHS = (0.5, 1.0, 2.0)
+"""Factors of the entry's epochs."""
+_EARLY = "validation/ao_at_10"
+_EVERY = 10
+"""Most steps between two early metrics."""
+_PENALTY = 10.0
+"""Weight of a guard's loss in the objective, so that the sampler avoids it."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best trial.
+
+    Attributes:
+        values: keys of the entry in `methods` and their values.
+        gain: of the primary metric on the validation split; `scores` are all metrics, `base` the base's.
+        trials: number of trials, `stopped` of them early.
+        broken: the guards that every trial broke, if there is none that held them all.
+    """
+
+    values: dict[str, float | int]
+    gain: float
+    scores: dict[str, float]
+    base: dict[str, float]
+    trials: int
+    stopped: int
+    broken: tuple[str, ...] = ()
+
+
+def families_of(settings: Settings) -> dict[str, str]:
+    """The primary metric and the guards over all queries, by name."""
+    guards = [name for name, loss in settings.promote.guards.items() if loss is not None]
+    return {name: name for name in dict.fromkeys([settings.promote.metric, *guards])}
+
+
+def tune(settings: Settings, name: str, trials: int, store: str = STORE) -> Tuned:
+    """Try values for the entry `name` of `methods` until there are `trials` trials; an interrupted search resumes."""
+    entry = find_entry(settings.methods, name)
+    base = Encoder.load(BASE)
+    evaluator = MixEvaluator.of(settings, families_of(settings), base)
+    start = evaluator.scores(base)
+    study = _study(store, settings, name, base)
+    done = len(_ended(study))
+    with parent_run("tune", f"tune {name}", settings, {"entry": name, "trials": trials}) as parent:
+        for _ in track(range(done, trials), f"tune {name}", trials - done, "trial"):
+            _try_one(settings, name, study, evaluator, start)
+        ended = _ended(study)
+        if not (complete := [trial for trial in ended if trial.value is not None and trial.user_attrs]):
+            raise InputError(f"no trial of '{name}' was completed: give more --trials")
+        kept = [trial for trial in complete if not trial.user_attrs["broken"]]
+        best = max(kept or complete, key=lambda trial: trial.user_attrs["gain"])
+        parent.log_metrics({"gain": best.user_attrs["gain"]})
+    values: dict[str, float | int] = {"lr": float(f"{best.params['lr']:.3g}")}
+    values["epochs"] = _epochs(entry.hyper.epochs, best)
+    if best.user_attrs["share"] < 1:
+        values["weight_ensemble"] = best.user_attrs["share"]
+    facts = best.user_attrs
+    broken = () if kept else tuple(facts["broken"])
+    return Tuned(values, facts["gain"], facts["scores"], start, len(ended), len(ended) - len(complete), broken)
+
+
+def planned(settings: Settings, name: str, trials: int) -> str:
+    """The plan of a search in words."""
+    hyper = find_entry(settings.methods, name).hyper
+    epochs = ", ".join(str(max(1, round(hyper.epochs * factor))) for factor in _EPOCHS)
+    return (
+        f"tune {name}: {trials} trials; lr {hyper.lr / _WIDTH:.2g} to {hyper.lr * _WIDTH:.2g}; epochs {epochs}; shares "
+        f"of the trained weights {', '.join(map(str, SHARES))}; scored by {', '.join(families_of(settings))} on the "
+        "validation split"
+    )
+
+
+def _epochs(given: int, trial: Any) -> int:
+    return max(1, round(given * float(trial.params["epochs_factor"])))
+
+
+def _study(store: str, settings: Settings, name: str, base: Encoder) -> optuna.Study:
+    """The search's study; another entry, base, gate or training table has another one."""
+    entry = find_entry(settings.methods, name)
+    table = entry.reads
+    files = sorted(table.rglob("*.parquet")) if table.is_dir() else [table]
+    made_of = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files if path.is_file()]
+    parts = repr(entry.hyper), base.sidecar.weights_sha256, settings.promote.model_dump_json(), str(settings.train.seed)
+    study = create_study(
+        store,
+        f"tune-{content_hash(name, *parts, *made_of)[:16]}",
+        optuna.samplers.TPESampler(seed=settings.train.seed, n_startup_trials=5),
+        direction="maximize",
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
+    )
+    if not study.trials:
+        study.enqueue_trial({"lr": entry.hyper.lr, "epochs_factor": 1.0})
+    return study
+
+
+def _ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    states = [optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED]
+    return study.get_trials(deepcopy=False, states=states)
+
+
+def _try_one(
+    settings: Settings,
+    name: str,
+    study: optuna.Study,
+    evaluator: MixEvaluator,
+    start: Mapping[str, float],
+) -> None:
+    """Train and score one proposal; a run whose early metric is in the lower half is stopped."""
+    trial, entry = study.ask(), find_entry(settings.methods, name)
+    lr = trial.suggest_float("lr", entry.hyper.lr / _WIDTH, entry.hyper.lr * _WIDTH, log=True)
+    trial.suggest_categorical("epochs_factor", _EPOCHS)
+    called, folder = f"{name}-trial-{trial.number}", STATE / f"{name}-trial-{trial.number}"
+    options = {"lr": lr, "epochs": _epochs(entry.hyper.epochs, trial), "weight_ensemble": 1.0}
+    method = {"method": entry.method.name} | settings.methods[name] | options
+    often = settings.train.model_copy(update={"validate_every": min(_EVERY, settings.train.validate_every or _EVERY)})
+    changed = settings.model_copy(update={"methods": {called: method}, "train": often})
+    seen = 0
+
+    def observe(metrics: Mapping[str, float], _step: int) -> None:
+        nonlocal seen
+        if _EARLY in metrics:
+            seen += 1
+            trial.report(metrics[_EARLY], seen)
+            if trial.should_prune():
+                raise StoppedEarlyError
+
+    if not train(changed, called, TrainingFiles(validated=entry.reads, models=STATE), observe):
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        return
+    verdict = max((_judged(settings, start, share, scores) for share, scores in _scores(folder, evaluator)), key=_value)
+    metrics = {"gain": verdict["gain"], "share": verdict["share"]}
+    add_metrics(folder, metrics | {f"validation/{metric}": value for metric, value in verdict["scores"].items()})
+    for key, fact in verdict.items():
+        trial.set_user_attr(key, fact)
+    study.tell(trial, _value(verdict))
+    shutil.rmtree(folder)
+
+
+def _scores(folder: Path, evaluator: MixEvaluator) -> Iterator[tuple[float, dict[str, float]]]:
+    """Share of the trained weights -> metrics on the validation split."""
+    encoder, base = Encoder.load(folder), weights_of(Encoder.load(BASE))
+    trained = {name: tensor.clone() for name, tensor in weights_of(encoder).items()}
+    alike = trained.keys() == base.keys() and all(trained[name].shape == base[name].shape for name in base)
+    for share in SHARES if alike else SHARES[:1]:
+        if share < 1:
+            averaged = {name: torch.lerp(base[name], tensor, share) for name, tensor in trained.items()}
+            encoder.model.load_state_dict(averaged)
+        yield share, evaluator.scores(encoder)
+
+
+def _judged(
+    settings: Settings, start: Mapping[str, float], share: float, scores: Mapping[str, float]
+) -> dict[str, Any]:
+    """The gain and the losses of a trial; values are signed, so that higher is better."""
+    policy = settings.promote
+    beyond = {
+        guard: start[guard] - scores[guard] - allowed
+        for guard, allowed in policy.guards.items()
+        if allowed is not None and start[guard] - scores[guard] > allowed
+    }
+    gain = scores[policy.metric] - start[policy.metric]
+    return {"share": share, "gain": gain, "scores": dict(scores), "broken": list(beyond), "loss": sum(beyond.values())}
+
+
+def _value(verdict: Mapping[str, Any]) -> float:
+    return float(verdict["gain"] - _PENALTY * verdict["loss"])

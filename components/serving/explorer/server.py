@@ -1,0 +1,197 @@
+"""The explorer over HTTP: one page, its data as JSON, and pictures; or the page with chosen queries as one file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import JSONResponse
+
+from components.core.pictures.stored_pictures import is_picture
+from components.core.system.errors import InputError
+from components.registry.reviews import LONGEST
+from components.serving.explorer.comparing import Changed, Compared, Explorer
+from components.serving.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, WordingsRequest
+from components.serving.server.address import is_foreign
+
+_LARGEST_BODY = 1 << 16
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_K = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
+
+
+def make_app(explored: Explored, hosts: Sequence[str] | None = None) -> FastAPI:
+    """The page and its data; `hosts` as in `guarded_app`."""
+    app = guarded_app("cliptune explore", "explorer", hosts)
+    _add_searches(app, explored)
+    return app
+
+
+def guarded_app(title: str, page: str, hosts: Sequence[str] | None = None) -> FastAPI:
+    """An app with the files `<page>.html` and `<page>.js` and the style sheet, for data behind them.
+
+    Requests for `hosts` are accepted, by default for this machine's names: others may be names redirected to it.
+    """
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_guarded)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts or ("127.0.0.1", "localhost", "[::1]")))
+    app.add_exception_handler(InputError, _input_error)
+    app.add_exception_handler(RequestValidationError, _refused)
+    _add_page(app, page)
+    return app
+
+
+async def _guarded(request: Request, go_on: Callable[[Request], Any]) -> Response:
+    length = request.headers.get("content-length", "0")
+    if request.method == "POST" and ("transfer-encoding" in request.headers or not length.isdigit()
+                                     or int(length) > _LARGEST_BODY):  # fmt: skip
+        return JSONResponse({"error": f"a request needs a content-length of at most {_LARGEST_BODY} bytes"}, 413)
+    # Only pages of this server, and programs, may write.
+    if request.method == "POST" and is_foreign(request.headers):
+        return JSONResponse({"error": "request from another page"}, 403)
+    response: Response = await go_on(request)
+    response.headers.update(HEADERS)
+    return response
+
+
+async def _input_error(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """FastAPI's answer without the given values, which JSON may not be able to hold."""
+    assert isinstance(error, RequestValidationError)
+    detail = [{name: fault[name] for name in ("loc", "msg", "type")} for fault in error.errors()]
+    return JSONResponse({"detail": detail}, 422)
+
+
+def _add_page(app: FastAPI, page: str) -> None:
+    def shown(file: str, kind: str) -> Callable[[], Response]:
+        return lambda: Response(page_file(file), media_type=kind)
+
+    app.get("/")(shown(f"{page}.html", "text/html"))
+    for file, kind in (("explorer.css", "text/css"), (f"{page}.js", "text/javascript")):
+        app.get(f"/{file}")(shown(file, kind))
+
+
+def page_file(name: str) -> str:
+    """One of the page's files."""
+    return files("components.serving.explorer").joinpath("page", name).read_text("utf-8")
+
+
+def _add_searches(app: FastAPI, explored: Explored) -> None:
+    explorer = explored.explorer
+
+    @app.get("/api/info")
+    def info() -> dict[str, Any]:
+        return explored.info()
+
+    @app.get("/api/compare")
+    def compare(
+        request: Request, q: Annotated[str, Query(min_length=1, max_length=LONGEST)],
+        p: Annotated[str, Query(max_length=LONGEST)] = "", k: _K = 10,
+    ) -> Compared:  # fmt: skip
+        with explored.lock:
+            return explorer.compare(q, p, k, _filter(request, explorer))
+
+    @app.get("/api/similar")
+    def similar(request: Request, row: Annotated[int, Query(ge=0)], k: _K = 10) -> dict[str, Any]:
+        with explored.lock:
+            return {"of": explorer.shown([row])[0], "hits": explorer.similar(row, k, _filter(request, explorer))}
+
+    @app.get("/api/changed")
+    def most_changed(
+        a: Annotated[int, Query(ge=0)] = 0, b: Annotated[int, Query(ge=0)] = 1, metric: str = "ao",
+        count: Annotated[int, Query(ge=1, le=200)] = 20,
+    ) -> Changed:  # fmt: skip
+        if max(a, b) >= len(explorer.encoders):
+            raise InputError(f"there are {len(explorer.encoders)} encoders: give two with --encoder")
+        with explored.lock:
+            return explored.changed(a, b, metric, count)
+
+    @app.post("/api/wordings")
+    def wordings(request: Request, texts: WordingsRequest) -> dict[str, Any]:
+        with explored.lock:
+            return explored.stability(texts, _filter(request, explorer))
+
+    @app.post("/api/paraphrases")
+    def paraphrases(
+        text: Annotated[str, Body(min_length=1, max_length=LONGEST)],
+        count: Annotated[int, Body(ge=1, le=MOST_WORDINGS)] = 3,
+    ) -> list[str]:
+        with explored.lock:
+            return explored.writer.paraphrases(text, count)
+
+    @app.get("/thumbs/{row}.jpg")
+    def thumbnail(row: int) -> Response:
+        with explored.lock:
+            return Response(explored.thumbnails.small(row), media_type="image/jpeg")
+
+    @app.get("/pictures/{row}.jpg")
+    def picture(row: int) -> Response:
+        with explored.lock:
+            return Response(explored.thumbnails.large(row), media_type="image/jpeg")
+
+
+def _filter(request: Request, explorer: Explorer) -> str | None:
+    """The filter in an address: `words=dog`, and `is.<column>=<value>`."""
+    query = request.query_params
+    wanted = {name.removeprefix("is."): value for name, value in query.items() if name.startswith("is.")}
+    return explorer.filtered(wanted, query.get("words", "")[:LONGEST])
+
+
+_SNAPSHOT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+def snapshot(explored: Explored, queries: Sequence[tuple[str, str]], k: int) -> str:
+    """The page as one file without a server: comparisons of queries with their paraphrases, which may be empty."""
+    compared = [explored.explorer.compare(query, paraphrase, k) for query, paraphrase in queries]
+    hits = (
+        hit
+        for comparison in compared
+        for side in comparison.sides
+        for hit in (*side.query, *side.paraphrase, *side.lost)
+    )
+    shown = sorted({hit.row for hit in hits})
+    rows = explored.explorer.index.rows(shown).to_pylist()
+    content = {
+        "about": f"{' against '.join(explored.names)} · {len(explored.explorer.index):,} pictures",
+        "compared": [comparison.model_dump() for comparison in compared],
+        # The page shows the caption of a vector without a picture.
+        "pictures": {
+            row: _uri(explored.thumbnails.small(row)) if is_picture({"image": None, **facts}) else ""
+            for row, facts in zip(shown, rows, strict=True)
+        },
+    }
+    page = page_file("explorer.html")
+    parts = {
+        '<link rel="stylesheet" href="explorer.css">': f'<meta http-equiv="Content-Security-Policy" '
+        f'content="{escape(_SNAPSHOT_POLICY)}">\n<style>\n{page_file("explorer.css")}</style>',
+        '<script type="application/json" id="snapshot">null</script>': '<script type="application/json" '
+        f'id="snapshot">{_in_script(content)}</script>',
+        '<script src="explorer.js" defer></script>': f"<script>\n{page_file('explorer.js')}</script>",
+    }
+    for marker, inlined in parts.items():
+        assert marker in page
+        page = page.replace(marker, inlined)
+    return page
+
+
+def _uri(jpeg: bytes) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}"
+
+
+def _in_script(content: object) -> str:
+    # A caption may contain </script>.
+    return json.dumps(content, ensure_ascii=True).replace("<", "\\u003c")

@@ -1,0 +1,1 @@
+"""The HTTP server: text embeddings, compatible with OpenAI's API."""

@@ -1,0 +1,156 @@
+"""The routes of the server as a Starlette application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import orjson
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from components.core.system.traces import span
+from components.serving.server.address import ServingLimits
+from components.serving.server.batches import Batcher
+from components.serving.server.guard import RequestGuard
+from components.serving.server.messages import ApiError, EmbeddingRequest, EncodeResponse, read_request
+from components.serving.server.metrics import Metrics
+
+_OPEN = ("/health", "/health/live", "/health/ready")
+_ONE_MODEL = "/v1/models/{name:path}"
+_SENTENCES = {404: "There is nothing here.", 405: "This route does not support this method."}
+
+
+def make_app(
+    batcher: Batcher,
+    limits: ServingLimits,
+    metrics: Metrics,
+    tokens: Sequence[str] = (),
+    problem: Callable[[], str] = str,
+) -> Starlette:
+    """The application; it starts and stops the batcher.
+
+    Args:
+        problem: the reason why the newest version is not served, empty if it is.
+    """
+    routes = _Routes(batcher, limits, metrics, problem)
+    table = [
+        Route("/v1/embeddings", routes.embeddings, methods=["POST"]),
+        Route("/v1/models", routes.models),
+        Route(_ONE_MODEL, routes.one_model),
+        Route("/metrics", routes.numbers),
+        *(Route(path, routes.health) for path in _OPEN),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        batcher.start()
+        yield
+        await asyncio.to_thread(batcher.stop)
+
+    app = Starlette(
+        routes=table,
+        lifespan=lifespan,
+        middleware=[Middleware(RequestGuard, tokens, metrics, {route.path for route in table}, _OPEN)],
+        exception_handlers={ApiError: _refused, HTTPException: _not_found, Exception: _failed},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Routes:
+    def __init__(self, batcher: Batcher, limits: ServingLimits, metrics: Metrics, problem: Callable[[], str]) -> None:
+        self._batcher, self._limits, self._metrics, self._problem = batcher, limits, metrics, problem
+        self._since = int(time.time())
+
+    async def embeddings(self, request: Request) -> Response:
+        parsed = read_request(await _body(request, self._limits.body), self._limits)
+        with span("embeddings", request.headers, texts=len(parsed.texts)) as current:
+            answer = await self._answer(request, parsed)
+            current.set_attribute("model", answer.model)
+            return answer.response(parsed.encoding_format)
+
+    async def _answer(self, request: Request, parsed: EmbeddingRequest) -> EncodeResponse:
+        vectors = self._batcher.submit(parsed)
+        disconnected = asyncio.ensure_future(request.receive())
+        disconnected.add_done_callback(lambda _: vectors.cancel())
+        try:
+            return await vectors
+        except asyncio.CancelledError:
+            if disconnected.done():
+                raise ClientDisconnect from None
+            raise
+        finally:
+            disconnected.cancel()
+
+    async def models(self, _request: Request) -> Response:
+        return _json({"object": "list", "data": self._models()})
+
+    async def one_model(self, request: Request) -> Response:
+        for model in self._models():
+            if model["id"] == request.path_params["name"]:
+                return _json(model)
+        raise HTTPException(404)
+
+    def _models(self) -> list[dict[str, object]]:
+        names = frozenset[str]().union(*(one.names for one in self._batcher.all))
+        return [
+            {"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in sorted(names)
+        ]
+
+    async def numbers(self, _request: Request) -> Response:
+        return Response(generate_latest(self._metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def health(self, _request: Request) -> Response:
+        """Whether the batcher works. The server listens after its model is loaded, so live and ready are the same."""
+        (served, *others), alive = self._batcher.all, self._batcher.alive
+        status = {
+            "live": alive,
+            "ready": alive,
+            "model": served.id,
+            "precision": served.precision,
+            "image_tower_sha256": served.image_tower_sha256,
+            "others": [one.id for one in others],
+            "problem": self._problem() or None,
+        }
+        return _json(status, 200 if alive else 503)
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body of a request; raises `ApiError` if it is longer than `most` bytes, without keeping the rest."""
+    too_long = ApiError(413, f"The body has more than {most} bytes.", "body_too_long")
+    # uvicorn has checked that it is a number.
+    if int(request.headers.get("content-length", 0)) > most:
+        raise too_long
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise too_long
+    return bytes(body)
+
+
+def _json(content: object, status: int = 200) -> Response:
+    return Response(orjson.dumps(content), status, media_type="application/json")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _not_found(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    return ApiError(status, _SENTENCES.get(status, "This request is not supported."), "not_found").response()
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    return ApiError(500, "The server failed to answer.", "internal_error").response()

@@ -1,0 +1,55 @@
+"""CLIP from random weights, with the data and settings of `lm_text_tower`: the baseline of that paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from components.training.methods.contract.losses import clip_loss
+from components.training.methods.contract.method import (
+    TEXT_TOWER,
+    Betas,
+    ImageTower,
+    Method,
+    NotNegative,
+    Optimisation,
+    Positive,
+)
+
+if TYPE_CHECKING:
+    from components.encoders.adapter.encoder import Encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipScratchSettings(Optimisation):
+    """Table B.1's values for ViT-B/32 on CC12M; with another `image_tower` only the text side is new."""
+
+    lr: Positive = 0.001
+    batch_size: PositiveInt = 4000
+    epochs: PositiveInt = 32
+    weight_decay: NotNegative = 0.1
+    warmup_steps: NonNegativeInt = 10_000
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-6
+    image_tower: ImageTower = "random"
+
+
+def _tower(base: Encoder, _hyper: ClipScratchSettings) -> Encoder:
+    from components.encoders.new_text_towers import with_random_weights
+
+    return with_random_weights(base)
+
+
+METHOD = Method(
+    name="clip_scratch",
+    citation="Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021",
+    hyper=ClipScratchSettings,
+    columns=lambda _hyper: frozenset({"image", "caption"}),
+    losses=clip_loss(),
+    weighted=lambda _hyper: True,
+    epoch_unit=lambda _hyper: "pairs",
+    fresh_params=lambda _hyper: (TEXT_TOWER,),
+    build_encoder=_tower,
+)

@@ -1,0 +1,83 @@
+"""CoN-CLIP: contrasts an image with its negated caption, and pairs that caption with a similar image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from components.core.system.errors import InputError
+from components.training.methods.contract.losses import Features, Losses, contrast
+from components.training.methods.contract.method import Betas, Method, Neighbours, NotNegative, Optimisation, Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConclipSettings(Optimisation):
+    """The values of the published run; betas, eps and decay are AdamW's defaults, as in its released code.
+
+    Attributes:
+        distractors: whether a similar image is added to each row, with the negated caption as its text.
+        protocol: `drawn` is ours: one of the three nearest images, drawn in each epoch. `released` is always the
+            nearest, like the authors' code, which reads it from a file made from the images of COCO.
+        distractor_data: folder of another checkout with `pairs` and `embeddings` of the same base, whose training
+            images are the distractors; null takes the images of the rows.
+    """
+
+    lr: Positive = 1e-6
+    batch_size: PositiveInt = 200
+    epochs: PositiveInt = 5
+    weight_decay: NotNegative = 0.2
+    decay_all: bool = True
+    warmup_steps: NonNegativeInt = 50
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
+    distractors: bool = True
+    protocol: Literal["drawn", "released"] = "drawn"
+    distractor_data: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.distractors and (self.protocol == "released" or self.distractor_data is not None):
+            raise InputError("params.yaml: conclip has distractors: false: drop protocol and distractor_data")
+
+
+_ROW = frozenset({"image", "caption", "negated_term"})
+_DISTRACTOR = "neighbour.image"
+
+
+def _losses(features: Features, hyper: ConclipSettings) -> Losses:
+    """The mean of three cross-entropies, of two without distractor images."""
+    image, caption, negated, scale = features["image"], features["caption"], features["negated_term"], features.scale
+    if not hyper.distractors:
+        to_text = contrast(image, caption, negated, scale=scale)
+        to_image = contrast(caption, image, scale=scale)
+        return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+    distractor = features[_DISTRACTOR]
+    terms = {
+        "image_to_text": contrast(image, caption, negated, scale=scale),
+        "text_to_image": contrast(caption, image, distractor, scale=scale),
+        "distractor_to_text": contrast(distractor, negated, caption, scale=scale),
+    }
+    return {name: term / 3 for name, term in terms.items()}
+
+
+def _neighbours(hyper: ConclipSettings) -> Neighbours:
+    data = None if hyper.distractor_data is None else Path(hyper.distractor_data)
+    return Neighbours(1 if hyper.protocol == "released" else Neighbours.count, data)
+
+
+def _files(hyper: ConclipSettings) -> dict[str, Path]:
+    return {"distractors": Path(hyper.distractor_data) / "embeddings"} if hyper.distractor_data is not None else {}
+
+
+METHOD = Method(
+    name="conclip",
+    citation="Singh et al., Learn 'No' to Say 'Yes' Better: Improving Vision-Language Models via Negations, WACV 2025",
+    hyper=ConclipSettings,
+    columns=lambda hyper: _ROW | {_DISTRACTOR} if hyper.distractors else _ROW,
+    losses=_losses,
+    weighted=lambda _hyper: True,
+    neighbours=_neighbours,
+    files=_files,
+)

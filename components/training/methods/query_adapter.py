@@ -1,0 +1,74 @@
+"""A query adapter: another encoder's frozen text tower, and an affine map from it into the space of the base's index.
+
+Vectors of pictures stay; queries are understood by the new model, as far as an affine map can say it in the old space.
+Drift-Adapter (arXiv 2509.23471) fits such maps between embedding models on pairs of old and new vectors. Here the pairs
+are captions, and the map takes the place of the tower's projection, so that the result is an encoder like any other:
+evaluated, promoted, exported and served as they are. The paper's low rank is not imposed: the map has one matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from components.training.methods.contract.distillation import instance_distance
+from components.training.methods.contract.losses import Features, Losses, info_nce
+from components.training.methods.contract.method import Method, NotNegative, Optimisation, Positive
+
+if TYPE_CHECKING:
+    from components.encoders.adapter.encoder import Encoder
+
+_MAP = r"^text\.text_projection\."
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryAdapterSettings(Optimisation):
+    """Values of our own; one linear layer on frozen features takes a large learning rate.
+
+    Attributes:
+        encoder: folder of the encoder whose text tower is taken (`cliptune export --format open_clip` writes one of any
+            published weights); None for the base's own, which shows the loss of the affine map alone.
+        contrast: weight of CLIP's loss with the pictures of the captions; 0 fits on captions alone.
+    """
+
+    lr: Positive = 0.003
+    batch_size: PositiveInt = 256
+    epochs: PositiveInt = 3
+    warmup_steps: NonNegativeInt = 20
+    learn_logit_scale: bool = False
+    encoder: str | None = None
+    contrast: NotNegative = 0.0
+
+
+def _tower(base: Encoder, hyper: QueryAdapterSettings) -> Encoder:
+    from components.encoders.adapter.encoder import Encoder
+    from components.encoders.new_text_towers import with_text_tower_of
+
+    return with_text_tower_of(base, Encoder.load(Path(hyper.encoder)) if hyper.encoder else base)
+
+
+def _losses(features: Features, hyper: QueryAdapterSettings) -> Losses:
+    losses = {"distance": instance_distance(features, "caption")}
+    if hyper.contrast:
+        losses["infonce"] = hyper.contrast * info_nce(features["image"], features["caption"], features.scale)
+    return losses
+
+
+METHOD = Method(
+    name="query_adapter",
+    citation="Drift-Adapter, arXiv 2509.23471, as the projection of a text tower",
+    hyper=QueryAdapterSettings,
+    columns=lambda hyper: frozenset({"caption", *(["image"] if hyper.contrast else [])}),
+    losses=_losses,
+    contrasts=lambda hyper: hyper.contrast > 0,
+    weighted=lambda _hyper: True,
+    epoch_unit=lambda _hyper: "pairs",
+    trainable=lambda _hyper: (_MAP,),
+    fresh_params=lambda _hyper: (_MAP,),
+    build_encoder=_tower,
+    files=lambda hyper: {"encoder": Path(hyper.encoder)} if hyper.encoder else {},
+    reads_base=lambda _hyper: True,
+)

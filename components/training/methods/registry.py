@@ -1,0 +1,82 @@
+"""Finds methods and checks their entries in params.yaml. A method's name is the name of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.core.system.discovery import file_names, find
+from components.core.system.errors import InputError, prefixed_errors
+from components.core.tables.folders import BASE, PAIRS, VALIDATED
+from components.core.tables.training_columns import ALIKE, holders_of
+from components.training import methods
+from components.training.methods.contract.method import Method
+
+
+def method_names() -> list[str]:
+    """The names of all methods, sorted."""
+    return file_names(methods.__path__, skip=("contract", "registry"))
+
+
+def find_method(name: str) -> Method:
+    """The method in `methods/<name>.py`.
+
+    >>> find_method("paraclip").settings({"epochs": 2}).batch_size
+    3072
+    """
+    method: Method = find(methods.__name__, method_names(), name, "METHOD", "method")
+    return method
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of `methods` in params.yaml: its name, its method, the hyper-parameters, the folder of its tables."""
+
+    name: str
+    method: Method
+    hyper: Any
+    reads: Path
+
+
+def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
+    """The entry called `name`; its key `method` names the method's file, by default the entry itself."""
+    if name == BASE.name:
+        raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
+    if name not in entries:
+        known = ", ".join(entries)
+        raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
+    given = dict(entries[name])
+    with prefixed_errors(f"params.yaml: methods.{name}"):
+        method = find_method(str(given.pop("method", name)))
+    reads = Path(str(given.pop("train_data", VALIDATED)))
+    return Entry(name, method, method.settings(given, name), reads)
+
+
+def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
+    """Check each entry and the tables of its `train_data`; returns entries that ignore pairs' weights."""
+    unweighted = []
+    for name, given in entries.items():
+        entry = find_entry(entries, name)
+        with prefixed_errors(f"params.yaml: methods.{name}"):
+            needed = holders_of(entry.method.needs(entry.hyper))
+        _check_reads(name, given.get("train_data"), needed, tables)
+        if not entry.method.weighted(entry.hyper):
+            unweighted.append(name)
+    return unweighted
+
+
+def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, Path]) -> None:
+    key = f"params.yaml: methods.{entry}.train_data"
+    for name in needed:
+        if name not in tables:
+            raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
+    # `train_data` may be another table with the same columns.
+    alike = {name: [str(tables[other]) for other in ALIKE.get(name, ()) if other in tables] for name in needed}
+    files = [Path(reads) if reads in alike[name] else tables[name] for name in needed]
+    if not isinstance(reads, str):
+        expected = " and ".join(map(str, files or [PAIRS / "train.parquet"]))
+        raise InputError(f"{key} is missing: name {expected}, or a folder above")
+    if outside := " and ".join(str(file) for file in files if not file.is_relative_to(reads)):
+        raise InputError(f"{key}: {reads} does not contain {outside}, which the method needs: name a folder above")

@@ -1,0 +1,114 @@
+"""Counts, measures, prices, negations and colours are kept, in any language; rows of good paraphrases pass."""
+
+from __future__ import annotations
+
+from components.captions.validation.rules.checks.changes import (
+    find_changed_colour,
+    find_changed_measure,
+    find_changed_negation,
+    find_lost_count,
+    find_other_count,
+)
+
+CHECKS = (find_changed_measure, find_changed_negation, find_changed_colour, find_other_count, find_lost_count)
+CHANGED = {
+    "en": [
+        ("1.5 kg bag of rice", "A sack that holds 5 kilograms"),
+        ("Rice 2,5 kg", "5 kilos of rice"),
+        ("5 kg of rice", "A bag of 1.5 kg of rice"),
+        ("Table 80 x 120 cm", "A table of 200 by 300 centimetres"),
+        ("Table 80x120", "Table 200 by 300"),
+        ("Coat for $50", "A coat for $900"),
+        ("Coat for $50", "A coat for 50 euros"),
+        ("Jacket, 50% off", "Jacket at 20 % off"),
+        ("100 pcs nail set", "one thousand nails of 100 mm"),
+        ("Phone with 64 GB", "A phone with 128 GB"),
+        ("One dog", "Several hounds"),
+        ("1 dog", "Nine dogs"),
+        ("Two dogs", "A pair of dogs and five cats"),
+        ("The dog is not on the sofa", "A dog sits upon the couch"),
+        ("The dog is on the sofa", "A dog isn't on the couch"),
+        ("A red car", "A blue automobile"),
+    ],
+    "de": [
+        ("Drei Hunde", "Zwei Hunde"),
+        ("Reis 2,5 kg", "5 Kilo Reis"),
+        ("Mantel für 50 €", "Mantel für 900 Euro"),
+        ("Ein rotes Auto", "Ein blauer Wagen"),
+        ("Der Hund ist nicht auf dem Sofa", "Ein Hund sitzt auf der Couch"),
+    ],
+    "fr": [
+        ("Trois chiens", "Deux chiens"),
+        ("Une voiture rouge", "Une auto bleue"),
+        ("Le chien n'est pas sur le canapé", "Un chien est assis sur le sofa"),
+    ],
+    "es": [("Tres perros", "Dos perros"), ("Un coche rojo", "Un auto azul"), ("El perro no corre", "El perro corre")],
+    "pt": [("Três cães", "Dois cães"), ("Um carro vermelho", "Um carro azul"), ("O cão não corre", "O cão corre")],
+    "it": [("Tre cani", "Due cani"), ("Una macchina rossa", "Un'auto blu"), ("Il cane non corre", "Il cane corre")],
+    "nl": [("Drie honden", "Twee honden"), ("Een rode auto", "Een blauwe wagen"), ("Hij rent niet", "Hij rent")],
+    "pl": [("Trzy psy", "Dwa psy"), ("Czerwony samochód", "Niebieskie auto"), ("Pies nie biegnie", "Pies biegnie")],
+    "tr": [("Üç köpek", "İki köpek"), ("Kırmızı araba", "Mavi araç"), ("Köpek evde değil", "Köpek evde")],
+    "ru": [("Три собаки", "Две собаки"), ("Красная машина", "Синий автомобиль"), ("Она не бежит", "Она бежит")],
+    "zh": [("三只狗", "两只狗"), ("一辆红色的车", "蓝色的汽车"), ("狗没有跑", "狗在跑"), ("大米2.5公斤", "5公斤大米")],
+    "ja": [("三匹の犬", "二匹の犬"), ("赤い車", "青い自動車"), ("犬は走っていない", "犬が走る")],
+    "ko": [("세 마리의 개", "두 마리의 개"), ("빨간 자동차", "파란 차"), ("개가 없다", "개가 있다")],
+    "ar": [("ثلاثة كلاب", "خمسة كلاب"), ("سيارة حمراء", "سيارة زرقاء"), ("الكلب ليس هنا", "الكلب هنا")],
+}
+KEPT = {
+    "en": [
+        ("1.5 kg rice", "1500 g of rice"),
+        ("6 ft ladder", "A ladder of 1.8 m"),
+        ("Ten one-kilo bags", "10 x 1 kg bags"),
+        ("5 kg bag", "A five-kilogram bag"),
+        ("80 x 120 cm", "80 by 120 centimetres"),
+        ("500 g rice", "half a kilo of rice"),
+        ("12 oz mug", "A twelve-ounce mug"),
+        ("dog 300 x 200", "A dog"),
+        ("bag $20, 50% off, 19.99", "A bag"),
+        ("Coat for $50", "A coat for fifty dollars"),
+        ("Price 1.200 €", "It costs 1,200 euros"),
+        ("A man and a woman", "Two people"),
+        ("One dog chases another", "Two dogs chase each other"),
+        ("parade, 12 May 2019", "A parade"),
+        ("A man without a shirt", "A shirtless man"),
+        ("No one is on the street", "An empty street"),
+        ("Wearing nothing but socks", "Clad only in socks"),
+        ("a crimson dress", "A scarlet gown"),
+        ("A girl with blond hair", "A fair-haired girl"),
+        ("A red car under the sky", "A red car below a blue sky"),
+        ("Cable car no. 6", "Cable car number 6"),
+    ],
+    "de": [
+        ("Zwei Kinder", "Ein Kinderpaar, beide klein"),
+        ("3 Hunde", "Drei Hunde"),
+        ("Reis 2,5 kg", "2,5 Kilogramm Reis"),
+        ("Ein rotes Auto", "Ein Wagen in Rot"),
+        ("Ein Mann ohne Hemd", "Ein hemdloser Mann"),
+    ],
+    "fr": [("Deux chiens", "Une paire de chiens"), ("La rue est vide", "Il n'y a pas de voiture dans la rue")],
+    "zh": [("两只狗", "一对狗"), ("三明治", "一个三明治"), ("不锈钢锅", "钢锅")],
+    "ja": [("2匹の犬", "二匹の犬"), ("赤い車", "レッドの車")],
+}
+
+
+def _fault(source: str, text: str, code: str) -> str | None:
+    return next((fault for check in CHECKS if (fault := check(text, source, code))), None)
+
+
+def test_another_count_measure_price_negation_or_colour_is_found_in_each_language() -> None:
+    rows = [(code, *pair) for code, pairs in CHANGED.items() for pair in pairs]
+    assert [row for row in rows if _fault(row[1], row[2], row[0]) is None] == []
+
+
+def test_the_same_in_other_words_is_not_a_change() -> None:
+    rows = [(code, *pair) for code, pairs in KEPT.items() for pair in pairs]
+    assert [row for row in rows if _fault(row[1], row[2], row[0]) is not None] == []
+    # Each text says what it says itself.
+    rows += [(code, *pair) for code, pairs in CHANGED.items() for pair in pairs]
+    assert [row for row in rows for text in row[1:] if _fault(text, text, row[0]) is not None] == []
+
+
+def test_languages_without_words_are_checked_by_digits_only() -> None:
+    assert find_lost_count("5 koiraa", "3 koiraa", "fi") == "digits"
+    assert find_changed_negation("Koira", "Ei koiraa", "fi") is None
+    assert find_changed_colour("Sininen", "Punainen", "fi") is None

@@ -1,0 +1,214 @@
+"""The report of a table: uniform samples, histograms, MLflow metrics, and Data Docs without active content."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from components.captions.validation import validate
+from components.captions.validation.reporting.histograms import TextHistograms, lexical_distance
+from components.captions.validation.reporting.report import (
+    MOST_REASONS,
+    RejectedRow,
+    RejectedRows,
+    TableReport,
+    Tally,
+    prompts_of,
+    sample_rows,
+)
+from components.captions.validation.rules.tables import find_table
+from components.captions.validation.suites import SuiteResult
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tracking import make_client
+from tests.unit.captions.validation.conftest import Answer, validated, write_paraphrases
+
+HOSTILE = "<script>alert(1)</script><img src=https://example.org/x.png> $PATH {{ 7*7 }}"
+
+
+class Page(HTMLParser):
+    """What a page would run or fetch, and where it leads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.fetched, self.links = path, [], []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "a":
+            self.links.append(found.get("href") or "")
+        elif tag in {"script", "iframe", "object"} or "src" in found or tag == "link":
+            self.fetched.append(found.get("src") or tag)
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data Docs of a good row, a short one with a hostile second answer, and one with a hostile failure."""
+    short = Answer(pair=1, text_1="dog cat", text_2=HOSTILE)
+    failed = Answer(pair=2, text_1=None, found_2=False, reason_1=HOSTILE)
+    files = write_paraphrases(tmp_path_factory.mktemp("docs"), [Answer(), short, failed])
+    return validated(files, docs=True).files.docs / "paraphrases"
+
+
+def test_the_pages_lead_to_each_other_and_fetch_nothing(docs: Path) -> None:
+    index = (docs / "index.html").read_text("utf-8")
+    assert "rejected_paraphrases.html" in index
+    for suite in ("paraphrases_answers", "paraphrases_shares"):
+        assert re.search(rf'href="validations/{suite}/[^"]*\.html"', index), suite
+    assert (docs / "quality" / "paraphrases.png").read_bytes().startswith(b"\x89PNG")
+    pages = [Page(path) for path in docs.rglob("*.html")]
+    links = [(page, link) for page in pages for link in page.links if link[:1] not in {"#", ""}]
+    targets = {(page.path.parent / link).resolve() for page, link in links if not link.startswith("https://")}
+    assert targets
+    assert [target for target in targets if not target.is_file()] == []
+    for name, wanted in (("index.html", ["quality/paraphrases.png"]), ("rejected_paraphrases.html", [])):
+        assert Page(docs / name).fetched == wanted
+        assert "url(http" not in (docs / name).read_text("utf-8").replace("'", "")
+
+
+def test_rejected_rows_are_listed_by_reason_and_hostile_texts_are_escaped(docs: Path) -> None:
+    page = (docs / "rejected_paraphrases.html").read_text("utf-8")
+    sections = re.split(r"<h2 id=\"reason-\d+\">", page)
+    short = next(section for section in sections if section.startswith("paraphrase_1_length</h2>"))
+    assert [text for text in ("dog cat", "IMG_7 small dog", "pair pair1") if text not in short] == []
+    assert "2 of 3 rows rejected" in page
+    (suite,) = (docs / "validations" / "paraphrases_answers").rglob("*.html")
+    for text in (page, suite.read_text("utf-8")):
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+        assert "<script>alert" not in text
+        assert "{{ 7*7 }}" in text
+
+
+def _example(row: int) -> RejectedRow:
+    return RejectedRow(row, f"pair{row}", 0, {"caption": "c"}, ("even" if row % 2 == 0 else "odd", "all"))
+
+
+def test_a_sample_is_distinct_sorted_and_spread() -> None:
+    assert sample_rows(7, most=7).tolist() == list(range(7))
+    sample = sample_rows(100_000, most=1000)
+    assert (len(sample), (np.diff(sample) > 0).all()) == (1000, True)
+    tenths = np.bincount(sample // 10_000, minlength=10)
+    assert 60 < tenths.min() <= tenths.max() < 140
+
+
+def test_examples_do_not_depend_on_the_shards() -> None:
+    rows = [_example(row) for row in range(400)]
+    whole, parts = RejectedRows(), RejectedRows()
+    whole.add(rows)
+    for start, end in pairwise([0, 0, 1, 7, 250, 399, 400]):
+        parts.add(rows[start:end])
+    for reason in ("all", "even", "odd"):
+        assert parts.of(reason) == whole.of(reason)
+        assert len(whole.of(reason)) == 5
+    assert {example.row % 2 for example in whole.of("odd")} == {1}
+    assert [example.row for example in whole.of("all")] != list(range(5))
+
+
+def test_reasons_without_end_are_bounded() -> None:
+    examples = RejectedRows()
+    examples.add(RejectedRow(row, "pair", 0, {}, (f"failed: {row}",)) for row in range(2 * MOST_REASONS))
+    assert examples.of("failed: 0") != []
+    assert examples.of(f"failed: {2 * MOST_REASONS - 1}") == []
+
+
+TEXTS = ["a small dog sits on grass", "red", "two cats on a large sofa", "a dog"]
+SOURCES = ["a small dog on grass", "a red bus", "two large cats", "a dog"]
+SIMILARITIES = [0.9, 0.4, math.nan, 1.0]
+ACCEPTED = [True, False, True, False]
+
+
+def _histograms(shard: int) -> TextHistograms:
+    histograms = TextHistograms("rewrites")
+    for start in range(0, len(TEXTS), shard):
+        part = slice(start, start + shard)
+        histograms.add(TEXTS[part], SOURCES[part], SIMILARITIES[part], ACCEPTED[part])
+    return histograms
+
+
+def test_the_lexical_distance_counts_words() -> None:
+    distances = {
+        ("a dog", "A dog!"): 0.0,
+        ("a dog", "two cats"): 1.0,
+        ("a dog left of a cat", "a cat left of a dog"): 2 / 6,
+        ("a red dog", "a dog"): 1 / 3,
+        ("", "a dog"): 1.0,
+        ("", ""): 0.0,
+    }
+    assert {texts: lexical_distance(*texts) for texts in distances} == pytest.approx(distances)
+
+
+def test_texts_are_counted_before_and_after_filtering() -> None:
+    counted = _histograms(4).counts
+    assert [counts.sum(axis=1).tolist() for counts in counted] == [[4, 2], [4, 2], [3, 1]], (
+        "a missing value is left out"
+    )
+    assert (np.flatnonzero(counted[0][0]) + 1).tolist() == [1, 2, 6]
+    # Values beyond the axis count in its outermost bins.
+    histograms = TextHistograms("long")
+    histograms.add(["word " * 500, ""], ["a dog", "a dog"], [-0.9, 1.0000001], [True, True])
+    assert [(counts[0, 0], counts[0, -1]) for counts in histograms.counts] == [(1, 1), (0, 2), (1, 1)]
+
+
+def test_shards_make_no_difference(tmp_path: Path) -> None:
+    whole = _histograms(4).write(tmp_path / "whole.png")
+    for shard in (1, 3):
+        assert _histograms(shard).write(tmp_path / "parts.png").read_bytes() == whole.read_bytes()
+    with Image.open(whole) as picture:
+        assert picture.width >= 1200
+        assert "Software" not in picture.info
+    assert plt.get_fignums() == [], "no figure is left in pyplot"
+
+
+def test_counts_and_reports_are_in_the_run_even_of_a_broken_limit(
+    track_in: Callable[[Path], None], tmp_path: Path
+) -> None:
+    track_in(tmp_path)
+    answers = [Answer(), Answer(pair=1, text_1="dog cat"), Answer(pair=2)]
+    answers += [Answer(pair=3, text_1=None, found_2=False, reason_1="failed: HTTP 500: <oops> #\u00e9")]
+    files = write_paraphrases(tmp_path, answers)
+    validated(files, docs=True, run=validate.run_tracked, min_accepted_share=0.5)
+    with pytest.raises(InputError, match=r"breaks validate\.min_accepted_share"):
+        validated(files, docs=True, run=validate.run_tracked, min_accepted_share=0.9)
+    client = make_client()
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = {run.info.status: run for run in client.search_runs(experiments, "tags.stage = 'validate'")}
+    assert runs.keys() == {"FINISHED", "FAILED"}
+    wanted = {"rows": 4, "accepted": 2, "quarantined": 2, "accepted_share": 0.5, "rejected/paraphrase_1_length": 1}
+    wanted |= {"rejected/paraphrase_1_rejected_failed_ HTTP 500_ _oops_ __": 1}
+    for run, least in ((runs["FINISHED"], "0.5"), (runs["FAILED"], "0.9")):
+        assert len(run.data.tags["input.captions.sha256"]) == 64
+        assert run.data.params["min_accepted_share"] == least
+        assert {name: run.data.metrics[f"validate/paraphrases/{name}"] for name in wanted} == wanted
+        folders = [client.list_artifacts(run.info.run_id, folder) for folder in ("", "paraphrases")]
+        artifacts = {entry.path.removeprefix("paraphrases/") for entries in folders for entry in entries}
+        assert artifacts >= {"summary.json", "index.html", "rejected_paraphrases.html", "quality"}
+
+
+def test_reasons_that_look_alike_to_mlflow_are_added_up() -> None:
+    reasons = Counter({"failed: a?": 2, "failed: a!": 3, "x" * 500: 1})
+    tally = Tally(rows=6, marked=Counter(accepted=0), reasons=reasons)
+    shares = SuiteResult("shares", True, {}, [])
+    metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], [], TextHistograms("table")).metrics()
+    assert metrics["validate/table/rejected/failed_ a_"] == 5
+    assert max(map(len, metrics)) < 250
+
+
+def test_prompts_name_task_model_and_text_and_a_judged_table_its_judge(raw_params: dict[str, Any]) -> None:
+    for judged, named in ((False, {"negate_semclip"}), (True, {"negate_semclip", "judge_negation"})):
+        raw_params["validate"]["tables"]["negations"]["apply_judge"] = judged
+        prompts = prompts_of(find_table("negations"), Settings.model_validate(raw_params))
+        assert {prompt["task"] for prompt in prompts} == named
+        assert all(all(prompt.values()) and "<caption>" in prompt["prompt"] for prompt in prompts)

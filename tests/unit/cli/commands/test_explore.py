@@ -1,0 +1,111 @@
+"""`cliptune explore` as a user types it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.encoders.adapter.encoder import Encoder
+from components.registry.encoder_lookup import find_encoder
+from components.serving.explorer.own_index import own_index
+from components.serving.index.sources import reading
+from tests.support.exploring import under_test
+from tests.support.toy_context import colour_image
+
+STORE = "sqlite:///store.db"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, tiny_encoder: Encoder, raw_params: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two encoders with one image tower, and three pictures."""
+    monkeypatch.chdir(tmp_path)
+    raw_params["synthesize"]["store"] = STORE
+    Path("params.yaml").write_text(yaml.safe_dump(raw_params))
+    tiny_encoder.save(Path("models/base"))
+    tuned = under_test(tiny_encoder, "tuned", seed=5).encoder
+    assert isinstance(tuned, Encoder)
+    tuned.save(Path("models/tuned"))
+    for number in range(3):
+        _picture(number, (80 * number, 0, 0))
+    return tmp_path
+
+
+BOTH = ("--encoder", "models/base", "--encoder", "models/tuned", "--images", "pictures")
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+def test_a_page_is_written_and_the_index_kept() -> None:
+    output = run("explore", *BOTH, "--export", "page.html", "--query", "a dog|one hound", "-k", "2")
+    assert "wrote page.html: 1 queries" in output
+    page = Path("page.html").read_text()
+    assert "one hound" in page
+    assert "base against tuned" in page
+    Path("queries.tsv").write_text("a dog\tone hound\n\na cat\n")
+    output = run("explore", *BOTH, "--export", "other.html", "--queries", "queries.tsv")
+    assert "wrote other.html: 2 queries" in output
+    assert "3 pictures" in Path("other.html").read_text()
+
+
+def _picture(number: int, colour: tuple[int, int, int]) -> None:
+    colour_image(Path(f"pictures/{number}.png"), colour, (16, 16))
+
+
+@pytest.mark.parametrize(
+    ("change", "embedded", "pictures", "captions"),
+    [
+        (None, 0, 3, [None] * 3),
+        (lambda: _picture(3, (0, 200, 0)), 1, 4, [None] * 4),
+        (lambda: Path("pictures/2.png").unlink(), 0, 2, [None] * 2),
+        (lambda: _picture(2, (0, 9, 9)), 1, 3, [None] * 3),
+        (lambda: Path("pictures/captions.tsv").write_text("image\tcaption\n2.png\tnew\n"), 0, 3, [None, None, "new"]),
+        (lambda: next(Path("state/explore").rglob("rows.parquet")).write_bytes(b""), 3, 3, [None] * 3),
+    ],
+)
+def test_the_kept_index_follows_the_folder(
+    monkeypatch: pytest.MonkeyPatch, change: Any, embedded: int, pictures: int, captions: list[Any]
+) -> None:
+    own_index("pictures", find_encoder("models/base"), Path("state/explore"), reading({}))
+    if change is not None:
+        change()
+    seen: list[int] = []
+    real = Encoder.embed_pixels
+    monkeypatch.setattr(Encoder, "embed_pixels", lambda self, given: (seen.append(len(given)), real(self, given))[1])
+    index = own_index("pictures", find_encoder("models/base"), Path("state/explore"), reading({}))
+    assert (sum(seen), len(index)) == (embedded, pictures)
+    assert index.rows(range(pictures))["caption"].to_pylist() == captions
+    for row in range(pictures):
+        index.picture(row)
+    assert len(list(Path("state/explore").rglob("index.json"))) == 1
+    monkeypatch.setattr(Encoder, "embed_pixels", real)
+    fresh = own_index("pictures", find_encoder("models/base"), Path("fresh"), reading({}))
+    assert np.allclose(fresh.vector(range(pictures)), index.vector(range(pictures)), atol=1e-6)
+
+
+def test_mistakes_are_one_line_and_no_file_is_overwritten(tiny_encoder: Encoder) -> None:
+    next(tiny_encoder.model.visual.parameters()).data += 0.1
+    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"name": "stranger"})
+    tiny_encoder.save(Path("models/stranger"))
+    for arguments, refusal in (
+        ((), "--export needs queries"),
+        (("--queries", "none.tsv"), "--queries none.tsv cannot be read"),
+        (("--encoder", "models/base", "--query", "a"), "names one encoder twice"),
+        (("--encoder", "models/stranger", "--query", "a"), "image tower"),
+    ):
+        assert refusal in run("explore", *BOTH, "--export", "page.html", *arguments, code=1)
+        assert not Path("page.html").exists()
+    Path("captions.tsv").write_text("mine")
+    explore = f"explore {' '.join(BOTH)} --query dog --export"
+    for command in (explore, "table --output", f"answers export --store {STORE}"):
+        assert "captions.tsv exists: name a new file" in run(*command.split(), "captions.tsv", code=1)
+        assert Path("captions.tsv").read_text() == "mine"

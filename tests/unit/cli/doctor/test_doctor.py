@@ -1,0 +1,320 @@
+"""`cliptune doctor`: every check names its fix, and none delays or hides the others."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.cli.doctor import servers
+from components.cli.doctor.check import CheckResult, Installation, fail, ok
+from components.cli.doctor.endpoints import endpoint_checks
+from components.cli.doctor.examine import CHECKS, examine, read_installation
+from components.cli.doctor.machine import driver_cuda, torch_cuda
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tracking import make_client
+from tests.support import scripted_llm
+from tests.support.registry_project import write_version_files
+
+REPO = Path(__file__).parents[4]
+SECRET = "planted-secret"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings of this machine, and an empty folder with prefect.yaml."""
+    for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prefect.yaml").write_text((REPO / "prefect.yaml").read_text("utf-8"), encoding="utf-8")
+
+
+def _check(title: str, settings: Settings | None = None, **environment: str) -> CheckResult:
+    installation = Installation(environment, Path(), settings, "params.yaml: key 'x': fix it")
+    (line,) = examine(installation, 120, {title: CHECKS[title]})
+    return replace(line, check="")
+
+
+def _changed(raw: dict[str, Any], **synthesize: Any) -> Settings:
+    return Settings.model_validate(raw | {"synthesize": raw["synthesize"] | synthesize})
+
+
+@contextmanager
+def _server(answers: dict[str, Any], auth: str = "") -> Iterator[str]:
+    """A server of JSON answers by path; with `auth`, only to those who send it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            status = 200 if path in answers else 404
+            status = 401 if auth and self.headers.get("Authorization") != auth else status
+            body = json.dumps(answers.get(path)).encode()
+            self.send_response_only(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _prefect(workers: Sequence[str] = (), server: str = "", pools: Sequence[str] = ("local", "gpu")) -> dict[str, Any]:
+    return {
+        "/api/admin/version": server or version("prefect"),
+        "/api/work_pools/filter": [{"name": pool} for pool in pools],
+        "/api/work_pools/local/workers/filter": [{"status": status} for status in workers],
+        "/api/work_pools/gpu/workers/filter": [],
+    }
+
+
+def test_a_check_that_hangs_or_breaks_is_one_line_among_others(settings: Settings) -> None:
+    released = threading.Event()
+
+    def hangs(_installation: Installation) -> CheckResult:
+        released.wait()
+        return ok("after all others")
+
+    def breaks(_installation: Installation) -> CheckResult:
+        raise ValueError("why\nmore")
+
+    def refuses(_installation: Installation) -> CheckResult:
+        raise InputError("it is broken: fix it")
+
+    checks = {"hang": hangs, "break": breaks, "refuse": refuses, "fine": lambda _installation: ok("fine")}
+    hung, broken, refused, fine = examine(Installation({}, Path(), settings), 2, checks)
+    released.set()
+    assert (hung.status, broken.status, fine.status) == ("fail", "fail", "ok")
+    assert "no answer within 2 s" in hung.detail
+    assert broken.detail == "ValueError: why"
+    assert replace(refused, check="") == fail("it is broken", "fix it")
+
+
+def test_prefect_api(settings: Settings) -> None:
+    assert _check("Prefect API", settings).status == _check("work pools and workers", settings).status == "not used"
+    auth = f"Basic {base64.b64encode(b'admin:pass').decode()}"
+    login = {"PREFECT_API_AUTH_STRING": "admin:pass"}
+    with _server(_prefect(), auth) as url:
+        assert _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api", **login).status == "ok"
+        refused = _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api")
+        wrong = _check("Prefect API", settings, PREFECT_API_URL=url, **login)
+    absent = _check("Prefect API", settings, PREFECT_API_URL="http://127.0.0.1:9/api")
+    for result, fix in ((refused, "PREFECT_API_AUTH_STRING"), (wrong, "end with /api"), (absent, "make stack")):
+        assert (result.status, fix in result.fix) == ("fail", True)
+    with _server(_prefect(server="3.0.0")) as url:
+        assert _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api").status == "warn"
+
+
+def test_a_pool_without_an_online_worker_is_named(settings: Settings) -> None:
+    start = "prefect worker start --pool"
+    for answers, status, text in (
+        (_prefect(["ONLINE", "OFFLINE"]), "warn", f"{start} gpu"),
+        (_prefect(["OFFLINE"]), "fail", f"{start} local"),
+        (_prefect(pools=["local"]), "fail", "no work pool gpu"),
+    ):
+        with _server(answers) as url:
+            result = _check("work pools and workers", settings, PREFECT_API_URL=f"{url}/api")
+        assert (result.status, text in result.detail + result.fix) == (status, True)
+
+
+def test_a_deleted_experiment_fails_the_check_of_tracking(settings: Settings, track_in: Any) -> None:
+    track_in(Path.cwd())
+    client = make_client()
+    number = client.create_experiment(settings.dataset.name)
+    assert _check("tracking", settings).status == "ok"
+    client.delete_experiment(number)
+    result = _check("tracking", settings)
+    assert (result.status, result.detail) == ("fail", f"MLflow's experiment '{settings.dataset.name}' is deleted")
+    assert f"`mlflow experiments restore --experiment-id {number}`" in result.fix
+
+
+def test_tracking_store_and_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "will be made" in _check("tracking", settings).detail
+    Path("broken.db").write_bytes(b"no database " * 100)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///broken.db")
+    assert _check("tracking", settings).status == "fail"
+    auth = f"Basic {base64.b64encode(b'me:pass').decode()}"
+    active = {"experiment": {"experiment_id": "1", "lifecycle_stage": "active"}}
+    routes = {"/api/2.0/mlflow/experiments/search": {}, "/api/2.0/mlflow/experiments/get-by-name": active}
+    with _server(routes, auth) as url:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        assert _check("tracking", settings).status == "fail"
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pass")
+        assert _check("tracking", settings) == ok(f"{url} answers")
+
+
+def test_passwords_of_databases_are_not_shown(
+    settings: Settings, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"postgresql://me:{SECRET}@127.0.0.1:9/x"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+    stored = _changed(raw_params, store=url)
+    for result in (_check("tracking", settings), _check("generation store", stored)):
+        assert result.status == "fail"
+        assert "postgresql://***@127.0.0.1:9/x" in result.detail
+        assert SECRET not in result.detail + result.fix
+
+
+def test_champion_is_named_if_it_has_its_files(settings: Settings, tmp_path: Path) -> None:
+    assert _check("registry", settings).status == "not used"
+    client = make_client()
+    client.create_registered_model("text-encoder")
+    client.create_model_version("text-encoder", str(tmp_path), tags=write_version_files(tmp_path))
+    client.set_registered_model_alias("text-encoder", "champion", "1")
+    assert _check("registry", settings) == ok("text-encoder: champion is version 1")
+    (tmp_path / "artifacts" / "metrics.json").unlink()
+    result = _check("registry", settings)
+    assert (result.status, "`cliptune promote` restores them" in result.fix) == ("fail", True)
+
+
+_CHAT: dict[str, Any] = {"choices": [{"message": {"content": "Two dogs run."}}]}
+
+
+@pytest.mark.parametrize(
+    ("answers", "changes", "status", "text"),
+    [
+        ({"chat/completions": _CHAT}, {}, "ok", "serves phi"),
+        ({"chat/completions": _CHAT}, {"api_key_env": "WRONG_KEY"}, "fail", "(HTTP 401"),
+        ({"chat/completions": _CHAT}, {"api_key_env": "NONE"}, "fail", "(HTTP 401"),
+        ({}, {}, "fail", "refuses every question to model 'phi' (HTTP 404"),
+        ({"chat/completions": "It works!"}, {}, "fail", "does not answer as an OpenAI-compatible server"),
+        ({}, {"urls": []}, "fail", "synthesize.llms.phi.urls is not set"),
+        ({}, {"model": ""}, "fail", "synthesize.llms.phi.model is not set"),
+        ({}, {"urls": ["http://127.0.0.1:9/v1"]}, "fail", "accepts no connection ("),
+        ({"chat/completions": _CHAT}, {"engine": "local"}, "not used", "no stage uses a server"),
+    ],
+)  # fmt: skip
+def test_endpoint_of_a_language_model(
+    answers: dict[str, Any],
+    changes: dict[str, Any],
+    status: str,
+    text: str,
+    raw_params: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RIGHT", SECRET)
+    monkeypatch.setenv("WRONG_KEY", "wrong")
+    with _server({f"/v1/{path}": answer for path, answer in answers.items()}, f"Bearer {SECRET}") as url:
+        server = {"engine": "server", "urls": [f"{url}/v1"], "model": "phi", "api_key_env": "RIGHT", **changes}
+        tasks = {"paraphrase_1": raw_params["synthesize"]["tasks"]["paraphrase_1"]}
+        settings = _changed(raw_params, llms={"phi": server}, default_llm="phi", tasks=tasks)
+        result = _check("LLM endpoint", settings)
+        assert (result.status, text in result.detail) == (status, True), result
+        assert status != "fail" or "params.yaml" in result.fix or changes["api_key_env"] in result.fix
+        assert SECRET not in result.detail + result.fix
+        # Stages that would not run use no server.
+        assert list(endpoint_checks(settings, ["prepare"])) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "text"),
+    [
+        (scripted_llm.gpt_5, "ok", "serves fake"),
+        (scripted_llm.azure, "ok", "serves fake"),
+        (scripted_llm.unpaid, "fail", "has no credit"),
+        (scripted_llm.ollama, "fail", '(HTTP 404: model "fake" not found'),
+        (scripted_llm.redirect_to("http://127.0.0.1:8/latest"), "fail", "redirects to http://127.0.0.1:8/latest"),
+        (scripted_llm.bomb, "fail", "the answer has more than 8 MB"),
+        (scripted_llm.endless, "fail", "the answer has more than 8 MB"),
+    ],
+)
+def test_an_endpoint_of_today(
+    script: scripted_llm.Script, status: str, text: str, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RIGHT", raising=False)
+    with scripted_llm.scripted(script) as server:
+        block = {"engine": "server", "urls": [server.url], "model": "fake", "api_key_env": "RIGHT", "seeds": True}
+        tasks = {"paraphrase_1": raw_params["synthesize"]["tasks"]["paraphrase_1"]}
+        result = _check("LLM endpoint", _changed(raw_params, llms={"fake": block}, default_llm="fake", tasks=tasks))
+    assert (result.status, text in result.detail) == (status, True), result
+
+
+def test_a_prefect_server_that_redirects_is_named_and_not_followed() -> None:
+    with scripted_llm.scripted(lambda *_: scripted_llm.said("")) as other:
+        with scripted_llm.scripted(scripted_llm.redirect_to(other.url)) as server:
+            installation = Installation({"PREFECT_API_URL": f"{server.url}/api"}, Path(), None)
+            with pytest.raises(InputError, match=rf"redirects to {other.url}, which cliptune does not follow"):
+                servers._prefect(installation.environment, "/work_pools/filter", {})
+        assert other.bodies == []
+
+
+def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.cli.doctor.endpoints.TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = {"engine": "server", "urls": [f"http://127.0.0.1:{silent.getsockname()[1]}/v1"], "model": "phi"}
+        models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
+        result = _check("LLM endpoint", _changed(raw_params, llms=models))
+    assert "has answered nothing for 0.2 seconds (time-out)" in result.detail
+    assert "correct the URL in synthesize.llms." in result.fix
+
+
+def test_dvc_remote(settings: Settings, tmp_path: Path) -> None:
+    assert "run the command in the project's folder" in _check("DVC remote", settings).fix
+    (tmp_path / ".dvc").mkdir()
+    for content, status in (
+        ("", "not used"),
+        ("[core]\n    remote = disk\n['remote \"disk\"']\n    url = absent\n", "fail"),
+        (f"[core]\n    remote = disk\n['remote \"disk\"']\n    url = {tmp_path}\n", "ok"),
+    ):
+        (tmp_path / ".dvc" / "config").write_text(content)
+        assert _check("DVC remote", settings).status == status
+
+
+def test_disk_space(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, status in ((5e8, "fail"), (5e9, "warn"), (5e10, "ok")):
+        usage = type("Usage", (), {"free": free, "total": 1e11})
+        monkeypatch.setattr("shutil.disk_usage", lambda _path, usage=usage: usage)
+        assert _check("disk space", settings).status == status
+
+
+def test_versions_of_cuda_and_packages(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ("| NVIDIA-SMI 580.1  Driver Version: 580.1  CUDA Version: 13.0  |", "nothing")
+    assert [driver_cuda(text) for text in texts] == [(13, 0), None]
+    assert torch_cuda() is not None
+    result = _check("versions", settings)
+    assert (result.status, version("mlflow") in result.detail) == ("ok", True)
+    monkeypatch.setattr("components.cli.doctor.machine.requires", lambda _name: ["numpy>=99", "no-such-package"])
+    result = _check("versions", settings)
+    assert result.status == "fail"
+    assert "is not >=99; no-such-package is missing" in result.detail
+
+
+def test_broken_settings_fail_once(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("dataset: {nam: x}")
+    lines = {line.check: line.status for line in examine(read_installation(tmp_path), 120)}
+    assert lines["params.yaml"] == "fail"
+    assert lines["registry"] == lines["generation store"] == lines["LLM endpoint"] == "not used"
+
+
+def test_the_exit_code_is_1_if_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    for result, code in ((ok("fine"), 0), (fail("broken", "fix [it]"), 1)):
+        monkeypatch.setattr("components.cli.doctor.examine.examine", lambda _installation, result=result: [result])
+        as_json, table = (CliRunner().invoke(app, ["doctor", *options]) for options in (["--json"], []))
+        assert as_json.exit_code == table.exit_code == code
+        assert json.loads(as_json.stdout)[0]["status"] == result.status
+        assert result.fix in table.stdout

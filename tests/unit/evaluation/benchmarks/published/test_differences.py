@@ -1,0 +1,328 @@
+"""Difference-based classification, Spot-the-Difference and geometry on tiny files in the published formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from components.captions.prompting.inputs.readers import Ask, anything, read_caption_pairs
+from components.core.system.errors import InputError
+from components.core.tables.records import DIFFERENCES, DIFFERENCES_CUB, PAIRS
+from components.data.source import Pair
+from components.data.test_sets.image_sets import attributes
+from components.evaluation.benchmarks.published import difference_classification as benchmark
+from components.evaluation.benchmarks.published import find_published
+from tests.support.toy_context import colour_image, toy_context
+
+RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (128, 128, 128)
+FIRST, SECOND = (1, -1, 0), (-1, 1, 0)
+"""Where a text points when the first image is red and the second green, and the other way round."""
+
+
+def _awa2(folder: Path, own_zebra: bool = False) -> None:
+    """Classes zebra, ant, cow; the test classes are cow and ant, whose labels are 1 and 0.
+
+    The released code takes zebra and ant for ant and cow: both are "small", unless the zebra is `own_zebra`.
+    """
+    names = [f"p{number}" for number in range(1, 86)]
+    names[14], names[15], names[33], names[34] = "big", "small", "smelly", "flys"
+    _numbered(folder / "classes.txt", ["zebra", "ant", "cow"])
+    _numbered(folder / "predicates.txt", names)
+    (folder / "testclasses.txt").write_text("cow\nant\n")
+    matrix = np.zeros((3, 85), dtype=int)
+    matrix[0, [0] if own_zebra else [0, 15]] = matrix[1, [33, 34, 15]] = matrix[2, [14, 33, 1]] = 1
+    np.savetxt(folder / "predicate-matrix-binary.txt", matrix, fmt="%d")
+    for number in range(2):
+        colour_image(folder / f"JPEGImages/ant/ant_1000{number}.jpg", RED)
+        colour_image(folder / f"JPEGImages/cow/cow_1000{number}.jpg", GREEN)
+
+
+def _numbered(path: Path, names: Sequence[str]) -> None:
+    path.write_text("".join(f"{number:8d}\t{name}\n" for number, name in enumerate(names, 1)))
+
+
+PAPER = "The first image has attributes of {}, while the second image has attributes of {}."
+AWA2_TABLE = {
+    PAPER.format("small, flys", "p2, big"): FIRST,
+    PAPER.format("p2, big", "small, flys"): SECOND,
+    # The released code has zebra's row for ant, ant's for cow, and leaves out `flys` for `smelly`.
+    PAPER.format("p1", "small, smelly")[:-1]: FIRST,
+    PAPER.format("small, smelly", "p1")[:-1]: FIRST,
+    "The first image contains an animal is small, while the second image contains an animal that is large.": FIRST,
+    benchmark.BIG_FIRST: SECOND,
+    benchmark.LITTLE_FIRST: FIRST,
+}
+
+
+def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(tmp_path: Path) -> None:
+    _awa2(tmp_path)
+    context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
+    with pytest.raises(InputError, match="no pair of different groups"):
+        find_published("difference_awa2").score(context)
+    _awa2(tmp_path, own_zebra=True)
+    scores = find_published("difference_awa2").score(context)
+    found = {name.removeprefix("difference_awa2/"): values for name, values in scores.values.items()}
+    assert found["paper/accuracy"].tolist() == found["size_corrected/accuracy"].tolist() == [1] * 20
+    assert scores.scalars["difference_awa2/paper/standard_error"] == 0
+    # The text points to the ant whichever comes first: right where the ant does, in 4 pairs of each draw.
+    assert 0 < found["released/accuracy"].sum() < len(found["released/accuracy"]) == 20
+    assert scores.strata["difference_awa2/released/accuracy"].tolist() == np.repeat(range(5), 4).tolist()
+    assert len(found["size_released/accuracy"]) == 4
+    assert "difference_awa2/size_released/standard_error" not in scores.scalars
+    assert "classes.txt: 3 found, 50 published" in context.notes
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
+    for name, file, content, message in (
+        ("awa2", "classes.txt", b"antelope\n", "line 1 is not '1<tab>name'"),
+        ("awa2", "predicates.txt", b"1\tbig\n", "has 1 names, not 85"),
+        ("awa2", "testclasses.txt", b"unicorn\n", "'unicorn' is not in classes.txt"),
+        ("awa2", "predicate-matrix-binary.txt", b"0 x\n", "is damaged"),
+        ("awa2", "predicate-matrix-binary.txt", b"0 1\n", "holds no 3 x 85 zeros and ones"),
+        ("cifar100_size", "test.bin", bytes(12_295), r"test.bin is not a whole number of records of 3074 bytes"),
+        ("cifar100_size", "fine_label_names.txt", b"lion", "has 1 names, but test.bin has label 88"),
+    ):
+        _awa2(tmp_path)
+        _cifar(tmp_path)
+        (tmp_path / file).write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            find_published(f"difference_{name}").score(context)
+    _awa2(tmp_path)
+    (tmp_path / "JPEGImages/ant").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"JPEGImages/ant is missing"):
+        find_published("difference_awa2").score(context)
+
+
+def _cifar(folder: Path) -> None:
+    coarse = [f"coarse{number}" for number in range(20)]
+    coarse[8], coarse[11], coarse[16] = "large_carnivores", "large_omnivores_and_herbivores", "small_mammals"
+    coarse[9] = "large_man-made_outdoor_things"
+    (folder / "coarse_label_names.txt").write_text("\n".join(coarse))
+    (folder / "fine_label_names.txt").write_text("\n".join(f"fine{number}" for number in range(100)))
+    # A lion, a tiger, a shrew, a bridge.
+    records = [(8, 43, RED), (8, 88, BLUE), (16, 74, GREEN), (9, 12, GREY)]
+    content = [bytes([one, two, *np.repeat(colour, 1024).tolist()]) for one, two, colour in records]
+    (folder / "test.bin").write_bytes(b"".join(content))
+
+
+def test_cifar100_goes_by_coarse_labels_in_the_paper_and_by_eight_classes_in_the_released_code(tmp_path: Path) -> None:
+    _cifar(tmp_path)
+    text = "The first image contains a {} animal, {} the second contains a {} animal."
+    table = {
+        text.format("larger", "while", "smaller"): (0, -1, 0),
+        text.format("smaller", "while", "larger"): (0, 1, 0),
+        text.format("larger", "whiel", "smaller"): (0, 1, 0),
+    }
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("difference_cifar100_size").score(context).values
+    assert found["difference_cifar100_size/paper/accuracy"].tolist() == [1] * 10
+    # One pair a draw, right where the shrew was drawn first: the other sentence points the wrong way.
+    order = [benchmark.drawn(2, 100, seed)[0] for seed in range(5)]
+    assert found["difference_cifar100_size/released/accuracy"].tolist() == order
+    assert "test.bin: 4 found, 10,000 published" in context.notes
+
+
+def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp_path: Path) -> None:
+    # A training image, a sunflower and a grape hyacinth; a snapdragon and a canterbury bell.
+    savemat(tmp_path / "imagelabels.mat", {"labels": np.array([[54, 54, 25, 11, 3]])})
+    savemat(tmp_path / "setid.mat", {"trnid": [[1]], "valid": [[1]], "tstid": np.arange(2, 6)[None]})
+    for number, colour in enumerate([GREY, RED, GREEN, GREEN, RED], 1):
+        colour_image(tmp_path / f"jpg/image_{number:05d}.jpg", colour)
+    table = {
+        "The first flower is yellow, while the second is blue.": FIRST,
+        "The first flower is blue, while the second is yellow.": SECOND,
+    }
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("difference_flowers102").score(context).values
+    assert found["difference_flowers102/corrected/accuracy"].tolist() == [1] * 5
+    assert found["difference_flowers102/released/accuracy"].tolist() == [0] * 5
+
+
+def _cub(folder: Path, rows: Sequence[tuple[str, str, str]]) -> None:
+    (folder / "images.txt").write_text("1 001.Auk/a.jpg\n2 001.Auk/b.jpg\n3 002.Tit/c.jpg\n")
+    (folder / "train_test_split.txt").write_text("1 0\n2 1\n3 0\n")
+    colour_image(folder / "images/001.Auk/a.jpg", RED)
+    colour_image(folder / "images/002.Tit/c.jpg", GREEN)
+    columns = dict(zip(("id", "other_id", "difference"), map(list, zip(*rows, strict=True)), strict=True))
+    same = {"sample": 0, "caption": "a", "other_caption": "b", "similarity": 0.5}
+    columns |= {name: [value] * len(rows) for name, value in same.items()}
+    DIFFERENCES_CUB.write(folder / "differences.parquet", columns)
+
+
+def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> None:
+    auk, tit, training = "001.Auk/a.jpg", "002.Tit/c.jpg", "001.Auk/b.jpg"
+    _cub(tmp_path, [(auk, tit, "redder"), (tit, auk, "redder"), (auk, auk, "the same"), (training, auk, "x")])
+    context = toy_context(tmp_path, {"redder": FIRST, "the same": FIRST}, allow_partial=True)
+    found = find_published("difference_cub").score(context)
+    assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2
+    assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
+    assert any("1 of 4 rows do not name two test images, first 001.Auk/b.jpg" in note for note in context.notes)
+    assert any("3 differences are too few for 5 draws of 5,000 that differ" in note for note in context.notes)
+
+
+def test_cubs_five_draws_are_of_many_more_differences_than_a_draw_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attributes, "CUB_IMAGES", 2)
+    auk, tit = "001.Auk/a.jpg", "002.Tit/c.jpg"
+    rows = [(auk, tit, text) for text in ("redder", "greener")] * 10_000
+    _cub(tmp_path, rows)
+    context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND})
+    found = find_published("difference_cub").score(context)
+    runs = found.values["difference_cub/released/accuracy"].reshape(5, 5_000)
+    assert len({run.tobytes() for run in runs}) == 5
+    assert 0 < found.scalars["difference_cub/released/standard_error"] == pytest.approx(runs.mean(1).std() / 5**0.5)
+    for few in (5_000, 9_999):
+        _cub(tmp_path, rows[:few])
+        with pytest.raises(InputError, match="draws of 5,000 that differ: the paper has those of all 159,600"):
+            find_published("difference_cub").score(context)
+
+
+def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
+    """The task knows pairs by hashes; `pairs.parquet`, its input table, has the pictures."""
+    _cub(tmp_path, [("none", "none", "none")])
+    captions = {"001.Auk/a.jpg": "a red bird", "002.Tit/c.jpg": "a green bird"}
+    pictures = {caption: (tmp_path / "images" / name).read_bytes() for name, caption in captions.items()}
+    rows = [Pair("train", picture, caption).row() for caption, picture in pictures.items()]
+    PAIRS.write(tmp_path / "elsewhere.parquet", {name: [row[name] for row in rows] for name in rows[0]})
+    sources = list(read_caption_pairs(tmp_path / "elsewhere.parquet", anything, Ask(9, pairs=2)))
+    texts = {"a red bird": "redder", "a green bird": "greener"}
+    _cub(tmp_path, [(one.id, str(one.other_id), texts[one.inputs["caption"]]) for one in sources])
+    context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND}, allow_partial=True)
+    with pytest.raises(InputError, match="a draw has no pair"):
+        find_published("difference_cub").score(context)
+    assert any("2 of 2 rows do not name two test images" in note and "pairs.parquet" in note for note in context.notes)
+    (tmp_path / "elsewhere.parquet").rename(tmp_path / "pairs.parquet")
+    found = find_published("difference_cub").score(context)
+    assert found.values["difference_cub/released/accuracy"].tolist() == [1] * 5 * 2
+
+
+SPOT_ROWS: list[dict[str, Any]] = [
+    {"img_id": "256", "sentences": ["it is green now", "nothing has changed"]},
+    {"img_id": "7", "sentences": ["it is red now"]},
+    {"img_id": "256", "sentences": ["the red is gone"]},
+    {"img_id": "8", "sentences": []},
+]
+"""Two rows of one pair; a pair without a description; pairs 7 and 8 show the same."""
+SPOT_TABLE = {
+    **{"it is green now": (0, 1, 0), "the red is gone": (-1, 0, 0)},
+    **{"it is red now": (1, 0, 0), "nothing has changed": (0, 0, 1)},
+}
+
+
+def _write_spot(folder: Path) -> None:
+    (folder / "annotations").mkdir()
+    (folder / "annotations/test.json").write_text(json.dumps(SPOT_ROWS))
+    for image, before, after in [("256", RED, GREEN), ("7", GREEN, RED), ("8", GREEN, RED)]:
+        colour_image(folder / f"resized_images/{image}.png", before)
+        colour_image(folder / f"resized_images/{image}_2.png", after)
+
+
+def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path: Path) -> None:
+    _write_spot(tmp_path)
+    context = toy_context(tmp_path, SPOT_TABLE, allow_partial=True, ks=(1, 2, 3))
+    found = find_published("spot_the_difference").score(context).values
+    # Sentences pair by pair: green, nothing (ties with all), red is gone; then red, which two pairs show.
+    assert found["spot_the_difference/recall_at_1"].tolist() == [1, 0, 1, 0]
+    assert found["spot_the_difference/recall_at_2"].tolist() == [1, 0, 1, 1]
+    assert found["spot_the_difference/recall_at_3"].tolist() == [1, 1, 1, 1]
+    assert context.notes == ["annotations/test.json: 4 found, 1,404 published"]
+
+
+def test_missing_pictures_and_sentences_are_named(tmp_path: Path) -> None:
+    _write_spot(tmp_path)
+    context = toy_context(tmp_path, SPOT_TABLE, allow_partial=True)
+    (tmp_path / "resized_images/7_2.png").unlink()
+    with pytest.raises(InputError, match=r"7_2.png is missing"):
+        find_published("spot_the_difference").score(context)
+    (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
+    with pytest.raises(InputError, match="has no sentences"):
+        find_published("spot_the_difference").score(context)
+
+
+HALF = 2**-0.5
+
+
+def _row(class_a: str, class_b: str, difference: str, dataset: str = "cifar100") -> dict[str, str]:
+    return {"dataset": dataset, "class_a": class_a, "class_b": class_b, "difference": difference}
+
+
+def test_table_7_by_hand_with_both_prompts(tmp_path: Path) -> None:
+    rows = [_row("crab", "lobster", "rounder"), _row("lobster", "crab", "longer"), _row("oak", "maple", "?", "sun397")]
+    (tmp_path / "comparisons.json").write_text(json.dumps(rows))
+    table = {
+        "This is a photo of crab": (1, 0, 0), "This is a photo of lobster": (0, 1, 0),
+        "A photo of a crab": (0, 3, 0), "A photo of a lobster": (4, 0, 0),
+        "rounder": (1, 0, 0), "longer": (-1, 0, 0),
+    }  # fmt: skip
+    context = toy_context(tmp_path, table, allow_partial=True)
+    scores = find_published("comparison_distance").score(context).values
+    found = {name.removeprefix("comparison_distance/"): values for name, values in scores.items()}
+    assert found["cifar100/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
+    assert found["cifar100/reverse_comparison"] == pytest.approx([1 + HALF, 1 + HALF])
+    # (0, 3, 0) less (4, 0, 0) is as long as 5, and its cosine with "rounder" is -4/5: classes keep their lengths.
+    assert found["cifar100_released/comparison"] == pytest.approx([1.8, 1.8])
+    assert found["cifar100/antisymmetry"].tolist() == [1]
+    assert "sun397/antisymmetry" not in found
+    assert context.notes[:2] == [
+        "comparisons.json: data sets: 2 found, 5 published",
+        "comparisons.json: pairs of cifar100: 1 found, 3 published",
+    ]
+    (tmp_path / "comparisons.json").write_text(json.dumps([_row("a", "b", "c", "../x")]))
+    with pytest.raises(InputError, match=r"dataset '../x': write small letters"):
+        find_published("comparison_distance").score(context)
+
+
+def test_an_encoder_of_unit_features_alone_lacks_the_released_group(tmp_path: Path) -> None:
+    class Sentences:
+        def embed_texts(self, texts: Any, batch_size: int = 1, title: str | None = None) -> Any:
+            return np.eye(3, dtype=np.float32)[[len(text) % 3 for text in texts]]
+
+    (tmp_path / "comparisons.json").write_text(json.dumps([_row("crab", "lobster", "rounder")]))
+    context = toy_context(tmp_path, {}, allow_partial=True)
+    context.under_test = replace(context.under_test, encoder=Sentences())
+    found = find_published("comparison_distance").score(context).values
+    assert not any("released" in name for name in found)
+    assert context.left_out == ["..._released: the encoder only returns unit features"]
+
+
+def test_caption_differences_from_the_table(tmp_path: Path) -> None:
+    columns: dict[str, list[object]] = {
+        "id": ["1", "2"], "other_id": ["2", "1"], "sample": [0, 0], "caption": ["red", "green"],
+        "other_caption": ["green", "red"], "difference": ["redder", "greener"], "similarity": [0.5, 0.5],
+    }  # fmt: skip
+    DIFFERENCES.write(tmp_path / "differences.parquet", columns)
+    table = {"red": (1, 0, 0), "green": (0, 1, 0), "redder": (1, 0, 0), "greener": (0, 1, 0)}
+    benchmark = find_published("caption_differences")
+    found = benchmark.score(toy_context(tmp_path, table)).values
+    assert found["caption_differences/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
+    assert found["caption_differences/antisymmetry"].tolist() == [0]
+    DIFFERENCES.write(tmp_path / "differences.parquet", {name: [] for name in columns})
+    with pytest.raises(InputError, match=r"differences.parquet has no rows"):
+        benchmark.score(toy_context(tmp_path, table))
+
+
+def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
+    images = [{"id": 9, "file_name": "000000000009.png"}, {"id": 4, "file_name": "000000000004.png"}]
+    captions = [(7, 9, "later"), (2, 9, "red "), (3, 4, "blue")]
+    annotations = [{"id": one, "image_id": image, "caption": caption} for one, image, caption in captions]
+    (tmp_path / "annotations").mkdir()
+    content = {"info": {}, "images": images, "annotations": annotations}
+    (tmp_path / "annotations/captions_val2017.json").write_text(json.dumps(content))
+    colour_image(tmp_path / "val2017/000000000009.png", (255, 0, 0))
+    colour_image(tmp_path / "val2017/000000000004.png", (0, 255, 0))
+    context = toy_context(tmp_path, {"red": (1, 0, 0), "blue": (0, 0, 1)}, allow_partial=True)
+    found = find_published("modality_gap").score(context)
+    # Images in the order of their ids: green, red; captions: blue, red.
+    assert found.values["modality_gap/alignment"] == pytest.approx([2, 0])
+    assert found.scalars["modality_gap/gap"] == pytest.approx(HALF)
+    assert found.scalars["modality_gap/images/uniformity"] == pytest.approx(-4)
+    assert "captions_val2017.json: images: 2 found, 5,000 published" in context.notes

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.benchmarks.project import find_benchmark
+from components.evaluation.scoring import ranking
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.results import Folders, Report, read_scores, summarise
+from components.registry.encoder_lookup import encoder_under_test
+
+BENCHMARK = find_benchmark("paraphrased_retrieval")
+METRIC = "paraphrased_retrieval/ao_at_10"
+
+
+def _scored(encoder: str, values: np.ndarray) -> tuple[Report, Scores]:
+    scores = Scores({METRIC: values})
+    results = summarise(BENCHMARK, scores, 500, 0)
+    return Report(encoder=encoder, protocol="", data_hash="", encoder_sha256=encoder, metrics=results), scores
+
+
+def test_encoders_are_in_order_and_those_that_differ_share_no_letter() -> None:
+    generator = np.random.default_rng(0)
+    query = generator.random(400)
+    means = {"worst": 0.0, "good": 0.3, "equally_good": 0.303, "best": 0.5}
+    scored = [_scored(name, 0.1 * query + mean + 0.1 * generator.random(400)) for name, mean in means.items()]
+    (found,) = ranking.rank(scored, [BENCHMARK], seed=0)
+    assert (found.metric, found.queries) == (METRIC, 400)
+    letters = [(place.encoder, place.groups) for place in found.encoders]
+    assert letters == [
+        ("best", "a"),
+        *sorted([("equally_good", "b"), ("good", "b")], key=letters.index),
+        ("worst", "c"),
+    ]
+    best, *others = found.encoders
+    assert best.behind is None
+    for place in others:
+        assert place.behind is not None
+        assert place.behind.low < place.behind.value < place.behind.high < 0
+        assert place.behind.value == pytest.approx(place.value.value - best.value.value)
+
+
+@pytest.mark.parametrize(
+    ("different", "letters"),
+    [
+        ((), {"w": "a", "x": "a", "y": "a", "z": "a"}),
+        (("wz",), {"w": "a", "x": "ab", "y": "ab", "z": "b"}),
+        (("wz", "wy", "xz"), {"w": "a", "x": "ab", "y": "bc", "z": "c"}),
+        (("wx", "wy", "wz", "xy", "xz", "yz"), {"w": "a", "x": "b", "y": "c", "z": "d"}),
+        # The second differs from both neighbours, and they do not differ from each other.
+        (("wx", "xy"), {"w": "a", "x": "b", "y": "a", "z": "ab"}),
+    ],
+)
+def test_letters_are_shared_by_all_pairs_that_do_not_differ(
+    different: tuple[str, ...], letters: dict[str, str]
+) -> None:
+    assert ranking.letters_of("wxyz", {(one, other) for one, other in different}) == letters
+
+
+def test_encoders_are_scored_with_their_own_pictures(
+    folders: Folders, make_settings: Callable[..., Settings], tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings()
+    benchmarks = ranking.chosen_benchmarks(["paraphrased_retrieval"], folders.evaluation)
+    embedded = []
+    monkeypatch.setattr(Encoder, "embed_images", lambda *_: embedded.append(1) or np.eye(4, 16, dtype=np.float32))
+    first = encoder_under_test("first", tiny_encoder)
+    second = replace(first, name="second", sha256="other texts")
+    third = replace(first, name="third", image_tower_sha256="other pictures")
+    scored = ranking.score_encoders([first, second, third], benchmarks, settings, folders)
+    assert len(embedded) == 2, "encoders with the same image tower share its features"
+    for report, scores in scored:
+        assert read_scores(report, folders.reports / "rank").values.keys() == scores.values.keys()
+    assert [len(one.encoders) for one in ranking.rank(scored, benchmarks, seed=0)] == [3] * len(
+        benchmarks[0].key_metrics
+    )
+    for wrong, message in (
+        (first, "two encoders are named 'first'"),
+        (replace(first, image_tower_sha256=None), "no image"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ranking.score_encoders([first, wrong], benchmarks, settings, folders)
+
+
+def test_without_names_the_benchmarks_are_those_with_tables(folders: Folders) -> None:
+    for need in find_benchmark("swaps").needs:
+        (folders.evaluation / need.path).unlink()
+    names = [one.name for one in ranking.chosen_benchmarks([], folders.evaluation)]
+    assert names == [name for name in ranking.BENCHMARKS if name != "swaps"]
+    with pytest.raises(InputError, match="no benchmark table"):
+        ranking.chosen_benchmarks([], folders.reports)

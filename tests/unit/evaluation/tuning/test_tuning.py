@@ -1,0 +1,110 @@
+"""`cliptune tune`: halving, guards, shares of the base, and a search that resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.settings import Settings
+from components.core.tracking import make_client, tracked_run
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.tuning import tuning
+from components.evaluation.tuning.tuning import planned, tune
+from components.training.mixing.mix import weights_of
+from components.training.train import StoppedEarlyError
+
+PRIMARY, GUARD = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5"
+
+
+class Evaluator:
+    """The primary metric is the mean shift of a weight from the base, up to 2; the guard loses half of it."""
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+
+    def scores(self, encoder: Encoder) -> dict[str, float]:
+        shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
+        return {PRIMARY: min(shift, 2 - shift), GUARD: 1 - shift / 2}
+
+
+@pytest.fixture
+def trained(
+    tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, track_in: Callable[[Path], None]
+) -> list[dict[str, Any]]:
+    """The entries that were trained; training shifts the text projection by 10,000 times the learning rate."""
+    track_in(tmp_path)
+    tiny_encoder.save(Path("models/base"))
+    start = weights_of(tiny_encoder)["text_projection"].clone()
+    monkeypatch.setattr(tuning.MixEvaluator, "of", staticmethod(lambda *_: Evaluator(float(start.mean()))))
+    seen: list[dict[str, Any]] = []
+
+    def train(settings: Settings, name: str, files: Any, observe: Any) -> bool:
+        entry = settings.methods[name]
+        seen.append(entry | {"stopped": False})
+        with tracked_run("train", name, settings, {}, {}) as run:
+            shift = entry["lr"] * 10_000
+            try:
+                for step in range(1, 5):
+                    observe({tuning._EARLY: shift * step}, step)
+            except StoppedEarlyError:
+                seen[-1]["stopped"] = True
+                return False
+            tiny_encoder.model.load_state_dict(weights_of(tiny_encoder) | {"text_projection": start + shift})
+            tiny_encoder.save(files.models / name)
+            (files.models / name / "run.json").write_text(str(run.reference()).replace("'", '"'))
+        return True
+
+    monkeypatch.setattr(tuning, "train", train)
+    return seen
+
+
+def _settings(settings: Settings, allowed: float) -> Settings:
+    policy = settings.promote.model_copy(update={"metric": PRIMARY, "guards": {GUARD: allowed, "zero_shot/top1": None}})
+    entry = settings.methods["paraclip"] | {"lr": 1e-4, "epochs": 4}
+    return settings.model_copy(update={"promote": policy, "methods": {"paraclip": entry}})
+
+
+def _tune(settings: Settings, trials: int) -> Any:
+    return tune(settings, "paraclip", trials, "sqlite:///tune.db")
+
+
+def test_the_best_trial_within_the_guards_wins_and_an_interrupted_search_resumes(
+    trained: list[dict[str, Any]], settings: Settings
+) -> None:
+    allowing = _settings(settings, 0.5)
+    _tune(allowing, 4)
+    found = _tune(allowing, 12)
+    assert len(trained) == found.trials == 12
+    # The entry itself comes first; an epoch is never less than one.
+    assert (trained[0]["lr"], trained[0]["epochs"]) == (1e-4, 4)
+    assert {entry["epochs"] for entry in trained} <= {2, 4, 8}
+    assert found.stopped == sum(entry["stopped"] for entry in trained) > 0
+    # A shift of one gains most; the guard allows exactly that.
+    assert 0.5 < found.gain <= 1.0
+    assert found.broken == ()
+    shift = found.values["lr"] * 10_000 * found.values.get("weight_ensemble", 1.0)
+    assert found.gain == pytest.approx(min(shift, 2 - shift), abs=0.01)
+    assert found.scores[GUARD] >= 0.5 - 1e-6
+    client = make_client()
+    experiment = client.get_experiment_by_name(settings.dataset.name)
+    runs = client.search_runs([experiment.experiment_id])
+    parents = {run.info.run_id for run in runs if run.info.run_name == "tune paraclip"}
+    trials = [run for run in runs if run.data.tags.get("mlflow.parentRunId") in parents]
+    assert (len(parents), len(trials)) == (2, 12)
+    scored = [run for run in trials if "gain" in run.data.metrics]
+    assert len(scored) == 12 - found.stopped
+    assert not list(tuning.STATE.glob("*/encoder.safetensors"))
+
+
+def test_a_guard_that_every_trial_breaks_is_named(trained: list[dict[str, Any]], settings: Settings) -> None:
+    found = _tune(_settings(settings, 0.001), 3)
+    assert found.broken == (GUARD,)
+
+
+def test_the_plan_names_the_ranges(settings: Settings) -> None:
+    plan = planned(_settings(settings, 0.5), "paraclip", 12)
+    assert "12 trials; lr 1.3e-05 to 0.0008; epochs 2, 4, 8; shares of the trained weights 1.0, 0.75, 0.5" in plan
+    assert plan.endswith(f"scored by {PRIMARY}, {GUARD} on the validation split")

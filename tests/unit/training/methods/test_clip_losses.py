@@ -1,0 +1,326 @@
+"""Methods whose loss is CLIP's: on columns of their own, on differences of images, and with hard negatives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, M2M100Config, MT5Config, XLMRobertaConfig
+
+from components.core.system.errors import InputError
+from components.encoders.adapter.architecture import build
+from components.encoders.adapter.encoder import Encoder
+from components.training.methods.caption_ft import METHOD as CAPTION_FT
+from components.training.methods.conclip import METHOD as CONCLIP
+from components.training.methods.contract.losses import Sigmoid
+from components.training.methods.contract.method import Neighbours
+from components.training.methods.laclip_ft import METHOD as LACLIP
+from components.training.methods.negation_clip import METHOD as NEGATION_CLIP
+from components.training.methods.negclip import METHOD as NEGCLIP
+from components.training.methods.pc_clip import METHOD as PC_CLIP
+from components.training.methods.registry import find_method
+from tests.conftest import TINY
+from tests.unit.training.methods.examples import (
+    SCALE,
+    as_features,
+    columns_of,
+    configured,
+    extra_of,
+    losses_of,
+    picking,
+    random_columns,
+    unit,
+)
+
+
+def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
+    with pytest.raises(InputError, match="only with temperature: null"):
+        CAPTION_FT.settings({"learn_logit_scale": True})
+    assert CAPTION_FT.settings({"learn_logit_scale": True, "temperature": None}).learn_logit_scale
+
+
+def test_every_text_of_a_row_is_as_likely() -> None:
+    hyper = LACLIP.settings({"rewrites": ["rewrite", "paraphrase_1", "paraphrase_2"]})
+    (drawn,) = LACLIP.columns(hyper) - {"image"}
+    texts = ("caption", "rewrite", "paraphrase_1", "paraphrase_2")
+    assert LACLIP.column_mixture(hyper) == {drawn: dict.fromkeys(texts, 0.25)}
+
+
+def test_only_the_last_layer_norm_of_the_text_side_is_frozen() -> None:
+    torch.manual_seed(0)
+    model = Encoder.create("base", "tiny", TINY, "test").model
+    trained = set(NEGATION_CLIP.freeze(model, NEGATION_CLIP.settings({})))
+    every = {name for name, _ in model.named_parameters()}
+    assert {"ln_final.weight", "ln_final.bias"} <= every
+    assert every - trained == {"ln_final.weight", "ln_final.bias"} | {name for name in every if "visual." in name}
+    assert {"logit_scale", "text_projection", "token_embedding.weight"} <= trained
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "second", "settings", "scale"),
+    [
+        ("lm_text_tower", "image", "caption", {}, SCALE),
+        ("clip_scratch", "image", "caption", {}, SCALE),
+        ("laclip_ft", "image", "drawn_caption", {}, SCALE),
+        ("negation_clip", "image", "absence", {}, SCALE),
+        ("caption_ft", "image", "caption", {"temperature": 1.0}, 1.0),
+        ("caption_ft", "image", "rewrite", {"column": "rewrite", "temperature": 0.1}, 10.0),
+        ("caption_ft", "image", "rewrite", {"column": "rewrite", "temperature": None}, SCALE),
+        ("paraclip", "image", "caption", {"terms": ["l1"]}, SCALE),
+        ("paraclip", "image", "paraphrase_1", {"terms": ["l1_prime"]}, SCALE),
+        ("paraclip", "image", "paraphrase_2", {"terms": ["l1_second"]}, SCALE),
+        ("paraclip", "caption", "paraphrase_1", {"terms": ["l2"]}, SCALE),
+        ("paraclip", "paraphrase_1", "paraphrase_2", {"terms": ["l3"]}, SCALE),
+    ],
+)
+def test_two_columns_are_contrasted(
+    method: str, first: str, second: str, settings: dict[str, Any], scale: float
+) -> None:
+    columns = random_columns((first, second))
+    rows, others = unit(columns[first]), unit(columns[second])
+    expected = (picking(rows, others, scale=scale) + picking(others, rows, scale=scale)) / 2
+    (term,) = settings.get("terms", ["infonce"])
+    assert losses_of({"method": method} | settings, columns) == pytest.approx({term: expected})
+    assert find_method(method).columns(find_method(method).settings(settings)) == {first, second}
+
+
+@pytest.mark.parametrize("method", ["caption_ft", "pc_clip"])
+@pytest.mark.parametrize("scope", ["blocks", "tower"])
+def test_the_scope_decides_whether_the_token_embeddings_train(method: str, scope: str, tiny_encoder: Encoder) -> None:
+    hyper = find_method(method).settings({"scope": scope})
+    trained = find_method(method).freeze(tiny_encoder.model, hyper)
+    assert any(name.startswith("transformer.") for name in trained)
+    assert ("token_embedding.weight" in trained) == (scope == "tower")
+    assert "logit_scale" not in trained
+
+
+_SMALL = {"vocab_size": 32, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
+_HF_TOWERS: list[tuple[Any, str]] = [
+    (BertConfig(**_SMALL, intermediate_size=16), r"encoder\.layer\.\d"),
+    (XLMRobertaConfig(**_SMALL, intermediate_size=16), r"encoder\.layer\.\d"),
+    (MT5Config(vocab_size=32, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2), r"block\.\d"),
+    (
+        M2M100Config(vocab_size=32, d_model=16, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=16),
+        r"layers\.\d",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tower", "blocks"), _HF_TOWERS, ids=[type(tower).__name__ for tower, _ in _HF_TOWERS])
+def test_blocks_of_a_hugging_face_tower_are_without_its_embeddings(tower: Any, blocks: str, tmp_path: Path) -> None:
+    tower.save_pretrained(tmp_path)
+    text = {"hf_model_name": str(tmp_path), "hf_proj_type": "linear", "hf_pooler_type": "mean_pooler"}
+    model = build(TINY | {"text_cfg": text})
+    own = {name for name, _ in model.text.named_parameters(prefix="text") if re.search(blocks, name)}
+    assert own
+    for method in ("caption_ft", "pc_clip", "joint"):
+        parts = {"parts": {"pc_clip": {}}} if method == "joint" else {}
+        hyper = find_method(method).settings({"learn_logit_scale": False} | parts)
+        assert set(find_method(method).freeze(model, hyper)) == own, method
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "of_texts"),
+    [
+        ("caption_ft", {}, {"infonce": 1.0}),
+        ("caption_ft", {"temperature": None}, {}),
+        ("pc_clip", {}, {"infonce": 1.0}),
+        ("paraclip", {}, {"l2": 0.07, "l3": 0.07}),
+        ("read_clip", {}, {"alignment": 0.07}),
+        ("joint", {}, {"pc_clip/infonce": 1.0, "paraclip/l2": 0.07, "paraclip/l3": 0.07}),
+    ],
+)
+def test_a_logit_bias_is_only_in_contrasts_with_images_at_the_learnt_scale(
+    method: str, given: dict[str, Any], of_texts: dict[str, float]
+) -> None:
+    """With a bias of -10 and a scale of 1, negatives have no gradient; with one of 100, unrelated texts have all."""
+    found, hyper = configured({"method": method} | given)
+    features = as_features(random_columns(columns_of(found, hyper)), extra_of(found, hyper))
+
+    def losses(scale: Any) -> dict[str, float]:
+        return {name: loss.item() for name, loss in found.losses(replace(features, scale=scale), hyper).items()}
+
+    sigmoid = losses(Sigmoid(torch.tensor(SCALE), torch.tensor(-10.0)))
+    plain = losses(torch.tensor(SCALE))
+    for name in plain:
+        if name in of_texts:
+            assert sigmoid[name] == pytest.approx(losses(torch.tensor(1 / of_texts[name]))[name], rel=1e-5), name
+        elif name not in {"reconstruction", "semclip/paraphrase", "semclip/negation"}:
+            assert sigmoid[name] != pytest.approx(plain[name]), name
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("caption_ft", {"contrastive_loss": "sigmoid"}, r"'methods\.mine\.contrastive_loss': sigmoid has"),
+        ("pc_clip", {"contrastive_loss": "sigmoid"}, "set it to auto, or temperature to null"),
+        ("joint", {"contrastive_loss": "sigmoid"}, r"'methods\.mine\.parts\.pc_clip\.contrastive_loss'"),
+        ("joint", {"contrastive_loss": "sigmoid", "parts": {"pc_clip": {"temperature": None}}}, None),
+        ("caption_ft", {"contrastive_loss": "sigmoid", "temperature": None}, None),
+        *((name, {"batch_size": 1}, "one row has no negatives: set it to 2") for name in ("paraclip", "joint")),
+        ("pc_clip", {"batch_size": 1}, "one row has no negatives"),
+        ("pc_clip", {"batch_size": 1, "loss": "mse"}, None),
+        ("leaf", {"batch_size": 1}, None),
+        ("semclip", {"batch_size": 1, "contrastive_weight": 0.0}, None),
+        ("query_adapter", {"batch_size": 1}, None),
+        ("query_adapter", {"batch_size": 1, "contrast": 1.0}, "one row has no negatives"),
+    ],
+)  # fmt: skip
+def test_losses_that_could_teach_nothing_are_refused(method: str, given: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        find_method(method).settings(given, "mine")
+        return
+    with pytest.raises(InputError, match=message):
+        find_method(method).settings(given, "mine")
+
+
+PC_CLIP_COLUMNS = random_columns(("image", "other_image", "difference"))
+DIRECTION = unit(unit(PC_CLIP_COLUMNS["image"]) - unit(PC_CLIP_COLUMNS["other_image"]))
+TEXT = unit(PC_CLIP_COLUMNS["difference"])
+
+
+def _loss(**given: Any) -> float:
+    (value,) = losses_of({"method": "pc_clip", **given}, PC_CLIP_COLUMNS).values()
+    return value
+
+
+@pytest.mark.parametrize(("temperature", "scale"), [(1.0, 1.0), (0.5, 2.0), (None, SCALE)])
+def test_pc_clips_infonce_is_equation_4(temperature: float | None, scale: float) -> None:
+    expected = (picking(TEXT, DIRECTION, scale=scale) + picking(DIRECTION, TEXT, scale=scale)) / 2
+    assert _loss(temperature=temperature) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("paper", 1 + 9), ("released", (1 + 9) / (2 * 2))])
+def test_pc_clips_mse_is_of_squared_distances_to_differences_of_any_length(protocol: str, expected: float) -> None:
+    # Unit images differ by (1, -1) and by (0, 2), unit texts are (1, 0) and (0, -1): (0, 1) and (0, -3) are between.
+    columns = {"image": [[4, 0], [0, 3]], "other_image": [[0, 2], [0, -1]], "difference": [[7, 0], [0, -5]]}
+    found = losses_of({"method": "pc_clip", "loss": "mse", "protocol": protocol}, columns)
+    assert found == pytest.approx({"mse": expected})
+
+
+def test_antisymmetric_adds_reversed_differences_as_negatives_of_texts() -> None:
+    expected = (picking(TEXT, DIRECTION, -DIRECTION, scale=1) + picking(DIRECTION, TEXT, scale=1)) / 2
+    assert _loss(antisymmetric=True) == pytest.approx(expected)
+
+
+def test_antisymmetric_pulls_a_single_pairs_text_to_the_right_side() -> None:
+    image, other, text = (torch.tensor([row], dtype=torch.float64) for row in ([1.0, 0.0], [0.0, 1.0], [0.0, 1.0]))
+    text.requires_grad_()
+    features = as_features({"image": image, "other_image": other, "difference": text})
+    (loss,) = PC_CLIP.losses(features, PC_CLIP.settings({"antisymmetric": True})).values()
+    loss.backward()
+    assert text.grad is not None
+    assert text.grad @ torch.tensor([1.0, -1.0], dtype=torch.float64) < 0
+    (plain,) = PC_CLIP.losses(features, PC_CLIP.settings({})).values()
+    assert plain == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"loss": "mse", "antisymmetric": True}, "has no negatives"),
+        ({"learn_logit_scale": True}, "only with loss: infonce, temperature: null"),
+        ({"learn_logit_scale": True, "loss": "mse", "temperature": None}, "only with loss: infonce"),
+        ({"temperature": 0}, r"methods\.pc_clip\.temperature"),
+    ],
+)
+def test_settings_of_pc_clip_that_contradict_each_other_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PC_CLIP.settings(given)
+
+
+NEGCLIP_COLUMNS = random_columns(NEGCLIP.columns(NEGCLIP.settings({})))
+
+
+def test_negclip_is_one_cross_entropy_over_doubled_images_and_quadrupled_texts() -> None:
+    own, near = (
+        [unit(NEGCLIP_COLUMNS[f"{prefix}{column}"]) for column in ("image", "caption", "hard_negative")]
+        for prefix in ("", "neighbour.")
+    )
+    images = np.concatenate([own[0], near[0]])
+    captions = np.concatenate([own[1], near[1]])
+    negatives = np.concatenate([own[2], near[2]])
+    assert losses_of({"method": "negclip"}, NEGCLIP_COLUMNS) == pytest.approx(
+        {"image_to_text": picking(images, captions, negatives) / 2, "text_to_image": picking(captions, images) / 2}
+    )
+
+
+def test_negclip_without_hard_images() -> None:
+    image, caption, negative = (unit(NEGCLIP_COLUMNS[column]) for column in ("image", "caption", "hard_negative"))
+    assert losses_of({"method": "negclip", "hard_images": False}, NEGCLIP_COLUMNS) == pytest.approx(
+        {"image_to_text": picking(image, caption, negative) / 2, "text_to_image": picking(caption, image) / 2}
+    )
+    assert NEGCLIP.columns(NEGCLIP.settings({"hard_images": False})) == {"image", "caption", "hard_negative"}
+
+
+CS_CLIP_COLUMNS = random_columns(("image", "caption", "hard_negative", "unit", "unit_foil"))
+CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE, CS_CLIP_UNIT, CS_CLIP_FOIL = (
+    unit(rows) for rows in CS_CLIP_COLUMNS.values()
+)
+
+
+def test_cs_clips_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
+    logits = SCALE * np.concatenate(
+        [CS_CLIP_IMAGE @ CS_CLIP_UNIT.T, (CS_CLIP_IMAGE * CS_CLIP_FOIL).sum(axis=1, keepdims=True)], axis=1
+    )
+    own = float(np.mean(np.log(np.exp(logits).sum(axis=1)) - np.diagonal(logits)))
+    assert losses_of({"method": "cs_clip"}, CS_CLIP_COLUMNS) == pytest.approx(
+        {
+            "image_to_text": picking(CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE) / 2,
+            "text_to_image": picking(CS_CLIP_CAPTION, CS_CLIP_IMAGE) / 2,
+            "image_to_unit": own / 4,
+            "unit_to_image": picking(CS_CLIP_UNIT, CS_CLIP_IMAGE) / 4,
+        }
+    )
+
+
+CONCLIP_COLUMNS = random_columns(("image", "caption", "negated_term", "neighbour.image"))
+CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED, CONCLIP_DISTRACTOR = (unit(rows) for rows in CONCLIP_COLUMNS.values())
+
+
+def test_conclip_is_the_mean_of_three_terms() -> None:
+    assert losses_of({"method": "conclip"}, CONCLIP_COLUMNS) == pytest.approx(
+        {
+            "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 3,
+            "text_to_image": picking(CONCLIP_CAPTION, CONCLIP_IMAGE, CONCLIP_DISTRACTOR) / 3,
+            "distractor_to_text": picking(CONCLIP_DISTRACTOR, CONCLIP_NEGATED, CONCLIP_CAPTION) / 3,
+        }
+    )
+
+
+def test_conclip_without_distractors_is_the_mean_of_two_terms() -> None:
+    assert losses_of({"method": "conclip", "distractors": False}, CONCLIP_COLUMNS) == pytest.approx(
+        {
+            "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 2,
+            "text_to_image": picking(CONCLIP_CAPTION, CONCLIP_IMAGE) / 2,
+        }
+    )
+    assert CONCLIP.columns(CONCLIP.settings({"distractors": False})) == {"image", "caption", "negated_term"}
+
+
+@pytest.mark.parametrize(
+    ("given", "neighbours"),
+    [
+        ({}, Neighbours(3, None)),
+        ({"protocol": "released"}, Neighbours(1, None)),
+        ({"protocol": "released", "distractor_data": "coco/data"}, Neighbours(1, Path("coco/data"))),
+        ({"distractor_data": "coco/data"}, Neighbours(3, Path("coco/data"))),
+    ],
+)
+def test_distractors_are_the_nearest_images_of_this_or_another_table(
+    given: dict[str, Any], neighbours: Neighbours
+) -> None:
+    hyper = CONCLIP.settings(given)
+    assert CONCLIP.neighbours(hyper) == neighbours
+    assert CONCLIP.files(hyper) == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})
+
+
+@pytest.mark.parametrize("given", [{"protocol": "released"}, {"distractor_data": "coco/data"}])
+def test_settings_of_distractors_without_distractors_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="conclip has distractors: false: drop protocol and distractor_data"):
+        CONCLIP.settings({"distractors": False, **given})

@@ -1,0 +1,185 @@
+"""SemCLIP's projections and its three terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.training.methods.semclip import METHOD, projection
+from tests.unit.training.methods.examples import (
+    DIM,
+    SCALE,
+    as_features,
+    configured,
+    extra_of,
+    losses_of,
+    picking,
+    random_columns,
+    small_encoder,
+    unit,
+)
+
+COLUMNS = random_columns(("image", "caption", "semclip_paraphrase", "paraphrase_1", "paraphrase_2", "negation"))
+ONLY = {"contrastive_weight": 0, "paraphrase_weight": 0, "negation_weight": 0}
+
+
+def _projected(column: str, **settings: Any) -> np.ndarray:
+    directions = METHOD.extra(small_encoder(), METHOD.settings(settings)).directions
+    return np.asarray(unit(COLUMNS[column]) @ directions.double().numpy().T)
+
+
+def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.asarray((unit(one) * unit(other)).sum(axis=1))
+
+
+@given(n=st.integers(1, 5), dim=st.integers(6, 20), seed=st.integers(0, 99))
+def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, seed: int) -> None:
+    found = projection(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
+    drawn = torch.empty(n, dim).normal_(generator=torch.Generator().manual_seed(seed)).double().numpy()
+    expected: list[np.ndarray] = []
+    for vector in drawn:
+        left = vector - sum((vector @ one) * one for one in expected)
+        expected.append(left / np.linalg.norm(left))
+    assert np.allclose(found @ found.T, np.eye(n), atol=1e-5)
+    assert np.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("learnable", [False, True])
+def test_directions_follow_from_their_seed_and_train_only_when_learnable(learnable: bool) -> None:
+    extra = METHOD.extra(small_encoder(), METHOD.settings({"learnable": learnable}))
+    assert "directions" in extra.state_dict()
+    assert [name for name, _ in extra.named_parameters()] == (["directions"] if learnable else [])
+    assert torch.equal(extra.directions, METHOD.extra(small_encoder(), METHOD.settings({})).directions)
+    assert not torch.equal(
+        extra.directions, METHOD.extra(small_encoder(), METHOD.settings({"basis_seed": 1})).directions
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n": 7}, "n is 7, the encoder has 6 dimensions: lower n"),
+        (ONLY, "no term left"),
+        ({"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
+    ],
+    ids=["too many directions", "no term", "soft signs of two directions"],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        METHOD.extra(small_encoder(), METHOD.settings(settings))
+
+
+def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_its_own_scale() -> None:
+    entry = {"method": "semclip", **ONLY, "contrastive_weight": 3}
+    for protocol, rows, scale in (("paper", unit, SCALE), ("released", np.asarray, 1 / 0.07)):
+        image, caption = rows(COLUMNS["image"]), rows(COLUMNS["caption"])
+        expected = (picking(image, caption, scale=scale) + picking(caption, image, scale=scale)) / 2
+        found = losses_of(entry | {"protocol": protocol}, COLUMNS)
+        assert found == pytest.approx({"contrastive": expected}, rel=1e-6)
+    extra = METHOD.extra(small_encoder(), METHOD.settings({"protocol": "released"}))
+    assert [name for name, _ in extra.named_parameters()] == ["log_scale"]
+    assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
+
+
+@pytest.mark.parametrize("column", ["semclip_paraphrase", "paraphrase_1", "paraphrase_2"])
+def test_paraphrase_term_is_equation_5(column: str) -> None:
+    expected = (1 - _cosines(_projected("caption"), _projected(column))).mean()
+    found = losses_of({"method": "semclip", **ONLY, "paraphrase_weight": 1, "paraphrase": column}, COLUMNS)
+    assert found == pytest.approx({"paraphrase": expected})
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_negation_term_is_equation_6(n: int) -> None:
+    cosines = _cosines(_projected("caption", n=n), _projected("negation", n=n))
+    assert (cosines < 0).any()
+    assert (cosines > 0).any()
+    found = losses_of({"method": "semclip", **ONLY, "negation_weight": 1, "n": n}, COLUMNS)
+    assert found == pytest.approx({"negation": np.maximum(cosines, 0).mean()})
+
+
+def test_weights_are_normalised_as_in_equation_7() -> None:
+    weights = {"contrastive": 1.0, "paraphrase": 2.0, "negation": 5.0}
+    single = {name: losses_of({"method": "semclip", **ONLY, f"{name}_weight": 1}, COLUMNS)[name] for name in weights}
+    found = losses_of({"method": "semclip", **{f"{name}_weight": w for name, w in weights.items()}}, COLUMNS)
+    assert found == pytest.approx({name: weight / 8 * single[name] for name, weight in weights.items()})
+
+
+def test_a_term_of_weight_zero_needs_no_column() -> None:
+    columns = {"contrastive": {"image"}, "paraphrase": {"semclip_paraphrase"}, "negation": {"negation"}}
+    for absent in (["negation"], ["paraphrase"], ["paraphrase", "negation"], ["contrastive"]):
+        given = {f"{term}_weight": 0 for term in absent}
+        needed = {"caption"}.union(*(columns[term] for term in columns.keys() - set(absent)))
+        hyper = METHOD.settings(given)
+        assert (METHOD.columns(hyper), METHOD.rows(hyper)) == (needed, frozenset())
+        losses_of({"method": "semclip", **given}, random_columns(needed))
+
+
+def test_the_encoders_scale_is_learned_only_where_it_is_used_and_released_decays_everything() -> None:
+    plain, released = METHOD.settings({}), METHOD.settings({"protocol": "released"})
+    assert (plain.learn_logit_scale, plain.decay_all) == (True, False)
+    assert (released.learn_logit_scale, released.decay_all) == (False, True)
+    assert not METHOD.settings({"contrastive_weight": 0}).learn_logit_scale
+
+
+def _row(*start: float) -> Tensor:
+    return torch.tensor([[*start, *[0.0] * (DIM - len(start))]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("protocol", ["paper", "released"])
+def test_one_direction_has_a_warning(protocol: str) -> None:
+    settings = {"n": 1, "protocol": protocol}
+    (warning,) = METHOD.warnings(METHOD.settings(settings))
+    assert "have no gradient: set n: 2" in warning
+    assert METHOD.warnings(METHOD.settings({**settings, "paraphrase_weight": 0, "negation_weight": 0})) == []
+    assert METHOD.warnings(METHOD.settings({"n": 1, "protocol": "soft_sign", "normalised": False})) == []
+    (warning,) = METHOD.warnings(METHOD.settings({"normalised": False}))
+    assert warning == "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
+
+
+def test_one_direction_by_hand() -> None:
+    one, other = _projected("caption", n=1), _projected("semclip_paraphrase", n=1)
+    soft = np.tanh(math.sqrt(DIM) * one) * np.tanh(math.sqrt(DIM) * other)
+    entry = {"method": "semclip", **ONLY, "paraphrase_weight": 1, "n": 1, "protocol": "soft_sign"}
+    assert losses_of(entry, COLUMNS) == pytest.approx({"paraphrase": (1 - soft).mean()})
+    assert losses_of({**entry, "normalised": False}, COLUMNS) == pytest.approx({"paraphrase": (1 - one * other).mean()})
+
+
+def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own_texts(settings: Settings) -> None:
+    for name in ("semclip", "semclip_paraphrase", "semclip_negation"):
+        method, hyper = configured(settings.methods[name], name)
+        held_to = method.columns(hyper) | method.rows(hyper)
+        assert held_to == {"image", "caption", "semclip_paraphrase", "negation"}, name
+
+
+@pytest.mark.parametrize(
+    ("protocol", "cosine"),
+    [
+        # Directions (3, 0) and (0, 4) turn (0.6, 0.8) and (0.8, -0.6) into (1.8, 3.2) and (2.4, -2.4).
+        ("released", (1.8 * 2.4 - 3.2 * 2.4) / math.sqrt((1.8**2 + 3.2**2) * (2.4**2 + 2.4**2))),
+        ("paper", 0.0),
+    ],
+)
+def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, cosine: float) -> None:
+    hyper = METHOD.settings({"learnable": True, "protocol": protocol, **ONLY, "paraphrase_weight": 1})
+    extra = extra_of(METHOD, hyper)
+    with torch.no_grad():
+        extra.directions.copy_(torch.diag(torch.tensor([3.0, 4.0])) @ torch.eye(2, DIM))
+    rows = {"caption": 5 * _row(0.6, 0.8), "semclip_paraphrase": 2 * _row(0.8, -0.6)}
+    assert METHOD.losses(as_features(rows, extra), hyper)["paraphrase"].item() == pytest.approx(1 - cosine)
+
+
+def test_an_epoch_visits_published_texts_row_by_row() -> None:
+    published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
+    hyper, negations = (METHOD.settings(published | weights) for weights in ({}, {"paraphrase_weight": 0}))
+    assert METHOD.columns(hyper) == {"image", "caption", "published_paraphrase", "published_negation"}
+    assert METHOD.epoch_unit(hyper) == METHOD.epoch_unit(negations) == "rows"
+    assert METHOD.epoch_unit(METHOD.settings({})) == "pairs"
