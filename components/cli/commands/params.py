@@ -194,18 +194,18 @@ mix = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Mixes of th
 def tune_mix(
     members: Annotated[list[str], typer.Option("--from", help="An encoder to mix; give two or more.")],
     name: Annotated[str, typer.Option(help="Name of the mix that --write adds to params.yaml.")] = "all_needs",
-    claims: Annotated[
-        str, typer.Option(help="File of infra/claims/ with the families of metrics that the mix must serve.")
-    ] = "papers",
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", help="A metric that the mix must serve; the gate's if not given.")
+    ] = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Number of mixes to try, including those of a stopped search.")
     ] = 60,
     store: Annotated[str, typer.Option(help="SQLAlchemy URL of Optuna's storage.")] = "",
     write: Annotated[bool, typer.Option("--write", help="Write the best mix into params.yaml.")] = False,
 ) -> None:
-    """Search the mix of encoders' weights that serves all families of metrics best, on the validation split.
+    """Search the mix of encoders' weights that serves all metrics best, on the validation split.
 
-    The score of a mix is its largest shortfall from the best encoder of a family. Each mix is an MLflow run below one
+    The score of a mix is its largest shortfall from the best encoder of a metric. Each mix is an MLflow run below one
     parent.
 
     Examples: cliptune mix tune --from paraclip --from semclip --from laclip_ft;
@@ -214,12 +214,13 @@ def tune_mix(
     from components.core.system.checking import load_checked
     from components.evaluation.tuning.search import STORE
     from components.evaluation.tuning.search import search as run
-    from research.claims.rules import read_claims
+    from components.evaluation.tuning.tuning import families_of
 
     require_project()
     settings = load_checked()
     _check_mix(name, members)
-    outcome = run(settings, members, read_claims(claims).families, trials, store or STORE)
+    wanted = {metric: metric for metric in metrics} if metrics else families_of(settings)
+    outcome = run(settings, members, wanted, trials, store or STORE)
     rows = []
     for need, value in outcome.scores.items():
         best, encoder = outcome.best[need]

@@ -1,8 +1,8 @@
 """Searches the shares of a mix (`components.training.mixing`) for all needs, on the validation split.
 
 Optuna's tree-structured Parzen estimator, with seed `train.seed`, tries all pairs of the given encoders. The objective
-is the largest shortfall: over all families of a claims file, the gap to the best of the given encoders and the base. No
-test picture or text is used; stage `evaluate` scores the best mix on those.
+is the largest shortfall: over all metrics, the gap to the best of the given encoders and the base. No test picture or
+text is used; stage `evaluate` scores the best mix on those.
 """
 
 from __future__ import annotations

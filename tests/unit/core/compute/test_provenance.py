@@ -36,17 +36,17 @@ def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
 ) -> None:
     monkeypatch.setattr(provenance, "_ROOT", tmp_path)
     (tmp_path / "dvc.yaml").write_text(
-        "stages: {base: {deps: [components/training/base, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
+        "stages: {base: {deps: [components/one, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
     )
-    (tmp_path / "components" / "base" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "components" / "one" / "__pycache__").mkdir(parents=True)
 
     def hashes(file: str) -> tuple[str, str]:
         (tmp_path / "components" / file).write_text(file)
         return provenance.code_hash("base"), provenance.code_hash("train")
 
     base, train = hashes("a.py")
-    assert hashes("base/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
-    edited_base, edited_train = hashes("base/loop.py")
+    assert hashes("one/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
+    edited_base, edited_train = hashes("one/loop.py")
     assert (edited_base == base, edited_train == train) == (False, True)
 
 
