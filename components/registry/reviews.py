@@ -18,7 +18,7 @@ from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, ins
 
 from components.captions.generating.store.database import Database
 from components.core.tables.folders import TEST_SET
-from components.data.test_sets.written import WrittenQuery, frozen_hash, read_written_queries
+from components.core.tables.written_queries import WrittenQuery, frozen_hash, read_written_queries
 
 ALL = "all"
 FILE = "reviews.db"

@@ -19,8 +19,9 @@ from components.captions.prompting.inputs.pool import pictures_of
 from components.captions.prompting.inputs.readers import SHOWN
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
+from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES
-from components.data.test_sets.files import RequiredFile, drawn
+from components.data.test_sets.files import drawn
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import group_numbers

@@ -15,7 +15,7 @@ import numpy as np
 
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
 from components.evaluation.scoring.encoding.published_context import PublishedContext

@@ -21,8 +21,8 @@ import numpy as np
 
 from components.core.compute.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.system.errors import InputError
+from components.core.tables.folders import RequiredFile
 from components.core.tables.records import QUERY_PARAPHRASES
-from components.data.test_sets.files import RequiredFile
 from components.data.test_sets.readers.captions import COCO
 from components.data.test_sets.readers.coco_p import PAIRS_FILE, VALIDATION, VALIDATION_FILE, read_query_pairs
 from components.evaluation.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows

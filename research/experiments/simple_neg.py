@@ -20,7 +20,7 @@ import numpy as np
 from components.captions.prompting.request import PICTURE, PromptPicture
 from components.captions.prompting.task import question_alone
 from components.core.compute.metrics import Reals, top_k
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers.captions import COCO
 from components.data.test_sets.readers.coco_p import image_files
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics

@@ -18,8 +18,8 @@ import yaml
 
 from components.core.tables.record_files import write_record
 from components.core.tables.records import GENERATIONS, PAIRS
+from components.core.tables.written_queries import WrittenSummary
 from components.core.tracking import RUN_FILE
-from components.data.test_sets.written import WrittenSummary
 from tests.support.held_stages import copy, held, real_pipeline, rerun, start_checkout
 from tests.support.warm_stages import run_stage
 

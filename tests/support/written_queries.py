@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.tables.records import WRITTEN_QUERIES
-from components.data.test_sets.written import FILE
+from components.core.tables.written_queries import FILE
 
 
 def write_test_set(folder: Path, captions: Sequence[tuple[str, str]]) -> None:

@@ -14,7 +14,7 @@ from components.captions.validation.rules.table import Synthesised, TableAnswer
 from components.captions.validation.rules.tables import added_terms, find_table
 from components.core.tables.records import NEGATION_QUERIES, PARAPHRASE_QUERIES, QUERY_PARAPHRASES, SWAPS
 from components.core.tables.table import Table
-from components.data.test_sets.written import WrittenQuery
+from components.core.tables.written_queries import WrittenQuery
 
 TIER, HELD_OUT, KIND = "all", "image", "mixed"
 """Groups of the benchmark tables, which written queries do not have."""

@@ -20,8 +20,15 @@ from components.core.tables import folders
 from components.core.tables.files import atomic_folder, content_hash
 from components.core.tables.record_files import write_record
 from components.core.tables.records import PAIRS, REJECTED_QUERIES, WRITTEN_QUERIES
+from components.core.tables.written_queries import (
+    FILE,
+    SUMMARY,
+    WrittenQuery,
+    WrittenSummary,
+    frozen_hash,
+    read_summary,
+)
 from components.core.tracking import tracked_run
-from components.data.test_sets.written import FILE, SUMMARY, WrittenQuery, WrittenSummary, frozen_hash, read_summary
 from components.encoders.adapter.sidecar import read_sidecar
 
 REJECTED = "rejected.parquet"

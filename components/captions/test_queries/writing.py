@@ -20,8 +20,8 @@ from components.captions.validation.rules.table import add_columns, row_rules
 from components.captions.validation.suites import Suites
 from components.core.settings import Settings
 from components.core.tables.records import key_of
+from components.core.tables.written_queries import WrittenQuery
 from components.core.text import common_texts, normalised
-from components.data.test_sets.written import WrittenQuery
 
 Caption = tuple[str, str]
 """Image id and caption."""

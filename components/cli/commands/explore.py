@@ -122,7 +122,7 @@ def review(
 
 def _print_reviews(store: str, as_json: bool) -> None:
     from components.core.tables.folders import TEST_SET
-    from components.data.test_sets.written import frozen_hash
+    from components.core.tables.written_queries import frozen_hash
     from components.registry.reviews import Reviews, reviewed, verdicts
 
     with closing(Reviews(store)) as reviews:

@@ -1,7 +1,8 @@
-"""The output folders of the stages, relative to the project's folder."""
+"""Where tables lie: the output folders of the stages, relative to the project's folder, and the files of benchmarks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 PAIRS = Path("data/pairs")
@@ -30,3 +31,26 @@ def benchmark_table(folder: Path, file: str) -> Path:
     beside = (folder.parent if split else folder).with_name(TEST_SET.name)
     written = (beside / VALIDATION if split else beside) / file
     return written if written.is_file() and not own.exists() else own
+
+
+@dataclass(frozen=True)
+class RequiredFile:
+    """A file or folder that a benchmark reads. Tables that stage `prepare` writes only have a path.
+
+    Attributes:
+        path: below the benchmark's folder.
+        what: content, such as "23,937 cases".
+        size: approximate size, such as "6 MB".
+    """
+
+    path: str
+    what: str = ""
+    size: str = ""
+    licence: str = ""
+    source: str = ""
+    optional: bool = False
+
+    @property
+    def description(self) -> str:
+        """Path, content, size, licence and source, for messages."""
+        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"

@@ -13,32 +13,10 @@ import numpy as np
 
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
+from components.core.tables.folders import RequiredFile
 from components.data.test_sets.pictures import LazyPicture
 
 _NAMED = 3
-
-
-@dataclass(frozen=True)
-class RequiredFile:
-    """A file or folder that a benchmark reads. Tables that stage `prepare` writes only have a path.
-
-    Attributes:
-        path: below the benchmark's folder.
-        what: content, such as "23,937 cases".
-        size: approximate size, such as "6 MB".
-    """
-
-    path: str
-    what: str = ""
-    size: str = ""
-    licence: str = ""
-    source: str = ""
-    optional: bool = False
-
-    @property
-    def description(self) -> str:
-        """Path, content, size, licence and source, for messages."""
-        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"
 
 
 @dataclass(frozen=True)

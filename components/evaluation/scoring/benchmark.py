@@ -16,7 +16,7 @@ import numpy as np
 from components.core.compute.metrics import Indices, Reals, shared
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.evaluation.scoring.encoding.context import Context
 
 

@@ -14,8 +14,8 @@ from components.core.system.errors import InputError
 from components.core.tables import folders
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERIES
+from components.core.tables.written_queries import FILE
 from components.data.row_files import RowFiles
-from components.data.test_sets.written import FILE
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.evaluation.benchmarks.project import retrieval
 from components.evaluation.scoring.results import DEFAULT, Folders

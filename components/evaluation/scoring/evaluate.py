@@ -23,8 +23,8 @@ from components.core.system.errors import InputError, printable
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, file_hash
 from components.core.tables.records import PAIRS
+from components.core.tables.written_queries import SUMMARY, read_summary
 from components.core.tracking import add_metrics, tracked_run
-from components.data.test_sets.written import SUMMARY, read_summary
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, table_files

@@ -14,7 +14,7 @@ from components.core.pictures.stored_pictures import PICTURE, Pictures, is_pictu
 from components.core.system.errors import InputError
 from components.core.tables.folders import TEST_SET
 from components.core.tables.records import PAIRS
-from components.data.test_sets.written import WrittenQuery, frozen_hash, read_written_queries
+from components.core.tables.written_queries import WrittenQuery, frozen_hash, read_written_queries
 from components.registry.reviews import LONGEST, Review, Reviews, key_of, verdicts
 from components.serving.explorer.explored import LARGE, small_jpeg
 from components.serving.explorer.server import guarded_app

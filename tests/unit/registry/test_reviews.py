@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from components.data.test_sets.written import frozen_hash
+from components.core.tables.written_queries import frozen_hash
 from components.registry.promotion import promote
 from components.registry.reviews import Review, Reviewed, Reviews, read_reviewed, reviewed, verdicts
 from tests.support.store_rows import old_store

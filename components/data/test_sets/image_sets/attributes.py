@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import TestSetFiles
 from components.data.test_sets.image_sets.arrays import CIFAR_PIXELS, binary_records, flowers102_split
 from components.data.test_sets.pictures import LazyPicture, picture_pixels
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 RELATION, ATTRIBUTION = "vg_relation", "vg_attribution"
 CASES = {RELATION: 23_937, ATTRIBUTION: 28_748}

@@ -15,7 +15,8 @@ import numpy as np
 
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 
 @dataclass(frozen=True)

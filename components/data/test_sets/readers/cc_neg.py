@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from components.core.system.errors import InputError
+from components.core.tables.folders import RequiredFile
 from components.core.tables.parquet_rows import DAMAGED
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, released_test_rows
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles, released_test_rows
 
 CON_CLIP, SEMCLIP = "cc_neg", "cc_neg_semclip"
 FOLDER, TABLE, CSV = "cc_neg", "cc_neg.parquet", "ccneg_paraphrased.csv"

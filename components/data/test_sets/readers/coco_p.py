@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from components.core.pictures.folder import is_ignored
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 NAME, FOLDER = "coco_p", "coco_p"
 FILE, VALIDATION, UNLABELED = "coco_p.json", "val2017", "unlabeled2017"

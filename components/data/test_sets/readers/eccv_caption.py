@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 NAME, FOLDER, FILE, PICTURES = "eccv_caption", "coco", "captions_val2014.json", "val2014"
 FILES = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 from components.data.test_sets.image_sets.attributes import AWA2_FILES, read_awa2
 from components.data.test_sets.image_sets.image_set import ImageSetFacts, image_sets
 from components.data.test_sets.image_sets.reading import CLASS_NAMES, TEMPLATES, pc_clip_images, read_image_set

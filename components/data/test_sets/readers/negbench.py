@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from components.core.compute.metrics import Indices
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 FOLDER, COCO_MCQ, VOC_MCQ, RETRIEVAL = "negbench", "negbench_coco_mcq", "negbench_voc_mcq", "negbench_coco_retrieval"
 QUESTIONS = {

@@ -6,7 +6,8 @@ import re
 from typing import Literal
 
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 NAME, IMAGES, TEST_ROWS = "spot_the_difference", "resized_images", 1404
 _SOURCE = "github.com/harsh19/spot-the-diff"

@@ -13,7 +13,8 @@ import numpy as np
 
 from components.core.compute.metrics import Reals
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, some_of
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles, some_of
 
 FOLDER = "sts"
 SUBSETS: dict[str, dict[str, int]] = {

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from components.data.test_sets.files import RequiredFile, Tested, TestSet, TestSetFiles, released_test_rows
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import Tested, TestSet, TestSetFiles, released_test_rows
 
 SUGAR_CREPE, TEXT = "sugar_crepe", "sugar_crepe_pp_text"
 SEMCLIP_RELEASED, CSV = "sugar_crepe_pp_semclip_released", "sugarcrepe_pp_paraphrased.csv"

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from components.core.system.discovery import file_names, find
 from components.core.system.errors import InputError
-from components.core.tables.folders import benchmark_table
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile, benchmark_table
 from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
 from components.evaluation.scoring.encoding.context import ProjectContext
 

@@ -23,7 +23,7 @@ import numpy as np
 from components.core.compute.metrics import Features, average_overlap, rank_correlation, shared_of_top, top_k
 from components.core.pictures.folder import picture_names
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers.captions import VAL2017
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.evaluation.scoring.encoding.published_context import PublishedContext

@@ -12,7 +12,7 @@ import numpy as np
 
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers import coco_p as reader
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.evaluation.scoring.encoding.published_context import PublishedContext

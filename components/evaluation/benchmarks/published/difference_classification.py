@@ -31,8 +31,9 @@ import numpy.typing as npt
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
+from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
-from components.data.test_sets.files import RequiredFile, drawn
+from components.data.test_sets.files import drawn
 from components.data.test_sets.image_sets import attributes
 from components.data.test_sets.pictures import LazyPicture, picture_file
 from components.data.test_sets.readers.image_sets import AWA2, AWA2_FOLDER

@@ -20,8 +20,8 @@ import numpy as np
 
 from components.core.compute.metrics import Reals
 from components.core.system.errors import InputError
+from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES
-from components.data.test_sets.files import RequiredFile
 from components.data.test_sets.readers.captions import VAL2017
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
 from components.evaluation.scoring.encoding.context import RawEncoder

@@ -18,7 +18,8 @@ from typing import Literal
 
 from components.core.compute.metrics import Reals
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile, TestSetFiles
+from components.core.tables.folders import RequiredFile
+from components.data.test_sets.files import TestSetFiles
 from components.data.test_sets.readers import sts as reader
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores, metrics
 from components.evaluation.scoring.encoding.published_context import PublishedContext

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from components.core.compute.metrics import Features, Indices, Reals
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.data.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
 from components.data.test_sets.image_sets.reading import (
     ASKED_CLASSES,

@@ -18,7 +18,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.folders import VALIDATION, benchmark_table
 from components.core.tables.records import NEGATION_QUERIES, PAIRS, PARAPHRASE_QUERIES, REJECTED_QUERIES, SWAPS
-from components.data.test_sets.written import read_summary, read_written_queries
+from components.core.tables.written_queries import read_summary, read_written_queries
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.benchmarks.project import find_benchmark, table_files
 from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from components.core.system.errors import InputError
-from components.data.test_sets.files import RequiredFile
+from components.core.tables.folders import RequiredFile
 from components.evaluation.benchmarks.published import PublishedBenchmark
 from components.evaluation.report.published.tables import paired_tables
 from components.evaluation.scoring import published
