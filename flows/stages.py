@@ -19,7 +19,7 @@ from prefect.logging import get_run_logger
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import DVC
 from flows.commands import run_supervised
-from flows.gpus import gpu_tokens
+from flows.gpus import own_gpus
 from flows.shards import make_parts
 
 HOURS = 24.0
@@ -65,7 +65,7 @@ def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     retry_condition_fn=may_pass,
 )
 def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
-    """Bring one stage up to date; wait for other runs of the pipeline, and for a GPU if a limit counts them.
+    """Bring one stage up to date; wait for other runs of the pipeline, and for its GPUs.
 
     Args:
         name: the stage, such as `train@paraclip`.
@@ -84,7 +84,7 @@ def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
     command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
     title, begun = f"stage {name}", time.monotonic()
     make_parts(name)
-    with gpu_tokens(name, ranks) as devices:
+    with own_gpus(name, ranks) as devices:
 
         def work() -> None:
             run_supervised(command, title, folder=Path.cwd(), hours=hours, environment=devices)

@@ -116,27 +116,11 @@ def _start(services: Services, console: Console, prefect: str, mlflow: str, logi
         for pool in POOLS:
             command = [*tool, "work-pool", "create", pool, "--type", "process", "--overwrite"]
             services.call(f"work-pool-{pool}", command)
-        _limit_gpus(f"{prefect}/api", login["PREFECT_API_AUTH_STRING"])
         services.call("deploy", [*tool, "--no-prompt", "deploy", "--all"])
         services.start(
             "worker", [*tool, "worker", "start", "--pool", POOLS[0], "--type", "process", "--name", POOLS[0]]
         )
         wait("MLflow", f"{mlflow}/health")
-
-
-def _limit_gpus(api: str, login: str) -> None:
-    """Set the global concurrency limit of stages that compute on GPUs to the number of GPUs; without GPUs, set none."""
-    if shutil.which("nvidia-smi") is None:
-        return
-    from prefect import get_client
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
-    from flows.gpus import DEFAULT_LIMIT, LIMIT, gpus
-
-    if devices := gpus():
-        settings = {PREFECT_API_URL: api, PREFECT_API_AUTH_STRING: login}
-        with temporary_settings(settings), get_client(sync_client=True) as client:
-            client.upsert_global_concurrency_limit_by_name(os.environ.get(LIMIT, DEFAULT_LIMIT), len(devices))
 
 
 def _mlflow(address: str) -> list[str]:
