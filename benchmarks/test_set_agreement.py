@@ -23,8 +23,9 @@ from components.core.settings import load_settings
 from components.core.system.errors import run_command
 from components.core.tables.folders import EMBEDDINGS, PAIRS
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import find_benchmark
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.evaluate import image_features
 
 METRIC = "paraphrased_retrieval/ao_at_10"

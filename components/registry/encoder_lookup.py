@@ -15,8 +15,8 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import CONFIG, HUB, LOCAL
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.sidecar import SIDECAR
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
+from components.encoders.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.scoring.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
 

@@ -22,9 +22,10 @@ from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
 from components.encoders.embeddings import MANIFEST
 from components.encoders.parity import sample_texts
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import paraphrased_retrieval
 from components.evaluation.scoring.bootstrap import paired_difference
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.evaluate import image_features
 from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder

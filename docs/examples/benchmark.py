@@ -16,9 +16,10 @@ from components.core.settings import Counts, Settings, load_settings
 from components.data.sources import find_source
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import benchmark_names, find_benchmark
 from components.evaluation.benchmarks.published import published_benchmarks
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.results import summarise
 
 SCENES = 40

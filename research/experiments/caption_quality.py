@@ -23,8 +23,8 @@ from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES
 from components.data.test_sets.files import drawn
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import group_numbers
+from components.evaluation.scoring.published_context import PublishedContext
 from research.experiments.parts.judge import OPTION, JudgeQuestion, judged
 
 NAME = "caption_quality"

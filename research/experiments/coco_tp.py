@@ -18,8 +18,8 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
+from components.evaluation.scoring.published_context import PublishedContext
 
 NAME = FOLDER = "coco_tp"
 LEVELS = {

@@ -27,7 +27,6 @@ from components.data.test_sets.readers.captions import COCO
 from components.data.test_sets.readers.coco_p import PAIRS_FILE, VALIDATION, VALIDATION_FILE, read_query_pairs
 from components.evaluation.benchmarks.published.coco_p import RANKED, REPORTED, gallery, gold_rows
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.retrieval import (
     TIES,
     WAYS,
@@ -35,6 +34,7 @@ from components.evaluation.scoring.protocols.retrieval import (
     paraphrase_agreement,
     synonym_expansions,
 )
+from components.evaluation.scoring.published_context import PublishedContext
 from research.experiments.parts.wordnet import read_wordnet
 
 NAME, ON_COCO = "query_expansion", "query_expansion_coco"

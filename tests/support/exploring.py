@@ -13,9 +13,9 @@ from PIL import Image
 from components.core.settings import Settings
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project.paraphrased_retrieval import FILE, NAME
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
 from components.evaluation.scoring.results import Folders, Report, Result, write_results
 from components.registry.encoder_lookup import encoder_under_test
 from components.serving.explorer.comparing import Explorer

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from components.core.compute.metrics import Features
 from components.encoders.adapter.images import Preparation
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.building import Added, build
 from components.serving.index.sources import find_source, reading
 from components.serving.index.sources.source import Opened

@@ -15,8 +15,8 @@ from components.core.compute.metrics import Features
 from components.core.pictures.rgb import open_picture
 from components.data.test_sets.pictures import LazyPicture
 from components.encoders.adapter.images import Preparation
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.published_context import ImageFeatures, PublishedContext
+from components.encoders.under_test import EncoderUnderTest
+from components.evaluation.scoring.published_context import ImageFeatures, PublishedContext
 
 
 @dataclass

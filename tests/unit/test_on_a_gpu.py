@@ -27,12 +27,12 @@ from components.core.tables.files import image_id
 from components.core.tables.records import PAIRS
 from components.encoders import embed, parity
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.scoring import evaluate
 from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.published_context import ImageFeatures, PublishedContext
 from components.evaluation.scoring.protocols import geometry, retrieval, zero_shot
 from components.evaluation.scoring.published import Plan, run_one
+from components.evaluation.scoring.published_context import ImageFeatures, PublishedContext
 from components.evaluation.scoring.results import Folders
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import write_checked

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from components.core.settings import Prepare
-    from components.evaluation.scoring.encoding.context import EncoderUnderTest
+    from components.encoders.under_test import EncoderUnderTest
     from components.serving.explorer.explored import Explored
     from components.serving.index.image_index import ImageIndex
 

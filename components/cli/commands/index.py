@@ -22,7 +22,7 @@ from components.cli.tables import (
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
-    from components.evaluation.scoring.encoding.context import EncoderUnderTest
+    from components.encoders.under_test import EncoderUnderTest
     from components.serving.index.building import Added
     from components.serving.index.sources.source import Opened
 

@@ -20,9 +20,9 @@ from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.tables.files import content_hash
 from components.encoders.embeddings import require_finite
+from components.encoders.under_test import EncoderUnderTest, RawEncoder, raw_encoder
 from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, RawEncoder
-from components.evaluation.scoring.encoding.published_context import PublishedContext, raw_encoder
+from components.evaluation.scoring.published_context import PublishedContext
 
 PREFIX = "mieb:"
 

@@ -17,7 +17,7 @@ from components.core.compute.metrics import Indices, Reals, shared
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
 from components.core.tables.folders import RequiredFile
-from components.evaluation.scoring.encoding.context import Context
+from components.evaluation.scoring.context import Context
 
 
 @dataclass(frozen=True)

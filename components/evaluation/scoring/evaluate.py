@@ -27,9 +27,10 @@ from components.core.tables.written_queries import SUMMARY, read_summary
 from components.core.tracking import add_metrics, tracked_run
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
 from components.evaluation.scoring.benchmark import Scores, tracked_metrics
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.results import DEFAULT, Folders, Report, Result, results_of, summarise, write_results
 from components.evaluation.scoring.terminal import print_results
 

@@ -12,9 +12,9 @@ from components.core.compute.devices import computing_on
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash, file_hash
 from components.core.tracking import add_metrics
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.published import PublishedBenchmark
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.published_context import ImageFeatures, PublishedContext
+from components.evaluation.scoring.published_context import ImageFeatures, PublishedContext
 from components.evaluation.scoring.results import (
     PUBLISHED,
     PublishedReport,

@@ -12,10 +12,10 @@ from components.core.compute.metrics import Features
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, missing_tables, table_files
 from components.evaluation.scoring.benchmark import Scores, key_metrics
 from components.evaluation.scoring.bootstrap import Interval, paired_difference, sign_flip_p
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
 from components.evaluation.scoring.evaluate import image_features, score_all
 from components.evaluation.scoring.results import DEFAULT, Folders, Report, write_results
 

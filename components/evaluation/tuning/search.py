@@ -24,8 +24,9 @@ from components.core.tables.files import content_hash
 from components.core.tables.folders import BASE, EMBEDDINGS, EVALUATION, PAIRS, VALIDATION
 from components.core.tracking import parent_run, tracked_run
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.evaluate import image_features, score
 from components.training.mixing.mix import check_members, mixed, weights_of
 

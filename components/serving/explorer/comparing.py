@@ -16,10 +16,10 @@ from components.core.settings import Evaluate
 from components.core.system.errors import InputError
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PARAPHRASE_QUERIES
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project.paraphrased_retrieval import FILE, NAME
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.bootstrap import Interval, paired_difference
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
 from components.evaluation.scoring.results import Folders, Report, read_report, read_scores
 from components.serving.index.image_index import ImageIndex
 

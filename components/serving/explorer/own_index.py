@@ -15,7 +15,7 @@ from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.building import build
 from components.serving.index.facts import EXACT, FACTS, FORMAT
 from components.serving.index.image_index import ImageIndex

@@ -17,7 +17,7 @@ from components.core.pictures.stored_pictures import PICTURE, Pictures, is_pictu
 from components.core.system.errors import InputError
 from components.core.system.traces import span
 from components.core.system.user_files import Bound
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.columns import Chunk
 from components.serving.index.facts import BUILD_AGAIN, EXACT, Facts, read_facts
 

@@ -18,7 +18,7 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Chat, Request, Sampling, ShownPicture
 from components.core.compute.metrics import Indices, Reals
 from components.core.system.errors import InputError
-from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.published_context import PublishedContext
 
 OPTION = {"judge": "the judge: a key of synthesize.llms in params.yaml"}
 """For `Benchmark.options`."""

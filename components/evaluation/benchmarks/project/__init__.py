@@ -10,7 +10,7 @@ from components.core.system.discovery import file_names, find
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile, benchmark_table
 from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 
 ProjectBenchmark: TypeAlias = Benchmark[ProjectContext]
 

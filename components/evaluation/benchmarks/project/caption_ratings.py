@@ -12,7 +12,7 @@ import numpy as np
 from components.core.tables.records import CAPTION_RATINGS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Correlation, Scores, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.choices import row_cosine
 
 NAME = "caption_ratings"

@@ -16,7 +16,7 @@ from components.data.world.description.difference_text import object_difference
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.benchmarks.project.zero_shot import FILE, PROMPT
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.zero_shot import comparative_weights, top_accuracy
 
 NAME = "comparative_prompting"

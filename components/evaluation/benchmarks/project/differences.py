@@ -16,7 +16,7 @@ from components.core.system.errors import InputError
 from components.core.tables.records import COMPARISONS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.choices import group_numbers
 from components.evaluation.scoring.protocols.geometry import classified, margins
 

@@ -15,7 +15,7 @@ from components.core.compute.metrics import Indices, Reals
 from components.core.tables.records import COMPARISONS, PARAPHRASE_QUERIES
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import QUERIES_FILE, ProjectContext
+from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.protocols import geometry
 
 NAME = "geometry"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from components.core.tables.records import HALF_TRUTHS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.choices import half_truth_choices
 
 NAME = "half_truths"

@@ -13,7 +13,7 @@ from components.core.compute.metrics import Reals, gold_ranks, hit_at_k, strictl
 from components.core.tables.records import NEGATION_QUERIES
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.choices import original_over_negation, row_cosine
 
 NAME = "negations"

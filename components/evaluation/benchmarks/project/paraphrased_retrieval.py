@@ -9,7 +9,7 @@ from components.core.compute.metrics import average_overlap, gold_ranks, hit_at_
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 
 NAME = "paraphrased_retrieval"
 FILE = "paraphrase_queries.parquet"

@@ -11,7 +11,7 @@ from components.core.compute.metrics import rank_correlation, shared_of_top, top
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import QUERIES_FILE, ProjectContext
+from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 
 NAME = "ranking_stability"
 

@@ -10,7 +10,7 @@ from components.core.compute.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.tables.records import CAPTION_QUERIES
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 
 FILE = "caption_queries.parquet"
 

@@ -12,7 +12,7 @@ from components.core.system.errors import InputError
 from components.core.tables.records import SWAPS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 
 FILE = "swaps.parquet"
 KINDS = ("relation", "attribute", "mixed")

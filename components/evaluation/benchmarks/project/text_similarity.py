@@ -12,7 +12,7 @@ import numpy as np
 from components.core.tables.records import TEXT_PAIRS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Correlation, Scores, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.retrieval import pair_cosines
 
 NAME = "text_similarity"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from components.core.tables.records import SWAPS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import QUERIES_FILE, ProjectContext
+from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.protocols.choices import image_triplets, text_triplets
 
 NAME = "triplets"

@@ -17,7 +17,7 @@ from components.core.tables.records import CAPTION_QUERIES
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.benchmarks.project.retrieval import FILE
 from components.evaluation.scoring.benchmark import Scores, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 
 NAME = "typos"
 ERRORS = 3

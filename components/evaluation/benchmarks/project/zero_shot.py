@@ -13,7 +13,7 @@ from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.core.tables.records import LABELS
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
-from components.evaluation.scoring.encoding.context import ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.protocols.zero_shot import prompt_ensemble
 
 FILE = "labels.parquet"

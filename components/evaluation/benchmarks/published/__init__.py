@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from components.core.system.discovery import choose, file_names, names_in
 from components.evaluation.scoring.benchmark import Benchmark
-from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.published_context import PublishedContext
 
 PublishedBenchmark: TypeAlias = Benchmark[PublishedContext]
 

@@ -19,8 +19,8 @@ from components.core.compute.metrics import strictly_greater
 from components.data.test_sets.pictures import picture_file
 from components.data.test_sets.readers.aro import ATTRIBUTION, BOX, CAPTIONS, FILES, FOLDER, RELATION, read_cases
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import group_numbers, row_cosine
+from components.evaluation.scoring.published_context import PublishedContext
 
 _LEFT_OUT = """
 adjusting, around, attached to, beside, between, bigger than, biting, boarding, brushing, by, chewing, cleaning,

@@ -26,8 +26,8 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers.captions import VAL2017
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import row_cosine
+from components.evaluation.scoring.published_context import PublishedContext
 
 NAME, COCO, QUERIES, IMAGES = "brittleness", "brittleness_coco", "queries.txt", "images"
 

@@ -27,7 +27,6 @@ from components.core.tables.files import atomic_file
 from components.data.test_sets.readers import cc_neg
 from components.encoders.adapter.images import SQUASHED
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     at_least,
@@ -35,6 +34,7 @@ from components.evaluation.scoring.protocols.choices import (
     row_cosine,
     semclip_scores,
 )
+from components.evaluation.scoring.published_context import PublishedContext
 
 
 def score_con_clip(context: PublishedContext) -> Scores:

@@ -15,8 +15,8 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
 from components.data.test_sets.readers import coco_p as reader
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.retrieval import TIES, paraphrase_agreement
+from components.evaluation.scoring.published_context import PublishedContext
 
 LARGE = "coco_pe"
 REPORTED = 10

@@ -38,8 +38,8 @@ from components.data.test_sets.image_sets import attributes
 from components.data.test_sets.pictures import LazyPicture, picture_file
 from components.data.test_sets.readers.image_sets import AWA2, AWA2_FOLDER
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols import geometry
+from components.evaluation.scoring.published_context import PublishedContext
 
 CIFAR, FLOWERS, CUB = "difference_cifar100_size", "difference_flowers102", "difference_cub"
 CUB_PAIRS, CUB_PAIRS_FILE = 5000, "pairs.parquet"

@@ -17,8 +17,8 @@ from components.core.compute.metrics import Features, Indices, Reals, top_k
 from components.core.system.errors import InputError
 from components.data.test_sets.readers import eccv_caption as reader
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.retrieval import TIES, WAYS
+from components.evaluation.scoring.published_context import PublishedContext
 
 
 @dataclass(frozen=True)

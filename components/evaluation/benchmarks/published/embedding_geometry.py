@@ -23,10 +23,10 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES
 from components.data.test_sets.readers.captions import VAL2017
+from components.encoders.under_test import RawEncoder
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.context import RawEncoder
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols import geometry
+from components.evaluation.scoring.published_context import PublishedContext
 
 COMPARISONS, CAPTIONS, GAP = "comparison_distance", "caption_differences", "modality_gap"
 PROMPTS = {"": "This is a photo of {}", "_released": "A photo of a {}"}

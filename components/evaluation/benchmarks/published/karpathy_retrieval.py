@@ -13,8 +13,8 @@ from functools import partial
 
 from components.data.test_sets.readers.captions import COCO, FLICKR, VAL2017, CaptionedSplit
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.retrieval import SUMMED, TIES, WAYS, caption_recalls, recall_sum
+from components.evaluation.scoring.published_context import PublishedContext
 
 
 def score(split: CaptionedSplit, context: PublishedContext) -> Scores:

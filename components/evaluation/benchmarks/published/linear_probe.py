@@ -30,9 +30,9 @@ from components.data.test_sets.image_sets.reading import pc_clip_images, read_im
 from components.data.test_sets.readers.image_sets import image_set_files
 from components.evaluation.benchmarks.published.zero_shot_released import PC_CLIP_SETS
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.geometry import SEEDS
 from components.evaluation.scoring.protocols.zero_shot import HELD_OUT, held_out
+from components.evaluation.scoring.published_context import PublishedContext
 
 ITERATIONS = 1000
 _FIRST = tuple(range(-6, 7, 2))

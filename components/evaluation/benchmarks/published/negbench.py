@@ -19,8 +19,8 @@ import numpy as np
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.data.test_sets.readers import negbench as reader
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import group_numbers, row_cosine
+from components.evaluation.scoring.published_context import PublishedContext
 
 
 def score_questions(name: str, context: PublishedContext) -> Scores:

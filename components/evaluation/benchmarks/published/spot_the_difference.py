@@ -13,8 +13,8 @@ import numpy as np
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.data.test_sets.readers.spot_the_difference import FILES, IMAGES, NAME, frame_names, read_frame_pairs
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.geometry import difference_features
+from components.evaluation.scoring.published_context import PublishedContext
 
 RECALL = metrics("a pair as similar as the right one is ranked first", "recall_at_k")
 

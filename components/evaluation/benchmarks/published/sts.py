@@ -22,8 +22,8 @@ from components.core.tables.folders import RequiredFile
 from components.data.test_sets.files import TestSetFiles
 from components.data.test_sets.readers import sts as reader
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.retrieval import mean_spearman, pair_cosines, spearman_by_subset
+from components.evaluation.scoring.published_context import PublishedContext
 
 Kind = Literal["spearman", "pearson"]
 _TIES = "similarities equal to six decimals share the mean of their ranks; a constant column counts as 0"

@@ -22,7 +22,6 @@ from components.core.system.errors import InputError
 from components.data.test_sets.readers import sugar_crepe as reader
 from components.encoders.adapter.images import SQUASHED
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     group_numbers,
@@ -31,6 +30,7 @@ from components.evaluation.scoring.protocols.choices import (
     semclip_scores,
     text_triplets,
 )
+from components.evaluation.scoring.published_context import PublishedContext
 
 PP, SEMCLIP = "sugar_crepe_pp", "sugar_crepe_pp_semclip"
 _TIE = "a tie is a failure"

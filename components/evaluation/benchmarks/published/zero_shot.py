@@ -38,8 +38,8 @@ from components.data.test_sets.image_sets.reading import (
 )
 from components.data.test_sets.readers.image_sets import image_set_files
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols import zero_shot as protocol
+from components.evaluation.scoring.published_context import PublishedContext
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
 DESCRIPTIONS, DIFFERENCES = "class_descriptions", "class_differences"

@@ -35,8 +35,8 @@ from components.data.test_sets.image_sets.reading import (
 from components.data.test_sets.readers.image_sets import image_set_files
 from components.evaluation.benchmarks.published import zero_shot
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.protocols import zero_shot as protocol
+from components.evaluation.scoring.published_context import PublishedContext
 
 PC_CLIP_SETS = ("cifar100", "cub", "eurosat", "flowers102", "sun397")
 SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")

@@ -33,7 +33,7 @@ from components.data.source import Sample, Unusable, UnusableError
 from components.data.sources.folder import FILES, listed_rows, place_of_pictures
 from components.data.sources.webdataset import read_shard, shards_in
 from components.encoders.embeddings import require_finite
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ImageEncoder
+from components.encoders.under_test import EncoderUnderTest, ImageEncoder
 from components.serving.index.columns import OWN, further_name
 from components.serving.index.sources.source import ImageBlock, ImageSource, Opened, fields_of, tower_of
 

@@ -12,7 +12,7 @@ from components.core.compute.metrics import Features, Indices
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.data.row_fields import RowFields
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from components.core.tables.record_files import read_record
 from components.core.tables.records import PAIRS, SPLITS
 from components.data.row_fields import RowFields
 from components.encoders.embeddings import MANIFEST, ImageEmbeddings, Manifest
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.columns import further_name, stored_type
 from components.serving.index.facts import FACTS
 from components.serving.index.image_index import ImageIndex

@@ -20,8 +20,9 @@ from components.core.tables.folders import VALIDATION, benchmark_table
 from components.core.tables.records import NEGATION_QUERIES, PAIRS, PARAPHRASE_QUERIES, REJECTED_QUERIES, SWAPS
 from components.core.tables.written_queries import read_summary, read_written_queries
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import find_benchmark, table_files
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 
 SET, EVALUATION = Path("data/test_set"), Path("data/evaluation")
 COLOURS = ("red", "green", "blue", "white", "black", "yellow")

@@ -23,7 +23,7 @@ from components.data.test_sets.readers.negbench import CAPTIONS, PICTURES, QUEST
 from components.data.test_sets.readers.sts import SICK, STS_B
 from components.data.test_sets.readers.sugar_crepe import SUBSETS, TYPES
 from components.evaluation.benchmarks.published import find_published, published_benchmarks
-from components.evaluation.scoring.encoding.published_context import NO_CHANGES, PublishedContext
+from components.evaluation.scoring.published_context import NO_CHANGES, PublishedContext
 from tests.support.toy_context import toy_context
 from tests.unit.data.test_sets.writing import write_files
 

@@ -14,13 +14,13 @@ import pytest
 
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.published import PublishedBenchmark
 from components.evaluation.report.published.tables import paired_tables
 from components.evaluation.scoring import published
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Metric, Scores
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.published_context import PublishedContext
 from components.evaluation.scoring.published import Plan, run_all, run_one
+from components.evaluation.scoring.published_context import PublishedContext
 from components.evaluation.scoring.results import all_published, published_file, read_published
 from tests.support.toy_context import ToyEncoder
 

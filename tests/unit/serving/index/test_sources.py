@@ -20,7 +20,7 @@ from components.core.tables.files import image_id
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 from components.registry.encoder_lookup import encoder_under_test
 from components.serving.index.building import append, build
 from components.serving.index.image_index import ImageIndex

@@ -16,8 +16,8 @@ from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
 from components.encoders.excluding import embed_queries
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.sentence_encoder import SentenceEncoder
+from components.encoders.sentence_encoder import SentenceEncoder
+from components.encoders.under_test import EncoderUnderTest
 from components.serving.server.address import ServingLimits
 from components.serving.server.batches import Batcher
 from components.serving.server.messages import EmbeddingRequest, EncodeResponse

@@ -16,11 +16,12 @@ from components.core.compute.metrics import rank_correlation
 from components.core.system.errors import InputError
 from components.core.tables.records import CAPTION_QUERIES, COMPARISONS, LABELS, SWAPS
 from components.core.tables.table import Table
+from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import benchmark_names, find_benchmark, table_files
 from components.evaluation.benchmarks.project.typos import with_typing_errors
 from components.evaluation.scoring.benchmark import Scores, key_metrics, tracked_metrics
 from components.evaluation.scoring.bootstrap import correlation_value
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ProjectContext
+from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.results import Folders
 
 

@@ -24,7 +24,7 @@ from components.evaluation.benchmarks.published.linear_probe import (
     score_released,
 )
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.encoding.published_context import PublishedContext
+from components.evaluation.scoring.published_context import PublishedContext
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context
 

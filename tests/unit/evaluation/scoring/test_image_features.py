@@ -19,8 +19,8 @@ from components.core.system.errors import InputError
 from components.data.test_sets.pictures import picture_file
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import SQUASHED, Preparation
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
-from components.evaluation.scoring.encoding.published_context import ImageFeatures
+from components.encoders.under_test import EncoderUnderTest
+from components.evaluation.scoring.published_context import ImageFeatures
 from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from tests.support.toy_context import ToyEncoder, colour_image, picture_bytes
 

@@ -19,7 +19,7 @@ from components.core.system.progress import bar
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.adapter.encoder import unit_rows
 from components.encoders.adapter.precision import Precision, quantise
-from components.evaluation.scoring.encoding.context import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -29,7 +29,8 @@ from components.data.test_sets.files import TestSetFiles
 from components.data.test_sets.pictures import LazyPicture, picture_file
 from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import require_finite
-from components.evaluation.scoring.encoding.context import Context, EncoderUnderTest, ImageEncoder, RawEncoder
+from components.encoders.under_test import EncoderUnderTest, ImageEncoder, raw_encoder
+from components.evaluation.scoring.context import Context
 
 FOLDER = Path("state/image_features")
 _WAIT_S = 60.0
@@ -98,13 +99,6 @@ class ImageFeatures:
         ahead = -(-_AHEAD * self.batch_size // self.threads)
         decoded = mapped(lambda item: _pixels(item[1], preparation), pictures.items(), self.threads, ahead)
         return ((source, picture.name, pixels) for (source, picture), pixels in decoded)
-
-
-def raw_encoder(under_test: EncoderUnderTest) -> RawEncoder:
-    """The encoder, if it also returns features that are not normalised."""
-    if not isinstance(under_test.encoder, RawEncoder):
-        raise InputError(f"encoder '{under_test.name}' only returns unit features: choose one of open_clip")
-    return under_test.encoder
 
 
 def _pixels(picture: LazyPicture, preparation: Preparation) -> npt.NDArray[np.uint8]:

@@ -13,8 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from components.captions.validation.rules.checks.similarity import embed
 from components.core.system.errors import InputError
-from components.evaluation.scoring.encoding.context import EncoderUnderTest, ImageEncoder
-from components.evaluation.scoring.encoding.sentence_encoder import load_sentence_encoder
+from components.encoders.sentence_encoder import load_sentence_encoder
+from components.encoders.under_test import EncoderUnderTest, ImageEncoder
 
 TEXTS = ["a dog runs across the field", "a cat", "", "a very long " + "and longer " * 400 + "text", "a cat"]
 

@@ -1,1 +1,0 @@
-"""Features of a benchmark's pictures and texts, by the encoder that it scores."""
