@@ -68,7 +68,7 @@ def import_folder(
         str | None,
         typer.Option(
             help="URL of the database with your vectors and texts, which are copied into the folder: qdrant://, "
-            "postgresql://, lance:// or usearch://."
+            "postgresql:// or lance://."
         ),
     ] = None,
     captions: Annotated[

@@ -157,9 +157,7 @@ def _reading(url: str, again: str) -> Iterator[tuple[OpenStore, StoreUrl]]:
     """The open database with its URL; faults become one line that begins with it."""
     name, has_scheme, _ = url.partition("://")
     if not has_scheme:
-        raise InputError(
-            "--index: the URL has no scheme: begin it with qdrant://, postgresql://, lance:// or usearch://"
-        )
+        raise InputError("--index: the URL has no scheme: begin it with qdrant://, postgresql:// or lance://")
     scheme = {"postgres": "postgresql"}.get(name.partition("+")[0], name.partition("+")[0])
     store = find_store(scheme)
     if find_spec(store.package.replace("-", "_")) is None:

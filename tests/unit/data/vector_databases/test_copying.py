@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from qdrant_client import QdrantClient, models
 from typer.testing import CliRunner
-from usearch.index import Index
 
 from components.cli import app
 from components.core.settings import Counts, Prepare
@@ -48,17 +47,7 @@ def _lance(folder: Path, vectors: np.ndarray[Any, Any] = VECTORS) -> str:
     return f"lance://{folder}/images"
 
 
-def _usearch(folder: Path) -> str:
-    index = Index(ndim=DIM, metric="cos", dtype="f32")
-    index.add(np.arange(ROWS) * 3, VECTORS)
-    folder.mkdir()
-    index.save(str(folder / "images.usearch"))
-    texts = [{"key": row * 3} | payload for row, payload in enumerate(PAYLOADS)]
-    pq.write_table(pa.Table.from_pylist(texts), folder / "texts.parquet")
-    return f"usearch://{folder}/images.usearch?texts={folder}/texts.parquet"
-
-
-@pytest.mark.parametrize("write", [_qdrant, _lance, _usearch])
+@pytest.mark.parametrize("write", [_qdrant, _lance])
 def test_rows_become_a_folder_of_embeddings(write: Callable[[Path], str], tmp_path: Path) -> None:
     url, folder = write(tmp_path / "database"), tmp_path / "shop"
     first = look(url, "title, brand")
@@ -137,7 +126,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     qdrant, lance = _qdrant(tmp_path / "qdrant"), _lance(tmp_path / "lance")
     bad = _lance(tmp_path / "zeros", np.zeros((20, DIM), np.float32))
     for url, text, message in (
-        ("milvus://host/images", None, "--index 'milvus' is unknown: choose one of lance, postgresql, qdrant, usearch"),
+        ("milvus://host/images", None, "--index 'milvus' is unknown: choose one of lance, postgresql, qdrant"),
         (f"{lance}?vectors=x", None, "--index: option 'vectors' is unknown: choose of vector, key, where"),
         (f"{lance}s", None, "no table 'imagess': choose of images"),
         (f"{lance}?vector=clip", None, r"its columns of vectors are vector: choose with vector=COLUMN"),
@@ -148,8 +137,6 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
             None,
             "refused.*; start the database or correct the URL$",
         ),
-        ("usearch://none.usearch", None, r"give the texts: \?texts=FILE.parquet"),
-        ("usearch://none.usearch?texts=none", None, "none.usearch is missing"),
         (lance, "name", "no field 'name' for the caption: choose with --text of brand, path, title"),
         (_qdrant(tmp_path / "empty", VECTORS[:0]), None, "it has no rows"),
         (bad, "title", r"none of 20 rows has a finite vector: choose another one with vector="),

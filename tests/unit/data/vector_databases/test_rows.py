@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from qdrant_client import QdrantClient, models
-from usearch.index import Index
 
 from components.core.system.errors import InputError
 from components.data.vector_databases import copying, find_store
@@ -63,16 +62,6 @@ def _lance(folder: Path, generation: str, lacking: int = 0) -> str:
     return f"lance://{folder}/rows"
 
 
-def _usearch(folder: Path, generation: str) -> str:
-    folder.mkdir(exist_ok=True)
-    index = Index(ndim=DIM, metric="cos", dtype="f32")
-    index.add(np.arange(ROWS), _vectors(generation))
-    index.save(str(folder / "rows.usearch"))
-    table = pa.Table.from_pylist([{"key": row} | payload for row, payload in enumerate(_payloads(generation))])
-    pq.write_table(table, folder / "texts.parquet")
-    return f"usearch://{folder}/rows.usearch?texts={folder}/texts.parquet"
-
-
 def _copied(folder: Path) -> pa.Table:
     return pa.concat_tables((pq.read_table(file) for file in sorted(folder.iterdir())), promote_options="permissive")
 
@@ -107,7 +96,7 @@ def _stopping(scheme: str, pages: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("write", [_qdrant, _lance, _usearch])
+@pytest.mark.parametrize("write", [_qdrant, _lance])
 def test_a_stopped_copy_never_mixes_two_generations(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +111,7 @@ def test_a_stopped_copy_never_mixes_two_generations(
     np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("renewed"), atol=1e-6)
 
 
-@pytest.mark.parametrize("write", [_qdrant, _lance, _usearch])
+@pytest.mark.parametrize("write", [_qdrant, _lance])
 def test_a_stopped_copy_of_an_unchanged_database_resumes(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,14 +188,12 @@ def test_where_selects_rows(write: Write, where: str, tmp_path: Path) -> None:
 
 def test_a_wrong_condition_is_one_line(tmp_path: Path) -> None:
     qdrant, lance = _qdrant(tmp_path / "qdrant", "new"), _lance(tmp_path / "lance", "new")
-    usearch = _usearch(tmp_path / "usearch", "new")
     for url, message in (
         (f"{qdrant}&where=collection_id", "where=collection_id: write it as FIELD=VALUE, or as a filter of Qdrant"),
         (f'{qdrant}&where={{"mus": []}}', "where=.*: Extra inputs are not permitted"),
         (f"{qdrant}&where=collection_id=c", "it has no rows"),
         (f"{lance}?where=colour = 'red'", "where=colour = 'red': .*colour"),
         (f"{lance}?where=title =", "where=title =: "),
-        (f"{usearch}&where=title='x'", "option 'where' is unknown: choose of texts, key"),
         (f"{lance}?key=sku", "no column 'sku': its columns are title, collection_id"),
     ):
         with pytest.raises(InputError, match=message) as error:
@@ -233,28 +220,6 @@ def test_every_field_is_a_column_of_the_copy(tmp_path: Path) -> None:
         "key": None, "image_path": "a.jpg", "embedding": [1.0, 1.0], "late": None,
     }  # fmt: skip
     assert (second["sku"], second["tags"], second["price"], second["key"]) == (1, [], "on request", "own")
-
-
-def test_usearch_keeps_all_texts_of_a_key(tmp_path: Path) -> None:
-    index = Index(ndim=2, metric="cos", dtype="f32")
-    index.add(np.array([7, 3]), np.eye(2, dtype=np.float32))
-    index.save(str(tmp_path / "a.usearch"))
-    texts = tmp_path / "texts.parquet"
-    url = f"usearch://{tmp_path}/a.usearch?texts={texts}"
-    pq.write_table(pa.table({"key": [7, 3, 7], "caption": ["a mug", "a cup", "a red mug"]}), texts)
-    assert copy(url, tmp_path / "shop", None, tmp_path / "state") == 3
-    rows = _copied(tmp_path / "shop")
-    assert rows["caption"].to_pylist() == ["a cup", "a mug", "a red mug"]
-    assert rows["embedding"].to_pylist() == [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
-    for keys, message in (
-        ([7, None, 3], r"texts.parquet: 1 rows have no key: write it, or remove them"),
-        (["7", "3", "x"], "texts.parquet: column 'key' is not of numbers"),
-        ([7, 8, 9], "1 keys have no row of texts, such as 3"),
-    ):
-        pq.write_table(pa.table({"key": keys, "caption": ["a", "b", "c"]}), texts)
-        with pytest.raises(InputError, match=message) as error:
-            look(url)
-        assert "\n" not in str(error.value)
 
 
 def test_a_url_that_cannot_be_read_is_said_without_its_password(tmp_path: Path) -> None:
