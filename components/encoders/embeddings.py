@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.arrays import mapped_array
 from components.core.tables.files import file_hash
 from components.core.tables.record_files import read_record
@@ -58,7 +59,7 @@ class ImageEmbeddings:
         for needed in (path, norms_path):
             if not needed.is_file():
                 raise InputError(f"{needed} is missing: run `dvc repro embed`")
-        manifest = read_record(Manifest, folder / MANIFEST, "run `dvc repro embed`", fix)
+        manifest = read_record(Manifest, folder / MANIFEST, "run `dvc repro embed`", fix, formats.EMBEDDINGS)
         ids, image_ids = map(TextColumn, PAIRS.read(pairs_file, ["id", "image_id"]).columns)
         made_from = manifest.splits.get(split)
         if made_from is None or made_from.pairs_sha256 != file_hash(pairs_file):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from components.core.tables import formats
 from components.core.tables.files import atomic_file
 from components.core.tables.record_files import read_record, write_record
 
@@ -119,7 +120,7 @@ def save(decision: Decision, folder: Path = RECORDS) -> Path:
 
 def read(path: Path) -> Decision:
     """Read a record; raises InputError if it is missing or damaged."""
-    return read_record(Decision, path, "run `cliptune promote`", "delete it")
+    return read_record(Decision, path, "run `cliptune promote`", "move it out of the folder", formats.DECISION)
 
 
 def latest(folder: Path = RECORDS) -> Decision | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.record_files import read_record
 from components.core.tracking import (
     RUN_FILE,
@@ -209,7 +210,7 @@ def _incumbent(
     with TemporaryDirectory() as temporary:
         place = Path(temporary)
         stored = versions.artifact(client, champion, "metrics.json", place)
-        report = read_record(Report, stored, "run this again")
+        report = read_record(Report, stored, "run this again", newest=formats.RESULTS)
         if (report.data_hash, report.protocol) != data:
             from components.evaluation.scoring.evaluate import run as evaluate
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError, prefixed_errors
+from components.core.tables import formats
 from components.core.tables.files import file_hash
 from components.core.tables.record_files import read_record
 from components.core.tracking import shown_address
@@ -36,7 +37,7 @@ def check_files(client: MlflowClient, version: Any, *, hurry: bool = False) -> N
     with TemporaryDirectory() as temporary:
         stored = versions.artifact(client, version, "metrics.json", Path(temporary))
         with prefixed_errors(name):
-            hashes = {read_record(Report, stored, fix).encoder_sha256}
+            hashes = {read_record(Report, stored, fix, newest=formats.RESULTS).encoder_sha256}
         if not (hurry and far):
             hashes.add(file_hash(versions.artifact(client, version, f"encoder/{WEIGHTS}", Path(temporary))))
     if hashes != {version.tags.get(versions.SHA_TAG)}:
@@ -47,6 +48,8 @@ def has_files(client: MlflowClient, version: Any) -> bool:
     """Whether `check_files` accepts a version."""
     try:
         check_files(client, version)
+    except formats.NewerFormatError:
+        raise
     except InputError:
         return False
     return True
@@ -62,6 +65,8 @@ def check_champion(
         return
     try:
         check_files(client, champion)
+    except formats.NewerFormatError:
+        raise
     except InputError as error:
         sha256 = champion.tags.get(versions.SHA_TAG, "")
         parts = next(

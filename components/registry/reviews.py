@@ -18,6 +18,7 @@ from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, ins
 
 from components.captions.generating.store.database import Database
 from components.core.tables.folders import TEST_SET
+from components.core.tables.formats import REVIEWS, refuse_newer
 from components.core.tables.written_queries import WrittenQuery, frozen_hash, read_written_queries
 
 ALL = "all"
@@ -130,6 +131,9 @@ class Reviews:
 
 
 def _exists(connection: Connection) -> bool:
+    if connection.dialect.name == "sqlite":
+        number = connection.exec_driver_sql("PRAGMA user_version").scalar()
+        refuse_newer(f"the file of reviews, {FILE},", number, REVIEWS)
     return bool(connection.dialect.has_table(connection, _TABLE.name))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from components.captions.students.lessons import STATE, Lesson, hash_of, lessons_of, teacher_files
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.provenance import path_hash
+from components.core.compute.provenance import hash_of_code
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash, write_json
@@ -88,8 +88,8 @@ class StudentJob:
 
 @cache
 def code_hash() -> str:
-    """Hash of the files that compute an adapter."""
-    return content_hash(*(path_hash(Path(__file__).parent / name) for name in ("train.py", "trainer.py")))
+    """Hash of the files that compute an adapter, without docstrings and comments."""
+    return hash_of_code(*(Path(__file__).parent / name for name in ("train.py", "trainer.py")))
 
 
 def find_student(settings: Settings, name: str) -> Student:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
+from components.core.tables.formats import CHECKPOINT, refuse_newer
 
 _TENSORS, _FACTS = "state.safetensors", "state.json"
 _LOCK, _HOLDER = "lock", "process"
@@ -36,7 +37,7 @@ class Checkpoints:
 
     Attributes:
         keep: number of checkpoints to keep, the newest, besides the best.
-        code: hash of the training code; checkpoints of other code are not resumed.
+        code: hash of the training code, see `code_hash`; a run that continues from other code says so.
     """
 
     folder: Path
@@ -77,16 +78,23 @@ class Checkpoints:
         self._write(self.folder / "best", facts, tensors)
 
     def resume(self, restore: Callable[[Facts, dict[str, Tensor]], None]) -> Facts | None:
-        """Pass the newest intact checkpoint to `restore` and return its facts; None without one or if its code differs.
+        """Pass the newest intact checkpoint to `restore` and return its facts; None without one.
 
-        Broken checkpoints are skipped with a warning.
+        Broken checkpoints are skipped with a warning, and one of a newer version is refused.
         """
         for folder in reversed(self._all()):
             if (checkpoint := _read(folder)) is not None:
-                if checkpoint[0].pop("code", None) != self.code:
-                    _log.warning("checkpoint %s was made by other code of components/: the run starts over", folder)
-                    return None
-                restore(*checkpoint)
+                refuse_newer(f"checkpoint {folder}", checkpoint[0].pop("format", 1), CHECKPOINT)
+                if (other := checkpoint[0].pop("code", None) != self.code):
+                    said = "checkpoint %s was made by other code: the run continues from it; to start over, move %s away"
+                    _log.warning(said, folder, self.folder)
+                try:
+                    restore(*checkpoint)
+                except (KeyError, ValueError, RuntimeError) as error:
+                    if not other:
+                        raise
+                    fault = f"checkpoint {folder} was made by other code and does not fit this one ({error})"
+                    raise InputError(f"{fault}: move {self.folder} away to start over") from error
                 return checkpoint[0]
         return None
 
@@ -108,7 +116,7 @@ class Checkpoints:
         for left in self.folder.glob(".*"):
             shutil.rmtree(left, ignore_errors=True)
         on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        facts = {**facts, "code": self.code}
+        facts = {**facts, "code": self.code, "format": CHECKPOINT}
         try:
             with atomic_folder(folder) as temporary:
                 save_file(on_cpu, temporary / _TENSORS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,36 @@ def path_hash(path: Path) -> str:
     return content_hash(*(part for entry in files for part in (str(entry.relative_to(path)), file_hash(entry))))
 
 
+@cache
 def code_hash(stage: str) -> str:
-    """Hash of the code that dvc.yaml lists for a stage; resume state of other code must not be used."""
+    """Hash of the code that dvc.yaml lists for a stage, without docstrings and comments."""
     listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"][stage]
     code = [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
-    return content_hash(*(part for name in code for part in (name, path_hash(_ROOT / name))))
+    return hash_of_code(*(_ROOT / name for name in code))
+
+
+def hash_of_code(*places: Path) -> str:
+    """Hash of the Python below files and folders, without docstrings and comments, and of their other files."""
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    kept = (file for file in files if file.is_file() and "__pycache__" not in file.parts)
+    return content_hash(*(part for file in kept for part in (str(file.relative_to(_ROOT)), _meaning(file))))
+
+
+def _meaning(file: Path) -> str:
+    """A Python file's statements without docstrings and comments; the hash of another file."""
+    if file.suffix != ".py":
+        return file_hash(file)
+    tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            # A text alone documents what is around or above it, such as a field.
+            node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def data_hashes(paths: Iterable[Path]) -> dict[str, str]:

@@ -60,7 +60,7 @@ def prefixed_errors(subject: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{subject}: {error}") from None
+        raise type(error)(f"{subject}: {error}") from None
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from components.core.tables import formats
 from components.core.tables.files import file_hash
 from components.core.tables.folders import TEST_SET, WRITTEN
 from components.core.tables.record_files import read_record
@@ -65,7 +66,7 @@ def read_summary(folder: Path = TEST_SET) -> WrittenSummary | None:
     path = folder / SUMMARY
     if not path.is_file():
         return None
-    found = read_record(WrittenSummary, path, f"delete {folder}")
+    found = read_record(WrittenSummary, path, f"`dvc checkout {folder}` restores it", newest=formats.TEST_SET)
     return found if found.model else None
 
 

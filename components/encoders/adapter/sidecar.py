@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from components.core.tables import formats
 from components.core.tables.record_files import read_record
 from components.encoders.adapter.images import Preparation
 
@@ -38,7 +39,7 @@ class Sidecar(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
-    format: int = 2
+    format: int = formats.ENCODER
     name: str
     model: str
     architecture: dict[str, Any]
@@ -71,6 +72,7 @@ class Sidecar(BaseModel):
         statistics = {name: vision.pop(name) for name in ("mean", "std") if name in vision}
         kept = {name: value for name, value in content.items() if name != "image_size"}
         return kept | {
+            "format": formats.ENCODER,
             "architecture": content["architecture"] | {"vision_cfg": vision},
             "preparation": {"size": content["image_size"], **statistics},
         }
@@ -79,4 +81,4 @@ class Sidecar(BaseModel):
 def read_sidecar(folder: Path) -> Sidecar:
     """Read `encoder.json` of an encoder folder; raises `InputError` if the file is missing or not a sidecar."""
     missing = f"{folder} holds no encoder, run `dvc repro` to make it"
-    return read_record(Sidecar, folder / SIDECAR, missing, "run `dvc repro` to make it again")
+    return read_record(Sidecar, folder / SIDECAR, missing, "run `dvc repro` to make it again", formats.ENCODER)

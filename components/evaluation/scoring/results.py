@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from components.core.compute.metrics import finite
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.files import atomic_file, content_hash
 from components.core.tables.record_files import read_record, write_record
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores
@@ -228,12 +229,12 @@ def read_scores(report: Report, folder: Path) -> Scores:
 
 def read_report(encoder: str, folder: Path) -> Report:
     """Read an encoder's results on the benchmarks of the pipeline."""
-    return read_record(Report, folder / f"{encoder}.json", _run_evaluate(encoder))
+    return read_record(Report, folder / f"{encoder}.json", _run_evaluate(encoder), newest=formats.RESULTS)
 
 
 def read_published(path: Path) -> PublishedReport:
     """Read one result on a published benchmark."""
-    return read_record(PublishedReport, path, "delete it and run `cliptune evaluate` again")
+    return read_record(PublishedReport, path, "delete it and run `cliptune evaluate` again", newest=formats.RESULTS)
 
 
 def all_published(folder: Path = PUBLISHED) -> list[PublishedReport]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.record_files import read_record, write_record
 
 FACTS = "index.json"
@@ -17,7 +18,6 @@ EXACT, LANCE, AUTO = "exact", "lance", "auto"
 KINDS = (EXACT, LANCE)
 """Every vector is compared with a query, or a table of LanceDB is searched, approximately where it is large."""
 BUILD_AGAIN = "build the index again"
-FORMAT = 2
 MOST_EXACT = 1_000_000
 """Kind `auto` is `exact` up to so many images."""
 
@@ -32,7 +32,7 @@ class Facts(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    format: int = FORMAT
+    format: int = formats.INDEX
     kind: str
     dim: Annotated[int, Field(ge=1, le=1 << 16)]
     image_tower_sha256: Annotated[str, Field(min_length=1, max_length=128)]
@@ -47,10 +47,10 @@ def write_facts(folder: Path, facts: Facts) -> None:
 
 def read_facts(folder: Path) -> Facts:
     """Read `index.json`; raises `InputError` if it is missing, damaged or of another format."""
-    facts = read_record(Facts, folder / FACTS, "make one with `cliptune index build`", BUILD_AGAIN)
-    if facts.format != FORMAT:
+    facts = read_record(Facts, folder / FACTS, "make one with `cliptune index build`", BUILD_AGAIN, formats.INDEX)
+    if facts.format < formats.INDEX:
         raise InputError(
-            f"{folder} has format {facts.format}, this version reads {FORMAT}: build it again, "
+            f"{folder} has format {facts.format}, this version reads {formats.INDEX}: build it again, "
             f"`cliptune index build <new folder> --from <its pictures> --encoder {facts.encoder}`"
         )
     return facts

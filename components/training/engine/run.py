@@ -227,8 +227,9 @@ class State:
             self._scaler.load_state_dict(facts["scaler"])
         torch.set_rng_state(tensors["rng"])
         self.step, self.epoch, self.best = facts["step"], facts["epoch"], facts["best"]
-        self.best_step = facts["best_step"]
-        self.metrics = {int(step): metrics for step, metrics in facts["metrics"].items()}
+        # Format 1 lacks these, which only describe the encoder in MLflow.
+        self.best_step = facts.get("best_step", self.step)
+        self.metrics = {int(step): metrics for step, metrics in facts.get("metrics", {}).items()}
         cursors = facts["cursors"]
         # Batches of a table are global: every rank is at the same one, for any number of ranks.
         self.cursor = cursors[self._world.rank] if len(cursors) == self._world.size else cursors[0]

@@ -387,7 +387,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     assert fingerprint({}, micro_batch=4, log_every=7, checkpoint_every=2, keep_checkpoints=5) == known[0]
 
 
-def test_a_run_starts_over_when_its_code_has_changed(
+def test_a_run_continues_and_says_so_when_its_code_has_changed(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for code, warnings in (("one", 0), ("one", 0), ("other", 1)):

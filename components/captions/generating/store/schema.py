@@ -14,9 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from components.captions.generating.store.database import START, Database
 from components.captions.prompting.request import Reply
 from components.core.system.errors import InputError
-
-VERSION = "0003"
-"""Of the tables. 0001 has only `generations`; 0002 also had a table `claims`, which nothing reads any more."""
+from components.core.tables.formats import STORE, refuse_newer
 
 METADATA = MetaData()
 
@@ -62,27 +60,23 @@ EXPORT = pa.schema([(column.name, pa.int32() if column.name == "attempt" else pa
 """An export: `GENERATIONS` as Parquet, sorted by task and key."""
 
 _VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
-"""One row, `VERSION`; stores of versions up to 0002 were made with Alembic, hence the name."""
+"""One row, `STORE`; stores of versions up to 0002 were made with Alembic, hence the name."""
 
 
 def migrate(database: Database) -> None:
-    """Create or migrate the tables where they are not of `VERSION`; safe when several processes open a new store."""
+    """Create or migrate the tables where they are not of `STORE`; safe when several processes open a new store."""
     with database.explaining("cannot be opened", START):
         with database.streaming() as connection:
-            if _version(connection) == VERSION:
+            if _version(connection) == STORE:
                 return
         with database.migrating() as connection:
             version = _version(connection)
-            if version is not None and version > VERSION:
-                raise InputError(
-                    f"generation store {database.shown} was made by a newer cliptune (its tables have version "
-                    f"{version}, this one reads {VERSION}): update cliptune"
-                )
-            if version != VERSION:
+            refuse_newer(f"generation store {database.shown}", version, STORE)
+            if version != STORE:
                 METADATA.create_all(connection)
                 connection.execute(text("DROP TABLE IF EXISTS claims"))
                 connection.execute(delete(_VERSIONS))
-                connection.execute(_VERSIONS.insert(), {"version_num": VERSION})
+                connection.execute(_VERSIONS.insert(), {"version_num": STORE})
 
 
 def _version(connection: Connection) -> str | None:

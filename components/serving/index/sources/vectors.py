@@ -22,6 +22,7 @@ from components.core.pictures.embedding_files import (
 )
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.files import image_id
 from components.core.tables.record_files import read_record
 from components.core.tables.records import PAIRS, SPLITS
@@ -125,7 +126,7 @@ def _project_folders(given: str) -> tuple[Path, Path]:
 
 def _open_project(given: str, encoder: EncoderUnderTest | None, _settings: Prepare) -> Opened:
     pairs, embeddings = _project_folders(given)
-    manifest = read_record(Manifest, embeddings / MANIFEST, "run `dvc repro embed`")
+    manifest = read_record(Manifest, embeddings / MANIFEST, "run `dvc repro embed`", newest=formats.EMBEDDINGS)
     total = sum(split.rows for split in manifest.splits.values())
     tower = manifest.image_tower_sha256
     if encoder is not None and encoder.image_tower_sha256 != tower:

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from components.core.compute import checkpoint
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.system.errors import InputError
+from components.core.tables import formats
 
 FILES = ("state.json", "state.safetensors")
 
@@ -44,15 +46,37 @@ def _resumed_step(checkpoints: Checkpoints) -> int | None:
     return resumed["step"] if resumed else None
 
 
-def test_a_run_of_other_code_starts_over_and_logs_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_of_other_code_continues_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _saved(tmp_path, 1, 2)
     edited = Checkpoints(tmp_path, code="edited")
-    assert _resumed_step(edited) is None
+    assert _resumed_step(edited) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"checkpoint {tmp_path}/step-00000002 was made by other code of components/: the run starts over"
+        f"checkpoint {tmp_path}/step-00000002 was made by other code: the run continues from it; to start over, move "
+        f"{tmp_path} away"
     ]
-    edited.save(_facts(1), _tensors(1))
-    assert _resumed_step(edited) == 1
+    edited.save(_facts(3), _tensors(3))
+    assert _resumed_step(edited) == 3
+
+
+def test_a_checkpoint_that_other_code_cannot_continue_is_named_and_kept(tmp_path: Path) -> None:
+    _saved(tmp_path, 1)
+
+    def restore(_facts: Facts, tensors: dict[str, Tensor]) -> None:
+        tensors["weights.b"]
+
+    for code, error in (("edited", InputError), ("", KeyError)):
+        with pytest.raises(error, match=r"weights\.b.*move .* away|^'weights\.b'$"):
+            Checkpoints(tmp_path, code=code).resume(restore)
+    assert sorted(Checkpoints(tmp_path).kept()) == [1]
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "CHECKPOINT", formats.CHECKPOINT + 1)
+    _saved(tmp_path, 1, 2)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"step-00000002 was made by a newer cliptune \(it has format 3, .* 2\): update"):
+        _resumed_step(Checkpoints(tmp_path))
+    assert sorted(Checkpoints(tmp_path).kept()) == [1, 2]
 
 
 def test_only_one_process_at_a_time_has_the_folder_and_it_can_write_there(tmp_path: Path) -> None:

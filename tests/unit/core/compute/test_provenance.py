@@ -42,12 +42,27 @@ def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
 
     def hashes(file: str) -> tuple[str, str]:
         (tmp_path / "components" / file).write_text(file)
-        return provenance.code_hash("base"), provenance.code_hash("train")
+        return provenance.code_hash.__wrapped__("base"), provenance.code_hash.__wrapped__("train")
 
     base, train = hashes("a.py")
     assert hashes("one/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
     edited_base, edited_train = hashes("one/loop.py")
     assert (edited_base == base, edited_train == train) == (False, True)
+
+
+def test_the_hash_of_code_follows_statements_and_not_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+
+    def hashed(code: str, name: str = "loop.py") -> str:
+        (tmp_path / name).write_text(code)
+        return provenance.hash_of_code(tmp_path)
+
+    plain = hashed("RATE = 1\n\ndef step():\n    return RATE\n")
+    worded = '"""A loop."""\nRATE = 1  # of learning\n"""Per row."""\n\n\ndef step():\n    """One."""\n    return RATE\n'
+    assert hashed(worded) == plain
+    assert hashed(worded.replace("RATE = 1", "RATE = 2")) != plain
+    assert hashed(worded) == plain
+    assert hashed("{}", "config.json") != plain
 
 
 @pytest.mark.parametrize(

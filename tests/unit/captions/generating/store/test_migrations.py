@@ -13,8 +13,9 @@ from sqlalchemy import inspect, text
 
 from components.captions.generating.store import GenerationStore
 from components.captions.generating.store.database import Database
-from components.captions.generating.store.schema import FAILURES, GENERATIONS, IMPORTS, METADATA, VERSION
+from components.captions.generating.store.schema import FAILURES, GENERATIONS, IMPORTS, METADATA
 from components.core.system.errors import InputError
+from components.core.tables.formats import STORE
 from tests.support.store_rows import keys, replies, requests
 
 OPENING = """
@@ -68,7 +69,7 @@ def test_a_store_of_an_older_version_keeps_its_answers(store_url: str, version: 
 def test_a_store_of_a_newer_version_is_left_unchanged(store_url: str) -> None:
     store = GenerationStore(store_url)
     _execute(store._database, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(InputError, match=rf"its tables have version 9999, this one reads {VERSION}\): update cliptune"):
+    with pytest.raises(InputError, match=rf"it has format 9999, this one reads {STORE}\): update cliptune"):
         GenerationStore(store_url)
 
 
