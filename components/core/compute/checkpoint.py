@@ -85,8 +85,8 @@ class Checkpoints:
         for folder in reversed(self._all()):
             if (checkpoint := _read(folder)) is not None:
                 refuse_newer(f"checkpoint {folder}", checkpoint[0].pop("format", 1), CHECKPOINT)
-                if (other := checkpoint[0].pop("code", None) != self.code):
-                    said = "checkpoint %s was made by other code: the run continues from it; to start over, move %s away"
+                if other := checkpoint[0].pop("code", None) != self.code:
+                    said = "checkpoint %s was made by other code, and the run continues: to start over, move %s away"
                     _log.warning(said, folder, self.folder)
                 try:
                     restore(*checkpoint)

@@ -1,4 +1,4 @@
-"""The numbers of all formats that cliptune writes and reads again: raise one where an older reader would misread a file.
+"""The numbers of all formats that cliptune writes and reads: raise one where an older reader would misread a file.
 
 A file without a number has format 1. A reader takes the formats of the last two releases, and refuses a newer one.
 Records of format 1 carry no number, so that 0.2.0 reads them.

@@ -74,7 +74,7 @@ def test_a_checkpoint_of_a_newer_version_is_refused_and_kept(tmp_path: Path, mon
     monkeypatch.setattr(checkpoint, "CHECKPOINT", formats.CHECKPOINT + 1)
     _saved(tmp_path, 1, 2)
     monkeypatch.undo()
-    with pytest.raises(InputError, match=r"step-00000002 was made by a newer cliptune \(it has format 3, .* 2\): update"):
+    with pytest.raises(InputError, match=r"step-00000002 was made by a newer cliptune \(it has format 3, .*\): update"):
         _resumed_step(Checkpoints(tmp_path))
     assert sorted(Checkpoints(tmp_path).kept()) == [1, 2]
 

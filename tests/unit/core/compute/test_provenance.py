@@ -58,7 +58,9 @@ def test_the_hash_of_code_follows_statements_and_not_words(tmp_path: Path, monke
         return provenance.hash_of_code(tmp_path)
 
     plain = hashed("RATE = 1\n\ndef step():\n    return RATE\n")
-    worded = '"""A loop."""\nRATE = 1  # of learning\n"""Per row."""\n\n\ndef step():\n    """One."""\n    return RATE\n'
+    worded = (
+        '"""A loop."""\nRATE = 1  # of learning\n"""Per row."""\n\n\ndef step():\n    """One."""\n    return RATE\n'
+    )
     assert hashed(worded) == plain
     assert hashed(worded.replace("RATE = 1", "RATE = 2")) != plain
     assert hashed(worded) == plain
