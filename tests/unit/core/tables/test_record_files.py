@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.record_files import read_record, write_record
 
 
@@ -39,3 +40,21 @@ def test_a_damaged_record_names_the_place_and_the_fix(tmp_path: Path) -> None:
             read_record(Note, path, "write it", "delete it")
         with pytest.raises(InputError, match=r": write it$"):
             read_record(Note, path, "write it")
+
+
+class Strict(Note, extra="forbid"):
+    pass
+
+
+def test_a_record_of_a_newer_version_is_refused_by_name_and_not_called_damaged(tmp_path: Path) -> None:
+    path, note = tmp_path / "one.json", '"text": "a", "pages": {}'
+    for content, reason in (
+        (f'{{"format": 3, {note}}}', "it has format 3, this one reads 2"),
+        (f'{{"colour": "red", {note}}}', "this one does not know 'colour'"),
+    ):
+        path.write_text(content)
+        with pytest.raises(formats.NewerFormatError) as error:
+            read_record(Strict, path, "write it", "delete it", newest=2)
+        assert str(error.value) == f"{path} was made by a newer cliptune ({reason}): update cliptune"
+    path.write_text(f"{{{note}}}")
+    assert read_record(Strict, path, "write it", newest=2).text == "a"
