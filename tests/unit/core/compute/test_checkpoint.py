@@ -51,7 +51,7 @@ def test_a_run_of_other_code_continues_and_says_so_once(tmp_path: Path, caplog: 
     edited = Checkpoints(tmp_path, code="edited")
     assert _resumed_step(edited) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"checkpoint {tmp_path}/step-00000002 was made by other code: the run continues from it; to start over, move "
+        f"checkpoint {tmp_path}/step-00000002 was made by other code, and the run continues: to start over, move "
         f"{tmp_path} away"
     ]
     edited.save(_facts(3), _tensors(3))
