@@ -1,7 +1,4 @@
-"""The command `clip_benchmark` with one line fixed: its accuracy makes a scalar of an array, as NumPy no longer does.
-
-python -m benchmarks.clip_benchmark_command eval ...
-"""
+"""The command `clip_benchmark` with one line fixed: its accuracy made a scalar of an array, as NumPy no longer does."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from torch import Tensor
 
 def accuracy(output: Tensor, target: Tensor, topk: Sequence[int] = (1,)) -> list[float]:
     """Share of rows whose target is among the `k` largest of `output` `[rows, classes]`, for each k."""
-    best = output.topk(max(topk), dim=1).indices
-    correct = best == target.view(-1, 1)
+    correct = output.topk(max(topk), dim=1).indices == target.view(-1, 1)
     return [float(correct[:, :k].any(dim=1).float().mean()) for k in topk]
 
 
