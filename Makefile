@@ -31,19 +31,18 @@ test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
 test-all: .venv/.ready lint ## also the slow ones: flows, real servers, a browser, vLLM, faults, benchmarks at small size
 	@$(PYTEST) tests
 
-BENCHMARKS ?= differences evaluation explorer ingest orchestration paraphrase_checks query_expansion scale seeds serving store \
-  synthesis training training_memory validation
+BENCHMARKS ?= evaluation serving training
 benchmarks: .venv/.ready ## measure all, or some: `make benchmarks BENCHMARKS=serving OPTIONS=--help`; `gpu` is for a machine with a GPU
-	@for name in $(BENCHMARKS); do echo "# $$name"; $(PY) -m benchmarks.$$name $(OPTIONS) || failed="$$failed $$name"; done; \
+	@for name in $(BENCHMARKS); do echo "# $$name"; $(PY) -m research.measure.$$name $(OPTIONS) || failed="$$failed $$name"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 speedrun: .venv/.ready ## minutes from raw pairs to a champion (docs/speedrun.md); the last line is JSON
-	@$(PY) -m benchmarks.speedrun $(OPTIONS)
+	@$(PY) -m research.measure.speedrun $(OPTIONS)
 
 lint: .venv/.ready
 	@$(PY) docs/scripts/prose.py
-	@.venv/bin/ruff check components flows infra benchmarks research tests docs
-	@.venv/bin/ruff format --check components flows infra benchmarks research tests docs
+	@.venv/bin/ruff check components flows infra research tests docs
+	@.venv/bin/ruff format --check components flows infra research tests docs
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }

@@ -1,7 +1,7 @@
 """Learning rate, batch size and epochs by the number of training rows, for methods that fine-tune the text tower.
 
 Between the points, logarithms are interpolated: of the values over those of the rows. The first three were measured
-on photographs (`python -m benchmarks.recipe`, docs/sampling.md): the largest gain that costs at most a point of recall.
+on photographs (docs/sampling.md): the largest gain that costs at most a point of recall.
 The last is ParaCLIP's own (EACL Findings 2024, section 3.1). Nothing was measured between 20,000 and five million rows,
 nor with OpenAI's or LAION's weights: `cliptune tune` tries other values.
 """

@@ -5,7 +5,7 @@
 
 `study.json` (a copy of reports/claims/papers.json) and `photographs*.json` hold measured values in percent, with the
 command and the commit that made them. `texts.json` has the numbers of all other texts, by page and section, with their
-command and the commit that first stated them.
+command and the commit that first stated them. A command `... of this commit` is a script that only the history has.
 """
 
 import json

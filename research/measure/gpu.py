@@ -94,7 +94,7 @@ def parts(setup: Setup, compile_too: bool) -> dict[str, Callable[[], Figures]]:
     """The parts in their order; a compiler may take minutes, so compiled ones are the last."""
     few = replace(
         setup, device="cpu", precision=pick_precision("auto", "cpu"), batch=min(32, setup.batch),
-        pixels=setup.pixels[:32], steps=2, warmup=1,
+        pixels=setup.pixels[:32], steps=2,
     )  # fmt: skip
     plain: dict[str, Callable[..., Figures]] = {PEER: train_peer, OURS: train_ours}
     found: dict[str, Callable[[], Figures]] = {name: partial(part, setup) for name, part in plain.items()}

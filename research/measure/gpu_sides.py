@@ -39,7 +39,7 @@ class Setup:
         tokens: of the texts, `[batch, context]`.
         lengths: up to and with each text's end token, `[batch]`; evenly 8 to 32, which is longer than most captions.
         pixels: uint8 `[batch, 3, size, size]`.
-        steps: how many are timed at most; `warmup` come before them.
+        steps: how many are timed at most.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Setup:
     lengths: npt.NDArray[np.int64]
     pixels: Tensor
     steps: int
-    warmup: int
 
     @staticmethod
     def of(name: str, config: dict[str, Any], device: str, precision: str, batch: int, steps: int = 30) -> Setup:
@@ -65,7 +64,7 @@ class Setup:
         tokens[:, 0], tokens[np.arange(batch), lengths - 1] = vocabulary - 2, vocabulary - 1
         size = config["vision_cfg"]["image_size"]
         pixels = torch.from_numpy(rng.integers(0, 256, (batch, 3, size, size), dtype=np.uint8))
-        return Setup(name, config, device, precision, batch, tokens, lengths, pixels, steps, warmup=max(1, steps // 6))
+        return Setup(name, config, device, precision, batch, tokens, lengths, pixels, steps)
 
     def model(self) -> Any:
         """The model with the same random weights at every call; a trained CLIP's logit scale."""
@@ -75,6 +74,11 @@ class Setup:
         model = open_clip.CLIP(**self.config, output_dict=True).to(self.device)
         nn.init.constant_(model.logit_scale, math.log(100))
         return model
+
+    @property
+    def warmup(self) -> int:
+        """How many steps come before the timed ones."""
+        return max(1, self.steps // 6)
 
     @property
     def autocast(self) -> torch.dtype | None:
@@ -170,7 +174,11 @@ def train_ours(setup: Setup, *, compiled: bool = False) -> Figures:
     )  # fmt: skip
     source: Any = SimpleNamespace(describe=dict)
     options = LoopOptions(setup.device, setup.autocast, None, compiled)
-    run = Run("gpu", model, trained, _losses, source, plan, options=options)
+
+    def contrast(found: Features) -> dict[str, Tensor]:
+        return {"infonce": info_nce(found["image"], found["caption"], found.scale)}
+
+    run = Run("gpu", model, trained, contrast, source, plan, options=options)
     stepper = Stepper(run, make_optimiser(trained, plan), per_epoch=1)
     meter, losses = Meter(setup.device), list[Any]()
     setup.wait(forget_peak=True)
@@ -188,7 +196,3 @@ def train_ours(setup: Setup, *, compiled: bool = False) -> Figures:
     # The peaks that are known are those of 16-bit arithmetic.
     share = pace.flop_utilisation if setup.precision == "bf16" else None
     return setup.figures(pace.samples_per_second, losses) | {"flop_utilisation": share}
-
-
-def _losses(features: Features) -> dict[str, Tensor]:
-    return {"infonce": info_nce(features["image"], features["caption"], features.scale)}

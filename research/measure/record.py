@@ -25,21 +25,14 @@ def run(
     options: Options,
     measure: Callable[..., Found],
     rows: Callable[[Found], Iterable[Sequence[object]]],
-    given: Sequence[str] | None = None,
 ) -> None:
-    """Call `measure` with the options by name and print a table; the last line is the record as one JSON object.
-
-    Args:
-        name, text: of the module in `research.measure`, and its help.
-        rows: those of the table; the first is its head.
-        given: arguments, by default those of the process.
-    """
+    """Call `measure` with the options by name and print a table; the last line is the record as one JSON object."""
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(f"python -m research.measure.{name}", description=text, formatter_class=formatter)
     for option, (default, meaning) in options.items():
         kind: dict[str, Any] = {"action": "store_true"} if default is False else {"type": type(default)}
         parser.add_argument(f"--{option.replace('_', '-')}", default=default, help=f"{meaning} ({default})", **kind)
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args()
 
     def command() -> None:
         found = machine() | measure(**vars(arguments))
@@ -50,24 +43,15 @@ def run(
 
 
 def machine() -> Found:
-    """What every figure depends on: code, processors, GPU and torch."""
+    """What every figure depends on: code, processors, GPU and torch; `commit` is empty outside of git."""
     return {
-        "commit": commit(),
+        "commit": subprocess.getoutput("git rev-parse HEAD 2>/dev/null || true"),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "processor": torch.backends.cpu.get_cpu_capability(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "torch": torch.__version__,
     }
-
-
-def commit() -> str:
-    """The checked-out commit; empty outside of git."""
-    try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip()
 
 
 def aligned(rows: Iterable[Sequence[object]]) -> str:

@@ -101,7 +101,7 @@ def speed(runs: Sequence[Outcome], mlflow: Sequence[Outcome]) -> Found:
 
 
 def rounding(precision: Precision, known: Known) -> Found:
-    """What a precision costs: in cosine to float32, in each text's ten nearest other texts, and in AO@10.
+    """The cost of a precision: in cosine to float32, in each text's ten nearest other texts, and in AO@10.
 
     `ao` is the change of paraphrased retrieval, None in a checkout without its test data.
     """

@@ -26,13 +26,7 @@ _BACK_OFF = 0.02
 class Job:
     """The task of all clients: each sends one text after the other, from its own place in the list, until time is up.
 
-    Attributes:
-        port: of 127.0.0.1.
-        path: of the server.
-        key: name of the list of texts in the body, `input` or `inputs`.
-        texts: each is a request.
-        clients: how many request at the same time.
-        seconds: how long they begin new requests.
+    `key` is the name of the list of texts in the body: `input` or `inputs`.
     """
 
     port: int

@@ -28,11 +28,7 @@ _RARE_WORD_SHARE = 0.04
 
 @dataclass(frozen=True)
 class Prepared:
-    """The tables and the base encoder of this project, and open_clip_train's table of image files and captions.
-
-    Attributes:
-        tokens: mean length of the captions with start and end token.
-    """
+    """Tables and base encoder of this project, open_clip_train's table of images, and the captions' mean length."""
 
     folder: Path
     files: TrainingFiles
@@ -55,7 +51,7 @@ def prepare(folder: Path, model: str, rows: int) -> Prepared:
     size = encoder.sidecar.preparation.size
     # Stage `embed` reads every split.
     pairs = [
-        Pair(split, _jpeg(draw(scene, str(number)), size), caption)
+        Pair(split, _jpeg(draw(scene, f"0-{number}"), size), caption)
         for number, (split, scene, caption) in enumerate(_described({"train": rows, "val": 1, "test": 1}))
     ]
     for split in SPLITS:
@@ -73,7 +69,7 @@ def captions(rows: int) -> list[str]:
 
 def _described(counts: dict[Split, int]) -> Iterator[tuple[Split, Scene, str]]:
     for number, (split, scene) in enumerate(draw_scenes(0, counts)):
-        yield split, scene, alt_text(scene, random.Random(number), _RARE_WORD_SHARE)
+        yield split, scene, alt_text(scene, random.Random(f"0-{number}"), _RARE_WORD_SHARE)
 
 
 def _jpeg(png: bytes, size: int) -> bytes:

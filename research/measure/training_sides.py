@@ -33,13 +33,7 @@ _METHOD = find_method("caption_ft")
 
 @dataclass(frozen=True)
 class TrainedSide:
-    """What one side reports of every step.
-
-    Attributes:
-        losses: before each step's update.
-        seconds: whole steps, waiting for data included.
-        processor: processor time used by the end of each step, over all threads, in seconds.
-    """
+    """Each step's loss before its update, its seconds with the wait for data, and the processor's seconds so far."""
 
     losses: list[float]
     seconds: list[float]

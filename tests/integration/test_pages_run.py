@@ -53,8 +53,6 @@ ELSEWHERE = {
     "python docs/examples": "tests/pipeline/test_examples.py",
     "make stack": "tests/faults/test_loopback_only.py",
     "prefect deployment run": "tests/flows/test_train_flow.py",
-    "python -m benchmarks.scale": "tests/benchmarks/test_scale_benchmark.py",
-    "python -m benchmarks.ranks": "tests/benchmarks/test_scale_benchmark.py",
     "torchrun --nnodes 2": "tests/unit/training/test_several_machines.py",
 }
 """Beginning of a line -> its test: it needs hours, downloads, a data set, machines or a stack of servers."""

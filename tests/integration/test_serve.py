@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from subprocess import Popen
 
@@ -19,8 +20,8 @@ import openai
 import pytest
 import torch
 
-from benchmarks.serving_client import Job, run_clients
 from components.encoders.adapter.encoder import Encoder
+from research.measure.serving_client import Job, run_job
 from tests.conftest import REPO, TINY
 from tests.support.mlflow_servers import running
 from tests.support.ports import free_ports
@@ -149,16 +150,17 @@ def test_overload_then_an_orderly_end(registry: Registry, tmp_path: Path) -> Non
     point("champion", "2")
     options = ("--max-queue", "128", "--max-texts", "16", "--batch-size", "16", "--cache", "0")
     with _served(registry, tmp_path / "elsewhere", "", *options) as (address, process):
-        _check_overload(address, registry, tmp_path)
+        _check_overload(address, registry)
         _check_sigterm(address, registry, process)
 
 
-def _check_overload(address: str, registry: Registry, folder: Path) -> None:
+def _check_overload(address: str, registry: Registry) -> None:
     texts = [f"a dog and {number} cats" for number in range(300)]
     port = int(address.rpartition(":")[2])
-    outcome = run_clients(Job(port, "/v1/embeddings", "input", {}, texts, 300, 3.0), folder)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        outcome = pool.submit(run_job, Job(port, "/v1/embeddings", "input", texts, 300, 3.0)).result()
     assert outcome.lost == 0
-    assert set(outcome.statuses) == {"200", "429"}
+    assert {one.status for one in outcome.answers} == {200, 429}
     known = dict(zip(texts, registry.encoders["2"].embed_texts(texts), strict=True))
     assert outcome.largest_difference(known) < 1e-5
     assert httpx.get(f"{address}/health").json()["ready"]
