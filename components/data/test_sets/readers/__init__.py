@@ -1,4 +1,7 @@
-"""Readers of published test sets. Each file exports `TEST_SETS`, the sets whose content training must not contain."""
+"""Readers of published test sets. Each file exports `TEST_SETS`, the sets whose content training must not contain.
+
+Those of research (`research.test_sets`) are found by name and never imported elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.system.discovery import file_names
+from components.core.system.discovery import file_names, names_in
 from components.core.system.errors import InputError
 from components.data.test_sets.files import Tested, TestSet, TestSetFiles
+
+_RESEARCH = "research.test_sets"
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,10 @@ class LoadedTestSet:
 
 def all_test_sets() -> list[TestSet]:
     """Every published test set with a reader, sorted by name."""
-    modules = (importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__))
-    return sorted((one for module in modules for one in module.TEST_SETS), key=lambda one: one.name)
+    modules = [f"{__name__}.{name}" for name in file_names(__path__)]
+    modules += [f"{_RESEARCH}.{name}" for name in names_in(_RESEARCH)]
+    sets = (one for module in modules for one in importlib.import_module(module).TEST_SETS)
+    return sorted(sets, key=lambda one: one.name)
 
 
 def load_test_sets(data: Path) -> Iterator[LoadedTestSet]:

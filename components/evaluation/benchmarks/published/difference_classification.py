@@ -3,7 +3,7 @@
 Groups of metrics: `paper` follows the paper's text, `released` the authors' code (github.com/dsam99/pc_clip,
 data/dataset.py and run.py) with its mistakes:
 
-- AwA2: see components/data/test_sets/image_sets/attributes.py. Groups `size_corrected` and `size_released` are the
+- AwA2: see research/image_sets/reader.py. Groups `size_corrected` and `size_released` are the
   code's mode `awa2_size`, which no table reports: one draw in the code, five here where it is corrected.
 - CIFAR-100: the paper uses coarse labels, the code eight fine ones, and one of its two sentences has a typo.
 - Flowers 102: of the flowers that the paper names, goldenrod, blue poppy and bluebells are not classes of the data
@@ -28,19 +28,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.metrics import Indices
+from components.core.compute.metrics import Indices, Reals, finite
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.data.test_sets.files import drawn
-from components.data.test_sets.image_sets import attributes
 from components.data.test_sets.pictures import LazyPicture, picture_file
-from components.data.test_sets.readers.image_sets import AWA2, AWA2_FOLDER
+from components.data.test_sets.readers import difference_sets as reader
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
 from components.evaluation.scoring.protocols import geometry
 from components.evaluation.scoring.published_context import PublishedContext
 
+SEEDS = 5
+"""Draws that are averaged (PC-CLIP, table 1)."""
+DRAWN = 100
+"""Images of a draw, all pairs of which are judged (appendix A.4)."""
 CIFAR, FLOWERS, CUB = "difference_cifar100_size", "difference_flowers102", "difference_cub"
 CUB_PAIRS, CUB_PAIRS_FILE = 5000, "pairs.parquet"
 CUB_ROWS = 2 * CUB_PAIRS
@@ -64,6 +67,20 @@ LITTLE_FIRST = (
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """The runs of several seeds as one list of queries, seed after seed.
+
+    The published figure is the mean of the runs' means; `seeds` is the run of each pair `[pairs]`, `pictures` its two
+    pictures `[pairs, 2]`, and `standard_error` that of the runs' means.
+    """
+
+    values: Reals
+    seeds: Indices
+    pictures: Indices
+    standard_error: float
+
+
+@dataclass(frozen=True)
 class _Task:
     """Items from which pairs of different groups are drawn, and the text about the groups of two items."""
 
@@ -71,12 +88,10 @@ class _Task:
     groups: Indices
     text: Callable[[int, int], str]
     ties: geometry.Ties
-    seeds: Iterable[int] = range(geometry.SEEDS)
+    seeds: Iterable[int] = range(SEEDS)
 
-    def run(self, context: PublishedContext) -> geometry.Pooled:
-        draws = [
-            geometry.unlike_pairs(drawn(len(self.groups), geometry.DRAWN, seed), self.groups) for seed in self.seeds
-        ]
+    def run(self, context: PublishedContext) -> Pooled:
+        draws = [unlike_pairs(drawn(len(self.groups), DRAWN, seed), self.groups) for seed in self.seeds]
         texts = [[self.text(int(self.groups[a]), int(self.groups[b])) for a, b in pairs] for pairs in draws]
         return _judged(context, self.picture, draws, texts, self.ties)
 
@@ -87,7 +102,7 @@ def _judged(
     draws: Sequence[Indices],
     texts: list[list[str]],
     ties: geometry.Ties,
-) -> geometry.Pooled:
+) -> Pooled:
     if not all(len(pairs) for pairs in draws):
         raise InputError(f"{context.folder}: a draw has no pair of different groups: complete the data")
     used = np.unique(np.concatenate(draws))
@@ -96,10 +111,10 @@ def _judged(
     for pairs, sentences in zip(draws, texts, strict=True):
         first, second = images[np.searchsorted(used, pairs)].transpose(1, 0, 2)
         runs.append(geometry.classified(geometry.margins(first, second, context.texts(sentences)), ties))
-    return geometry.pooled(runs, draws)
+    return pooled(runs, draws)
 
 
-def _scores(name: str, groups: dict[str, geometry.Pooled]) -> Scores:
+def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
     found = {f"{name}/{group}": run for group, run in groups.items()}
     return Scores(
         {f"{key}/accuracy": run.values for key, run in found.items()},
@@ -120,7 +135,7 @@ def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
 
 def score_awa2(context: PublishedContext) -> Scores:
     """Pairs of different test classes with the attributes in which they differ; and the larger animal."""
-    data = attributes.read_awa2(context)
+    data = reader.read_awa2(context)
     if "big" not in data.predicates:
         raise InputError(f"{context.folder / 'predicates.txt'} lacks 'big': fetch it again")
 
@@ -135,12 +150,12 @@ def score_awa2(context: PublishedContext) -> Scores:
         "size_corrected": _Task(picture, by_name, size, "right"),
         "size_released": _Task(picture, as_released, _either(BIG_FIRST, slip), "wrong", (0,)),
     }
-    return _scored(context, AWA2, tasks)
+    return _scored(context, reader.AWA2, tasks)
 
 
 def score_cifar100_size(context: PublishedContext) -> Scores:
     """The larger of two animals, whatever their size in the image."""
-    coarse, fine, image = attributes.read_cifar100(context)
+    coarse, fine, image = reader.read_cifar100(context)
 
     def task(
         large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: geometry.Ties
@@ -162,7 +177,7 @@ def score_cifar100_size(context: PublishedContext) -> Scores:
 
 def score_flowers102(context: PublishedContext) -> Scores:
     """The yellow and the blue one of two flowers."""
-    files, labels = attributes.read_flowers102(context)
+    files, labels = reader.read_flowers102(context)
 
     def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: geometry.Ties) -> _Task:
         rows, groups = _two_groups(np.isin(labels, yellow), np.isin(labels, blue))
@@ -174,7 +189,7 @@ def score_flowers102(context: PublishedContext) -> Scores:
 
 def score_cub(context: PublishedContext) -> Scores:
     """Pairs of birds with a language model's text about how they differ; a draw is of pairs, not of images."""
-    files = [context.folder / "images" / name for name in attributes.read_cub_test_images(context)]
+    files = [context.folder / "images" / name for name in reader.read_cub_test_images(context)]
     names = _cub_rows(context, files)
     table = DIFFERENCES_CUB.read(context.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
     rows = [row for row in table if row["id"] in names and row["other_id"] in names]
@@ -186,11 +201,11 @@ def score_cub(context: PublishedContext) -> Scores:
         )
     if len(rows) < CUB_ROWS:
         context.deviates(
-            f"differences.parquet: {len(rows):,} differences are too few for {geometry.SEEDS} draws of {CUB_PAIRS:,} "
+            f"differences.parquet: {len(rows):,} differences are too few for {SEEDS} draws of {CUB_PAIRS:,} "
             "that differ: the paper has those of all 159,600 ordered pairs of 400 images"
         )
     pairs = np.array([(names[row["id"]], names[row["other_id"]]) for row in rows], dtype=np.int64).reshape(-1, 2)
-    draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(geometry.SEEDS)]
+    draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(SEEDS)]
     texts = [[rows[row]["difference"] for row in draw] for draw in draws]
 
     def picture(row: int) -> LazyPicture:
@@ -216,6 +231,27 @@ def _two_groups(ones: npt.NDArray[np.bool_], zeros: npt.NDArray[np.bool_]) -> tu
     """Rows in one of two groups, and their group, 1 or 0, `[rows]` each."""
     rows = np.flatnonzero(ones | zeros)
     return rows, ones[rows].astype(np.int64)
+
+
+def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
+    """All pairs `[pairs, 2]` of `chosen` items `[drawn]` of different groups; the item drawn earlier is first.
+
+    `groups` has the group of every item, also of those that are not chosen.
+    """
+    first, second = np.triu_indices(len(chosen), k=1)
+    pairs = np.stack([chosen[first], chosen[second]], axis=1)
+    return np.asarray(pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]], dtype=np.int64)
+
+
+def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
+    """The runs of several seeds, `[pairs]` each and none empty, with the two pictures of each pair `[pairs, 2]`.
+
+    The standard error divides the deviation by n, not n - 1, as the released code does.
+    """
+    finite(*runs)
+    means = np.array([run.mean() for run in runs])
+    seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
+    return Pooled(np.concatenate(runs), seeds, np.concatenate(pictures), float(means.std() / np.sqrt(len(means))))
 
 
 _DIFFERENCES = RequiredFile(
@@ -249,8 +285,8 @@ def _declared(
 
 
 BENCHMARKS = (
-    _declared(AWA2, AWA2_FOLDER, attributes.AWA2_FILES, score_awa2),
-    _declared(CIFAR, "cifar100/cifar-100-binary", attributes.CIFAR_FILES, score_cifar100_size),
-    _declared(CUB, "cub", (*attributes.CUB_FILES, _DIFFERENCES, _PAIRS_FILE), score_cub),
-    _declared(FLOWERS, "flowers102", attributes.FLOWERS_FILES, score_flowers102),
+    _declared(reader.AWA2, reader.AWA2_FOLDER, reader.AWA2_FILES, score_awa2),
+    _declared(CIFAR, "cifar100/cifar-100-binary", reader.CIFAR_FILES, score_cifar100_size),
+    _declared(CUB, "cub", (*reader.CUB_FILES, _DIFFERENCES, _PAIRS_FILE), score_cub),
+    _declared(FLOWERS, "flowers102", reader.FLOWERS_FILES, score_flowers102),
 )

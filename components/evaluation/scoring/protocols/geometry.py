@@ -5,34 +5,14 @@ Difference-based classification compares the difference of two images with a tex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from components.core.compute.devices import FeatureGallery, fetched
-from components.core.compute.metrics import BLOCK, Features, Indices, Reals, finite
+from components.core.compute.metrics import BLOCK, Features, Reals, finite
 
-SEEDS = 5
-"""Draws that are averaged (PC-CLIP, table 1)."""
-DRAWN = 100
-"""Images of a draw, all pairs of which are judged (appendix A.4)."""
 Ties = Literal["right", "wrong"]
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """The runs of several seeds as one list of queries, seed after seed.
-
-    The published figure is the mean of the runs' means; `seeds` is the run of each pair `[pairs]`, `pictures` its two
-    pictures `[pairs, 2]`, and `standard_error` that of the runs' means.
-    """
-
-    values: Reals
-    seeds: Indices
-    pictures: Indices
-    standard_error: float
 
 
 def difference_features(first: Features, second: Features) -> Features:
@@ -56,27 +36,6 @@ def classified(found: Features, ties: Ties) -> Reals:
     """
     finite(found)
     return (found >= 0 if ties == "right" else found > 0).astype(np.float64)
-
-
-def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
-    """All pairs `[pairs, 2]` of `chosen` items `[drawn]` of different groups; the item drawn earlier is first.
-
-    `groups` has the group of every item, also of those that are not chosen.
-    """
-    first, second = np.triu_indices(len(chosen), k=1)
-    pairs = np.stack([chosen[first], chosen[second]], axis=1)
-    return np.asarray(pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]], dtype=np.int64)
-
-
-def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
-    """The runs of several seeds, `[pairs]` each and none empty, with the two pictures of each pair `[pairs, 2]`.
-
-    The standard error divides the deviation by n, not n - 1, as the released code does.
-    """
-    finite(*runs)
-    means = np.array([run.mean() for run in runs])
-    seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
-    return Pooled(np.concatenate(runs), seeds, np.concatenate(pictures), float(means.std() / np.sqrt(len(means))))
 
 
 def comparison_distance(first: Features, second: Features, difference: Features) -> Reals:

@@ -16,7 +16,6 @@ import pytest
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.data.leaks.keys import text_key
-from components.data.test_sets.image_sets.image_set import image_sets
 from components.data.test_sets.pictures import LazyPicture
 from components.data.test_sets.readers import all_test_sets, cc_neg, load_test_sets
 from components.data.test_sets.readers.negbench import CAPTIONS, PICTURES, QUESTIONS
@@ -24,6 +23,7 @@ from components.data.test_sets.readers.sts import SICK, STS_B
 from components.data.test_sets.readers.sugar_crepe import SUBSETS, TYPES
 from components.evaluation.benchmarks.published import find_published, published_benchmarks
 from components.evaluation.scoring.published_context import NO_CHANGES, PublishedContext
+from research.image_sets.image_set import image_sets
 from tests.support.toy_context import toy_context
 from tests.unit.data.test_sets.writing import write_files
 

@@ -21,7 +21,8 @@ from torch import Tensor
 from components.core.compute.metrics import Features, Indices
 from components.evaluation.scoring.bootstrap import interval
 from components.evaluation.scoring.protocols.retrieval import caption_recalls
-from components.evaluation.scoring.protocols.zero_shot import predicted, top_accuracy
+from components.evaluation.scoring.protocols.zero_shot import top_accuracy
+from research.experiments.parts.classes import predicted
 
 CLOSE = 1e-6
 _SMALL = st.integers(-2, 2).map(float)

@@ -10,11 +10,13 @@ import pytest
 
 from components.core.compute import metrics
 from components.evaluation.benchmarks.project import find_benchmark
-from components.evaluation.benchmarks.published import linear_probe
+from components.evaluation.benchmarks.published import difference_classification
 from components.evaluation.scoring.benchmark import Correlation, Scores
 from components.evaluation.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
 from components.evaluation.scoring.protocols import choices, geometry, retrieval, zero_shot
 from components.evaluation.scoring.results import summarise
+from research.experiments import linear_probe
+from research.experiments.parts import classes
 
 LABELS, ROWS = np.array([0, 1, 0, 1, 0, 1]), np.arange(6)
 F, V, P = (6, 3), (6,), (2, 6, 3)
@@ -25,7 +27,7 @@ PLAIN: list[tuple[list[tuple[int, ...]], list[Callable[..., Any]]]] = [
     ([F], [geometry.uniformity, geometry.gaussian_potential, zero_shot.unit]),
     ([F, F], [metrics.row_correlations, choices.row_cosine, choices.caption_recall, geometry.difference_features,
               geometry.antisymmetry, geometry.modality_gap, geometry.alignment, retrieval.pair_cosines,
-              zero_shot.predicted, zero_shot.confidence_margins]),
+              classes.predicted, classes.confidence_margins]),
     ([F, F, F], [metrics.rank_correlation, choices.text_triplets, choices.original_over_negation, geometry.margins,
                  geometry.comparison_distance]),
     ([F, F, F, F], [choices.image_triplets, choices.half_truth_choices]),
@@ -43,7 +45,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "composite_score": ([(1,), (1,), (1,)], choices.composite_score),
     "semclip_scores": ([F, F, F, F], lambda *four: choices.semclip_scores("x", ROWS, *four)),
     "classified": ([V], lambda values: geometry.classified(values, "right")),
-    "pooled": ([V, V], lambda a, b: geometry.pooled([a, b], [np.zeros((6, 2), int)] * 2)),
+    "pooled": ([V, V], lambda a, b: difference_classification.pooled([a, b], [np.zeros((6, 2), int)] * 2)),
     "probe_answers": ([F, F], lambda a, b: linear_probe.probe_answers(a, LABELS, b, 0)),
     "released_answers": ([F, F], lambda a, b: linear_probe.released_answers(a, LABELS, b, 2, 0)),
     "best_gold_ranks": ([F, F], lambda a, b: retrieval.best_gold_ranks(a, b, ROWS)),
@@ -55,7 +57,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "mean_spearman": ([V, V], lambda a, b: retrieval.mean_spearman("x", {"one": (a, b)})),
     "prompt_ensemble": ([P], zero_shot.prompt_ensemble),
     "top_accuracy": ([F, F], lambda a, b: zero_shot.top_accuracy(a, b, LABELS)),
-    "accuracy_among": ([F, F], lambda a, b: zero_shot.accuracy_among(a, b, LABELS, {0, 1})),
+    "accuracy_among": ([F, F], lambda a, b: classes.accuracy_among(a, b, LABELS, {0, 1})),
     "comparative_weights": ([F, F], lambda a, b: zero_shot.comparative_weights(a, b, ROWS, ROWS[::-1], 0.5)),
     "interval": ([V], lambda values: interval(values, 10, 0)),
     "sign_flip_p": ([V, V], lambda a, b: sign_flip_p(a, b, 10, 0)),

@@ -16,7 +16,7 @@ from components.captions.prompting.inputs.readers import Ask, anything, read_cap
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair
-from components.data.test_sets.image_sets import attributes
+from components.data.test_sets.readers import difference_sets
 from components.evaluation.benchmarks.published import difference_classification as benchmark
 from components.evaluation.benchmarks.published import find_published
 from tests.support.toy_context import colour_image, toy_context
@@ -82,7 +82,7 @@ def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
     for name, file, content, message in (
-        ("awa2", "classes.txt", b"antelope\n", "line 1 is not '1<tab>name'"),
+        ("awa2", "classes.txt", b"antelope 1\n", "line 1 is not '1<tab>name'"),
         ("awa2", "predicates.txt", b"1\tbig\n", "has 1 names, not 85"),
         ("awa2", "testclasses.txt", b"unicorn\n", "'unicorn' is not in classes.txt"),
         ("awa2", "predicate-matrix-binary.txt", b"0 x\n", "is damaged"),
@@ -171,7 +171,7 @@ def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> No
 def test_cubs_five_draws_are_of_many_more_differences_than_a_draw_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attributes, "CUB_IMAGES", 2)
+    monkeypatch.setattr(difference_sets, "CUB_IMAGES", 2)
     auk, tit = "001.Auk/a.jpg", "002.Tit/c.jpg"
     rows = [(auk, tit, text) for text in ("redder", "greener")] * 10_000
     _cub(tmp_path, rows)

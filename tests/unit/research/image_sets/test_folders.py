@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from components.core.system.errors import InputError
-from components.data.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets, imagenet_folders, wnids
-from components.data.test_sets.image_sets.reading import read_image_set
+from research.image_sets.image_set import ImageSet, ImageSetFacts, image_sets, imagenet_folders, wnids
+from research.image_sets.reading import read_image_set
 from tests.support.image_shards import COLOURS, encoded, write_shards
 from tests.support.toy_context import colour_image, toy_context
 

@@ -26,8 +26,12 @@ import numpy as np
 
 from components.core.compute.metrics import Features, Indices, Reals
 from components.core.tables.folders import RequiredFile
-from components.data.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
-from components.data.test_sets.image_sets.reading import (
+from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
+from components.evaluation.scoring.protocols.zero_shot import comparative_weights, prompt_ensemble, top_accuracy
+from components.evaluation.scoring.published_context import PublishedContext
+from research.experiments.parts import classes as protocol
+from research.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
+from research.image_sets.reading import (
     ASKED_CLASSES,
     ASKED_PAIRS,
     SLOT,
@@ -36,10 +40,7 @@ from components.data.test_sets.image_sets.reading import (
     class_differences,
     read_image_set,
 )
-from components.data.test_sets.readers.image_sets import image_set_files
-from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.protocols import zero_shot as protocol
-from components.evaluation.scoring.published_context import PublishedContext
+from research.test_sets.image_sets import image_set_files
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
 DESCRIPTIONS, DIFFERENCES = "class_descriptions", "class_differences"
@@ -55,7 +56,7 @@ def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     plain = protocol.Classified(images, image_set.labels, class_weights(context, [GENERIC], classes))
     scores = Scores(semclip_values(context, f"{name}/semclip", plain, classes, NEGATED))
     _add_ensemble(scores, context, f"{name}/ensemble", plain, image_set)
-    _add_recall(scores, f"{name}/pc_clip", protocol.top_accuracy(images, plain.weights, plain.labels), plain.labels)
+    _add_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
     add_extended(scores, context, name, plain, classes, lambda _, text: text)
     _add_comparative(scores, context, name, classes, plain)
     return scores
@@ -65,9 +66,9 @@ def _add_ensemble(
     scores: Scores, context: PublishedContext, prefix: str, plain: protocol.Classified, images: ImageSet
 ) -> None:
     weights = class_weights(context, images.templates or (), images.class_names or ())
-    _add_recall(scores, prefix, protocol.top_accuracy(plain.images, weights, plain.labels), plain.labels)
+    _add_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
     if len(weights) > _DEEP:
-        scores.values[f"{prefix}/top5"] = protocol.top_accuracy(plain.images, weights, plain.labels, _DEEP)
+        scores.values[f"{prefix}/top5"] = top_accuracy(plain.images, weights, plain.labels, _DEEP)
 
 
 def _add_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
@@ -80,8 +81,8 @@ def semclip_values(
     context: PublishedContext, prefix: str, plain: protocol.Classified, classes: Sequence[str], negated: str
 ) -> dict[str, Reals]:
     """SemCLIP's accuracies with the plain prompt and with the negated one, and their difference."""
-    right = protocol.top_accuracy(plain.images, plain.weights, plain.labels)
-    wrong = protocol.top_accuracy(plain.images, class_weights(context, [negated], classes), plain.labels)
+    right = top_accuracy(plain.images, plain.weights, plain.labels)
+    wrong = top_accuracy(plain.images, class_weights(context, [negated], classes), plain.labels)
     return {f"{prefix}/top1": right, f"{prefix}/top1_negated": wrong, f"{prefix}/delta": right - wrong}
 
 
@@ -105,8 +106,8 @@ def add_extended(
         context.left_out.append(f"extended: no description of these classes in {where}")
     else:
         texts = [[worded(number, text) for text in some] for number, some in enumerate(descriptions)]
-        weights = np.concatenate([protocol.prompt_ensemble(context.texts(some)[:, None]) for some in texts])
-        scores.values[f"{name}/extended/top1"] = protocol.top_accuracy(plain.images, weights, plain.labels)
+        weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
+        scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
 
 
 def _add_comparative(
@@ -154,20 +155,20 @@ def add_corrected(
     confused = {*described.tolist(), *other.tolist()}
 
     def report(group: str, weights: Features) -> None:
-        scores.values[f"{prefix}_{group}/top1"] = protocol.top_accuracy(plain.images, weights, plain.labels)
+        scores.values[f"{prefix}_{group}/top1"] = top_accuracy(plain.images, weights, plain.labels)
         among = protocol.accuracy_among(plain.images, weights, plain.labels, confused)
         if among is not None:
             scores.scalars[f"{prefix}_{group}/top1_confused"] = among
 
     report("plain", plain.weights)
     for alpha in protocol.ALPHAS:
-        report(f"alpha_{alpha}", protocol.comparative_weights(plain.weights, texts, described, other, alpha))
+        report(f"alpha_{alpha}", comparative_weights(plain.weights, texts, described, other, alpha))
 
 
 def class_weights(context: PublishedContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
     """Classifier weights `[classes, dim]` of each class in every template, `{c}` standing for the class."""
     texts = [filled(template, name) for template in templates for name in classes]
-    return protocol.prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
+    return prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
 
 
 def filled(template: str, name: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -153,45 +152,8 @@ def unpacked(inside: str, archive: str) -> Find:
     return lambda folder, _facts, _split: folder if (folder / inside).exists() else first_existing(folder, archive)
 
 
-def lines(path: Path) -> list[str]:
-    """The lines of a file without surrounding space, empty lines and comments (#)."""
-    try:
-        found = [line.strip() for line in path.read_text("utf-8").splitlines()]
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: put it there as its authors publish it") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): fetch it again") from None
-    return [line for line in found if line and not line.startswith("#")]
-
-
-def table(path: Path, columns: int) -> list[list[str]]:
-    """The rows of a file of `columns` columns, the last of which may hold spaces."""
-    rows = [line.split(None, columns - 1) for line in lines(path)]
-    for number, row in enumerate(rows):
-        if len(row) != columns:
-            raise InputError(f"{path}: row {number} has {len(row)} columns instead of {columns}: fetch the file again")
-    return rows
-
-
 def whole_number(path: Path, text: str) -> int:
     """`text` of `path` as a number."""
     if not text.isdecimal() or len(text) > 9:
         raise InputError(f"{path}: '{text[:40]}' is not a number: fetch the file again")
     return int(text)
-
-
-def mat_arrays(path: Path, *names: str) -> list[Any]:
-    """The arrays called `names` of a MATLAB file; records become objects whose attributes are their fields."""
-    from scipy.io import loadmat
-
-    if not path.is_file():
-        raise InputError(f"{path} is missing: put it there as its authors publish it")
-    try:
-        found = loadmat(path, variable_names=names, squeeze_me=True, struct_as_record=False)
-    except Exception as error:
-        # scipy's reader raises many kinds of errors for damaged bytes.
-        raise InputError(f"{path} is not a MATLAB file ({str(error)[:80]}): fetch it again") from None
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise InputError(f"{path} lacks the array '{missing[0]}': fetch it again")
-    return [found[name] for name in names]

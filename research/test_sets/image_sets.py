@@ -1,4 +1,4 @@
-"""Image sets of zero-shot classification, linear probes and difference-based classification."""
+"""The image sets as test sets, whose content training must not contain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from functools import partial
 
 from components.core.tables.folders import RequiredFile
 from components.data.test_sets.files import Tested, TestSet, TestSetFiles
-from components.data.test_sets.image_sets.attributes import AWA2_FILES, read_awa2
-from components.data.test_sets.image_sets.image_set import ImageSetFacts, image_sets
-from components.data.test_sets.image_sets.reading import CLASS_NAMES, TEMPLATES, pc_clip_images, read_image_set
-
-AWA2, AWA2_FOLDER = "difference_awa2", "awa2"
+from research.image_sets.image_set import ImageSetFacts, image_sets
+from research.image_sets.reading import CLASS_NAMES, TEMPLATES, pc_clip_images, read_image_set
 
 
 def image_set_files(facts: ImageSetFacts, what: str) -> tuple[RequiredFile, ...]:
@@ -45,5 +42,4 @@ TEST_SETS = (
         )
         for facts in image_sets().values() if facts.whole
     ),
-    TestSet(AWA2, AWA2_FOLDER, AWA2_FILES, lambda files: Tested(files=read_awa2(files).files)),
 )  # fmt: skip

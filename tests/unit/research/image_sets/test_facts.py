@@ -6,8 +6,8 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from components.data.test_sets.image_sets.image_set import ImageSetFacts, default_templates, image_sets, imagenet_names
-from components.data.test_sets.image_sets.reading import LAYOUTS
+from research.image_sets.image_set import ImageSetFacts, default_templates, image_sets, imagenet_names
+from research.image_sets.reading import LAYOUTS
 
 THEIRS = {
     "imagenet_1k": "imagenet1k", "cifar10": "cifar10", "cifar100": "cifar100", "eurosat": "eurosat",

@@ -23,8 +23,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from components.data.test_sets.image_sets.image_set import ImageSetFacts, image_sets
-from components.data.test_sets.image_sets.reading import (
+from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
+from components.evaluation.scoring.protocols.zero_shot import top_accuracy
+from components.evaluation.scoring.published_context import PublishedContext
+from research.experiments import zero_shot
+from research.experiments.parts import classes as protocol
+from research.image_sets.image_set import ImageSetFacts, image_sets
+from research.image_sets.reading import (
     PC_CLIP,
     SEMCLIP,
     class_differences,
@@ -32,11 +37,7 @@ from components.data.test_sets.image_sets.reading import (
     read_image_set,
     released_names,
 )
-from components.data.test_sets.readers.image_sets import image_set_files
-from components.evaluation.benchmarks.published import zero_shot
-from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.protocols import zero_shot as protocol
-from components.evaluation.scoring.published_context import PublishedContext
+from research.test_sets.image_sets import image_set_files
 
 PC_CLIP_SETS = ("cifar100", "cub", "eurosat", "flowers102", "sun397")
 SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")
@@ -53,7 +54,7 @@ def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     plain = protocol.Classified(context.images(image_set.pictures), image_set.labels, weights)
     scores = Scores(
         {
-            f"{name}/top1": protocol.top_accuracy(plain.images, plain.weights, plain.labels),
+            f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels),
             f"{name}/margin": protocol.confidence_margins(plain.images, plain.weights),
         }
     )

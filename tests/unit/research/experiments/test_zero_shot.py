@@ -13,13 +13,13 @@ from components.captions.prompting.inputs.benchmark_readers import read_class_pa
 from components.captions.prompting.inputs.readers import Ask, anything
 from components.core.system.errors import InputError
 from components.core.tables.records import CLASS_DESCRIPTIONS
-from components.data.test_sets.image_sets.image_set import ImageSet, image_sets
-from components.data.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, released_names
 from components.evaluation.benchmarks.published import find_published
-from components.evaluation.benchmarks.published.zero_shot import score
-from components.evaluation.benchmarks.published.zero_shot_released import score_pc_clip, score_semclip
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.published import write_lists
+from research.experiments.zero_shot import score
+from research.experiments.zero_shot_released import score_pc_clip, score_semclip
+from research.image_sets.image_set import ImageSet, image_sets
+from research.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, released_names
 from tests.support.image_shards import COLOURS, write_differences, write_shards
 from tests.support.toy_context import colour_image, toy_context
 

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.system.errors import InputError
-from components.data.test_sets.image_sets.image_set import image_sets
-from components.evaluation.benchmarks.published import find_published, linear_probe
-from components.evaluation.benchmarks.published.linear_probe import (
+from components.evaluation.benchmarks.published import find_published
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.published_context import PublishedContext
+from research.experiments import linear_probe
+from research.experiments.linear_probe import (
     best_exponent,
     few_of_each,
     released_answers,
@@ -23,8 +25,7 @@ from components.evaluation.benchmarks.published.linear_probe import (
     score_pc_clip,
     score_released,
 )
-from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.published_context import PublishedContext
+from research.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context
 

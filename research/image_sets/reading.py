@@ -12,17 +12,10 @@ from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.core.tables.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 from components.data.test_sets.files import TestSetFiles, drawn
-from components.data.test_sets.image_sets import arrays, listed
-from components.data.test_sets.image_sets.folders import IMAGE_FOLDER, WEBDATASET
-from components.data.test_sets.image_sets.image_set import (
-    PUBLISHED,
-    ImageSet,
-    ImageSetFacts,
-    Layout,
-    default_templates,
-    imagenet_names,
-    lines,
-)
+from components.data.test_sets.readers.difference_sets import lines
+from research.image_sets import arrays, listed
+from research.image_sets.folders import IMAGE_FOLDER, WEBDATASET
+from research.image_sets.image_set import PUBLISHED, ImageSet, ImageSetFacts, Layout, default_templates, imagenet_names
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"

@@ -14,21 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.image_sets.image_set import (
-    Find,
-    ImageSet,
-    ImageSetFacts,
-    Layout,
-    first_existing,
+from components.data.test_sets.pictures import LazyPicture, picture_file, picture_pixels
+from components.data.test_sets.readers.difference_sets import (
+    CIFAR_PIXELS,
+    binary_records,
+    flowers102_split,
     lines,
     mat_arrays,
 )
-from components.data.test_sets.pictures import LazyPicture, picture_file, picture_pixels
+from research.image_sets.image_set import Find, ImageSet, ImageSetFacts, Layout, first_existing
 
-CIFAR_PIXELS, _STL10_SIDE = 3 * 32 * 32, 96
+_STL10_SIDE = 96
 _CIFAR: dict[str, tuple[str, int, dict[str, Sequence[str]]]] = {
     "cifar-10-batches-bin": (
         "batches.meta.txt",
@@ -80,16 +78,6 @@ def _cifar(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: str) -
     return ImageSet(pictures, np.concatenate(labels), spaced, torchvision_names=names)
 
 
-def binary_records(path: Path, length: int) -> npt.NDArray[np.uint8]:
-    """The records of a file `[records, length]`."""
-    if not path.is_file():
-        raise InputError(f"{path} is missing: unpack the archive again")
-    content = np.fromfile(path, dtype=np.uint8)
-    if not len(content) or len(content) % length:
-        raise InputError(f"{path} is not a whole number of records of {length} bytes: fetch it again")
-    return content.reshape(-1, length)
-
-
 def _find_flowers102(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return first_existing(folder, "flowers-102", "jpg") and (first_existing(folder, "flowers-102") or folder)
 
@@ -103,16 +91,6 @@ def _flowers102(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: s
     if labels.min() < 0 or labels.max() >= facts.classes:
         raise InputError(f"{path / 'imagelabels.mat'} has classes other than 1 to {facts.classes}: fetch it again")
     return ImageSet([picture_file(path / "jpg" / f"image_{number:05}.jpg") for number in numbers], labels)
-
-
-def flowers102_split(folder: Path, name: str) -> tuple[Indices, Indices]:
-    """Numbers of the images of a split of Oxford Flowers-102, and their classes counted from 0, `[images]` both."""
-    (numbers,) = mat_arrays(folder / "setid.mat", name)
-    (labels,) = mat_arrays(folder / "imagelabels.mat", "labels")
-    numbers, labels = np.atleast_1d(numbers).astype(np.int64), np.atleast_1d(labels).astype(np.int64)
-    if not len(numbers) or numbers.min() < 1 or numbers.max() > len(labels):
-        raise InputError(f"{folder / 'setid.mat'} names images that imagelabels.mat lacks: fetch both again")
-    return numbers, labels[numbers - 1] - 1
 
 
 def _beside(*paths: str) -> Find:

@@ -13,9 +13,9 @@ import pytest
 from scipy.io import savemat
 
 from components.core.system.errors import InputError
-from components.data.test_sets.image_sets.image_set import ImageSet, image_sets
-from components.data.test_sets.image_sets.reading import read_image_set
 from components.data.test_sets.pictures import LazyPicture
+from research.image_sets.image_set import ImageSet, image_sets
+from research.image_sets.reading import read_image_set
 from tests.support.toy_context import toy_context
 from tests.unit.data.test_sets.writing import write_files
 

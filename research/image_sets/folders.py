@@ -13,16 +13,16 @@ from components.core.pictures.folder import picture_names
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError
 from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.image_sets.image_set import (
+from components.data.test_sets.pictures import LazyPicture, picture_file
+from components.data.test_sets.readers.difference_sets import lines
+from research.image_sets.image_set import (
     ImageSet,
     ImageSetFacts,
     Layout,
     first_existing,
     imagenet_folders,
-    lines,
     whole_number,
 )
-from components.data.test_sets.pictures import LazyPicture, picture_file
 
 if TYPE_CHECKING:
     from components.core.pictures.shards.reader import RawSample

@@ -25,14 +25,14 @@ import numpy as np
 from components.core.compute.metrics import Features, Indices, finite
 from components.core.system.errors import InputError
 from components.data.test_sets.files import drawn
-from components.data.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
-from components.data.test_sets.image_sets.reading import pc_clip_images, read_image_set
-from components.data.test_sets.readers.image_sets import image_set_files
-from components.evaluation.benchmarks.published.zero_shot_released import PC_CLIP_SETS
+from components.evaluation.benchmarks.published.difference_classification import SEEDS
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.protocols.geometry import SEEDS
-from components.evaluation.scoring.protocols.zero_shot import HELD_OUT, held_out
 from components.evaluation.scoring.published_context import PublishedContext
+from research.experiments.parts.classes import HELD_OUT, held_out
+from research.experiments.zero_shot_released import PC_CLIP_SETS
+from research.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
+from research.image_sets.reading import pc_clip_images, read_image_set
+from research.test_sets.image_sets import image_set_files
 
 ITERATIONS = 1000
 _FIRST = tuple(range(-6, 7, 2))

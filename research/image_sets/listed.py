@@ -12,18 +12,9 @@ import numpy as np
 
 from components.core.system.errors import InputError
 from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.image_sets.image_set import (
-    ImageSet,
-    ImageSetFacts,
-    Layout,
-    first_existing,
-    lines,
-    mat_arrays,
-    table,
-    unpacked,
-    whole_number,
-)
 from components.data.test_sets.pictures import picture_file
+from components.data.test_sets.readers.difference_sets import lines, mat_arrays, table
+from research.image_sets.image_set import ImageSet, ImageSetFacts, Layout, first_existing, unpacked, whole_number
 
 _UNSAFE = re.compile(r"^/|(^|/)\.\.(/|$)|\0")
 _GTSRB = {"test": ("GT-final_test.csv",), "train": ("GTSRB/Training", "GTSRB/Final_Training/Images")}
