@@ -56,7 +56,7 @@ SEEDS ?= 3
 claims: .venv/.ready ## every method with SEEDS seeds (3), and which claims of the papers hold; hours a seed, a stopped run resumes
 	@cliptune profile apply claims --set "study.seeds=[$$(seq -s, 1 $$(($(SEEDS) - 1)))]"
 	@mkdir -p reports/study
-	@.venv/bin/dvc --wait-for-lock repro
+	@.venv/bin/dvc --wait-for-lock repro compare research/dvc.yaml
 	@echo "look:     reports/claims/papers.html; undo the profile: cliptune profile reset"
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C

@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
 DOCS = Path(__file__).parents[1]
-WIDTH, HEIGHT = 880, 400
 ORANGE = "#d9822b"
 COLOURS = {
     "": {
@@ -33,7 +33,7 @@ COLOURS = {
         "plain": "#303136",
     },
 }
-BOXES = [
+TOWERS = [
     # left, top, width, height, fill, lines
     (20, 40, 150, 60, "plain", ["Pictures"]),
     (230, 40, 170, 60, "frozen", ["Image tower", "frozen"]),
@@ -57,34 +57,51 @@ ARROWS = [
     ((775, 225), (775, 290)),
     ((860, 320), (872, 320), (872, 70), (630, 70)),
 ]
+ROOMS = [
+    (20, 20, 600, 44, "plain", ["cli", "the commands, and the checks of params.yaml"]),
+    (20, 74, 600, 44, "plain", ["serving", "HTTP server, image index, pages to look at results"]),
+    (20, 128, 600, 44, "plain", ["registry", "gate, champion, card, exports, reviews"]),
+    (20, 182, 600, 44, "plain", ["evaluation", "benchmarks, intervals, ranking, report"]),
+    (20, 236, 295, 44, "trained", ["captions", "written, judged, checked"]),
+    (325, 236, 295, 44, "trained", ["training", "methods and the loop"]),
+    (20, 290, 295, 44, "frozen", ["data", "pictures and texts from anywhere"]),
+    (325, 290, 295, 44, "frozen", ["encoders", "any encoder behind one class"]),
+    (20, 344, 600, 44, "plain", ["core", "settings, tables, pictures, texts, devices, tracking"]),
+    (650, 20, 210, 152, "plain", ["flows", "Prefect: order, retries, machines"]),
+    (650, 182, 210, 206, "plain", ["research", "the papers' claims,", "experiments, measuring"]),
+]
 
 
-def drawing(colours: dict[str, str]) -> str:
-    """The drawing as SVG."""
+Point = tuple[int, int]
+Box = tuple[int, int, int, int, str, list[str]]
+
+
+def drawing(
+    colours: dict[str, str], boxes: Sequence[Box], arrows: Sequence[Sequence[Point]], height: int, legend: str
+) -> str:
+    """Boxes, arrows and a legend below them, as SVG of 880 units' width."""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 {height}" font-family="sans-serif" font-size="13">',
         f'<defs><marker id="end" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto">'
         f'<path d="M0,0 L9,4 L0,8 z" fill="{colours["line"]}"/></marker></defs>',
     ]
-    for corners in ARROWS:
+    for corners in arrows:
         points = " ".join(f"{x},{y}" for x, y in corners)
         line = f'stroke="{colours["line"]}" stroke-width="1.6" marker-end="url(#end)"'
         parts.append(f'<polyline points="{points}" fill="none" {line}/>')
-    for left, top, width, height, fill, lines in BOXES:
+    for left, top, width, tall, fill, lines in boxes:
         parts.append(
-            f'<rect x="{left}" y="{top}" width="{width}" height="{height}" rx="8" fill="{colours[fill]}" '
+            f'<rect x="{left}" y="{top}" width="{width}" height="{tall}" rx="8" fill="{colours[fill]}" '
             f'stroke="{colours["line"]}"/>'
         )
         for number, line in enumerate(lines):
-            middle = top + height / 2 + 5 + 19 * (number - (len(lines) - 1) / 2)
+            middle = top + tall / 2 + 5 + 19 * (number - (len(lines) - 1) / 2)
             weight = ' font-weight="600"' if number == 0 else ' font-size="12"'
             parts.append(
                 f'<text x="{left + width / 2}" y="{middle:g}" text-anchor="middle" fill="{colours["text"]}"{weight}>'
                 f"{escape(line)}</text>"
             )
-    legend = "Blue: frozen. Yellow: trained. A query and a paraphrase of it should find the same vectors."
-    parts.append(f'<text x="20" y="385" fill="{colours["text"]}" font-size="12">{legend}</text></svg>')
+    parts.append(f'<text x="20" y="{height - 15}" fill="{colours["text"]}" font-size="12">{legend}</text></svg>')
     return "\n".join(parts) + "\n"
 
 
@@ -155,6 +172,9 @@ def _save(figure: Figure, colours: dict[str, str], path: Path) -> None:
 
 if __name__ == "__main__":
     for ending, colours in COLOURS.items():
-        (DOCS / f"architecture{ending}.svg").write_text(drawing(colours), encoding="utf-8")
+        towers = "Blue: frozen. Yellow: trained. A query and a paraphrase of it should find the same vectors."
+        (DOCS / f"architecture{ending}.svg").write_text(drawing(colours, TOWERS, ARROWS, 400, towers), encoding="utf-8")
+        rooms = "A room imports only rooms below it; rooms side by side do not know each other."
+        (DOCS / f"rooms{ending}.svg").write_text(drawing(colours, ROOMS, (), 425, rooms), encoding="utf-8")
         pareto(colours, DOCS / f"pareto{ending}.svg")
         memory(colours, DOCS / f"training_memory{ending}.svg")

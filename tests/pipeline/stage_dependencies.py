@@ -1,6 +1,6 @@
 """The code and the settings that each stage of dvc.yaml reads, computed from its imports.
 
-A stage depends on folders: `components/<package>`, or `components/<package>/<folder>`.
+A stage depends on folders: `components/<room>`, or `components/<room>/<folder>`.
 `python -m tests.pipeline.stage_dependencies evaluate` prints the `deps` and `params` of a stage.
 """
 
@@ -23,15 +23,17 @@ from components.core.settings import Settings
 REPO = Path(__file__).parents[2]
 ROOT = "components"
 NO_RESULT = ("components.core.system", "components.core.tracking")
-"""Packages that change no result: errors, progress, processes, the records of a run. No stage depends on them."""
+"""Packages that change no result: errors, progress, processes, the records of a run. No stage depends on them.
+Nor on `components/core/settings`: DVC compares the values that a stage reads, its `params`."""
+_SETTINGS = "components.core.settings"
 _SCAN = re.compile(r"\b(\w+\.)?__path__")
 
 
 @cache
 def stages() -> dict[str, dict[str, Any]]:
-    """Stage -> its definition in dvc.yaml."""
-    raw = yaml.safe_load((REPO / "dvc.yaml").read_text("utf-8"))["stages"]
-    return {name: stage.get("do", stage) for name, stage in raw.items()}
+    """Stage -> its definition in dvc.yaml or, for the study's, in research/dvc.yaml."""
+    texts = ((REPO / folder / "dvc.yaml").read_text("utf-8") for folder in ("", "research"))
+    return {name: stage.get("do", stage) for text in texts for name, stage in yaml.safe_load(text)["stages"].items()}
 
 
 def folders_read(stage: str) -> set[str]:
@@ -72,7 +74,7 @@ def modules_read(stage: str) -> set[str]:
         waiting += [*graph.find_modules_directly_imported_by(module), *_scanned(module)]
         parents = accumulate(module.split(".")[:-1], "{}.{}".format)
         waiting += [parent for parent in parents if not _is_empty(parent)]
-    return {module for module in seen if not _is_empty(module)}
+    return {module for module in seen if not module.startswith(_SETTINGS) and not _is_empty(module)}
 
 
 def _scanned(module: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from components.captions.generating.paraphrase_writer import ParaphraseWriter
 from components.core.settings import Settings
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
@@ -59,7 +60,7 @@ def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explore
     build(folder / "index", find_source("folder").open(str(pictures), encoders[0], settings.prepare), "exact")
     explorer = Explorer(ImageIndex.open(folder / "index"), encoders)
     places = Folders(*(folder / name for name in ("models", "pairs", "embeddings", "evaluation", "reports")))
-    return Explored(explorer, settings, places)
+    return Explored(explorer, settings, ParaphraseWriter(settings), places)
 
 
 Texts = Sequence[tuple[str, str]]

@@ -141,6 +141,7 @@ def _print_reviews(store: str, as_json: bool) -> None:
 
 
 def _explored(names: list[str], images: str, device: str) -> Explored:
+    from components.captions.generating.paraphrase_writer import ParaphraseWriter
     from components.core.settings import load_settings
     from components.registry.encoder_lookup import find_encoder
     from components.serving.explorer.comparing import Explorer
@@ -153,7 +154,7 @@ def _explored(names: list[str], images: str, device: str) -> Explored:
     index = _index(images, encoders[0], settings.prepare).to(encoders[0].device)
     for encoder in encoders:
         index.accept(encoder)
-    return Explored(Explorer(index, encoders), settings)
+    return Explored(Explorer(index, encoders), settings, ParaphraseWriter(settings))
 
 
 def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIndex:

@@ -1,17 +1,14 @@
-"""The data of the explorer's page: encoders over an index, thumbnails, and a writer of paraphrases."""
+"""The data of the explorer's page: encoders over an index, and thumbnails."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, Field
 
-from components.captions.generating.engines import Engine, engine_of
-from components.captions.generating.questions import questions_of
-from components.captions.prompting.request import InputRow
 from components.core.pictures.rgb import upright_jpeg
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -28,7 +25,6 @@ SIDE = 192
 """Longest side of a thumbnail in pixels."""
 LARGE = 768
 _KEPT = 2048
-TASK = "paraphrase_1"
 
 
 class WordingsRequest(BaseModel):
@@ -38,17 +34,28 @@ class WordingsRequest(BaseModel):
     k: int = Field(10, ge=1, le=MOST_SHOWN)
 
 
+class Writer(Protocol):
+    """Who writes other wordings of a query."""
+
+    @property
+    def can(self) -> bool:
+        """Whether it can, by params.yaml."""
+
+    def paraphrases(self, text: str, count: int) -> list[str]:
+        """Up to `count` different paraphrases of a text; raises `InputError` if there is none."""
+
+
 @dataclass
 class Explored:
     """The state of an explorer."""
 
     explorer: Explorer
     settings: Settings
+    writer: Writer
     folders: Folders = field(default_factory=lambda: DEFAULT)
 
     def __post_init__(self) -> None:
         self.thumbnails = Thumbnails(self.explorer.index, self.settings.prepare.picture_bound)
-        self.writer = ParaphraseWriter(self.settings)
         # torch, the index's files and a language model serve one request at a time.
         self.lock = Lock()
 
@@ -126,35 +133,3 @@ def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:
         return upright_jpeg(encoded, side)
     except ValueError as error:
         raise InputError(f"{subject} cannot be decoded ({error})") from None
-
-
-class ParaphraseWriter:
-    """Paraphrases by the language model of task `paraphrase_1`, which is loaded at the first request."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @property
-    def can(self) -> bool:
-        """Whether params.yaml has this task."""
-        return TASK in self._settings.synthesize.tasks
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return engine_of(self._settings.synthesize, TASK)
-
-    def paraphrases(self, text: str, count: int) -> list[str]:
-        """Up to `count` different paraphrases of a text."""
-        if not self.can:
-            raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the wordings yourself")
-        questions = questions_of(self._settings, TASK, self._engine)
-        task = questions.task
-        source = InputRow("", 0, dict.fromkeys(task.inputs, text))
-        requests = [questions.about(source, attempt) for attempt in range(count)]
-        replies = [reply for batch in self._engine.answer(requests) for reply in batch]
-        wordings = [task.parse(reply.answer) for reply in replies if reply.answer is not None]
-        distinct = dict.fromkeys(wording.strip() for wording in wordings if wording and wording.strip())
-        found = [wording for wording in distinct if wording.lower() != text.lower()]
-        if not found:
-            raise InputError(f"the language model has no other wording of '{text[:80]}': type one yourself")
-        return found

@@ -13,11 +13,12 @@ import numpy as np
 from components.core.compute.metrics import Features, Indices
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
+from components.core.tables import formats
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
 from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.building import build
-from components.serving.index.facts import EXACT, FACTS, FORMAT
+from components.serving.index.facts import EXACT, FACTS
 from components.serving.index.image_index import ImageIndex
 from components.serving.index.sources import find_source, source_of
 from components.serving.index.sources.source import ImageBlock, Opened
@@ -30,14 +31,8 @@ def own_index(place: str, encoder: EncoderUnderTest, cache: Path, settings: Prep
     """
     source = find_source(source_of(place))
     folder = cache / content_hash(str(Path(place).absolute()))[:16]
-    kept = (
-        folder
-        / content_hash(
-            encoder.image_tower_sha256 or "",
-            _state(place),
-            f"{FORMAT} {settings.text} {settings.item} {settings.image}",
-        )[:16]
-    )
+    options = f"{formats.INDEX} {settings.text} {settings.item} {settings.image}"
+    kept = folder / content_hash(encoder.image_tower_sha256 or "", _state(place), options)[:16]
     if (index := _opened(kept)) is None:
         opened = source.open(place, encoder, settings)
         for before in map(_opened, _indexes(folder)):
