@@ -40,6 +40,7 @@ speedrun: .venv/.ready ## minutes from raw pairs to a champion (docs/speedrun.md
 	@$(PY) -m research.measure.speedrun $(OPTIONS)
 
 lint: .venv/.ready
+	@.ci/limits
 	@$(PY) docs/scripts/prose.py
 	@.venv/bin/ruff check components flows infra research tests docs
 	@.venv/bin/ruff format --check components flows infra research tests docs

@@ -72,7 +72,7 @@ def _meaning(file: Path) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            # A text alone documents what is around or above it, such as a field.
+            # A text alone documents the definition around or above it, such as a field.
             node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
     return ast.unparse(tree)
 

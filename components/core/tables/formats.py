@@ -27,7 +27,7 @@ EMBEDDINGS = 1
 
 
 class NewerFormatError(InputError):
-    """A file is of a later version, and nothing is wrong with it: nobody should replace or delete it."""
+    """A file is of a later version. It is not damaged, and must not be replaced or deleted."""
 
 
 def refuse_newer(subject: str | Path, found: object, newest: int | str) -> None:
