@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
-from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world
@@ -22,18 +21,16 @@ from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, write_json
-from components.core.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
-from components.training.data import TrainingFiles, load_data
-from components.training.engine.gradients import Teacher
-from components.training.engine.loop import fit
-from components.training.engine.meter import report_to
-from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
-from components.training.engine.stepper import NonFiniteError
-from components.training.held_out import DIRECTIONS, Data, check_export, watch
-from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
 from components.training.methods.registry import Entry, find_entry
+from components.core.tracking import RUN_FILE, TrackedRun, tracked_run
+from components.training.data import TrainingFiles, load_data
+from components.training.engine.meter import report_to
+from components.training.engine.run import LoopOptions, State
+from components.training.engine.stepper import NonFiniteError
+from components.training.fine_tuning import FineTuning
+from components.training.held_out import DIRECTIONS, Data, check_export, watch
 
 
 @dataclass(frozen=True)
@@ -41,21 +38,15 @@ class TrainingJob:
     """One run of the stage, loaded and checked.
 
     Attributes:
-        base: the base encoder's weights, only for `weight_ensemble`.
         base_tower: hash of the base's image tower.
-        from_base: whether all weights begin as the base's.
-        teacher: the base encoder again, unchanged, if losses read its features.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
 
     settings: Settings
     entry: Entry
-    encoder: Encoder
-    base: dict[str, Tensor]
+    tuning: FineTuning
     data: Data
     hashes: dict[str, str]
-    from_base: bool = True
-    teacher: Encoder | None = None
     base_tower: str = ""
 
     @property
@@ -91,18 +82,14 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
-        kept, tower = {}, base.sidecar.image_tower_sha256
-        if entry.hyper.weight_ensemble < 1:
-            kept = {key: weights.clone() for key, weights in base.model.state_dict().items()}
-        encoder = entry.method.start(base, entry.hyper)
-        data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
+        tower = base.sidecar.image_tower_sha256
+        tuning = FineTuning.of(base, entry.method, entry.hyper)
+        data = load_data(settings, entry.method, entry.hyper, tuning.encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
         other_files = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
         hashes = once_per_machine(world, lambda: data_hashes(inputs.values()), settings.train.checkpoint_dir)
         hashes |= other_files | data.streamed
-        from_base = encoder is base and entry.hyper.image_tower != "random"
-        teacher = Encoder.load(files.base) if entry.method.reads_base(entry.hyper) else None
-        job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base, teacher, tower)
+        job = TrainingJob(settings, entry, tuning, data, hashes, tower)
         if len(set(world.everyones(int(job.fingerprint[:15], 16)))) > 1:
             raise InputError(
                 "the machines have different params.yaml, tables or base encoders: copy those of one to all"
@@ -134,24 +121,8 @@ def _checkpoints(job: TrainingJob) -> Checkpoints:
 def _train(
     job: TrainingJob, world: World, device: str, tracked: TrackedRun | None, observe: Observe | None
 ) -> tuple[Checkpoints, State]:
-    method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
-    model, metric, share = job.encoder.model.to(device), train.select_checkpoint, hyper.weight_ensemble
-    extra = method.extra(job.encoder, hyper).to(device)
-    in_model = method.freeze(model, hyper)
-    check_ensemble(share, in_model, job.base)
+    train, metric, checkpoints = job.settings.train, job.settings.train.select_checkpoint, _checkpoints(job)
     check_export(train, job.data)
-    learnt = in_model
-    if hyper.lora_rank:
-        fresh = method.fresh_params(hyper)
-        learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, fresh, train.seed)
-    trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    checkpoints = _checkpoints(job)
-    options, teacher = LoopOptions.of(train, device, world), None
-    if job.teacher is not None:
-        if hyper.image_tower == "frozen":
-            job.teacher.model.visual = nn.Identity()
-        tokenizer = job.encoder.tokenizer
-        teacher = Teacher.of(job.teacher, tokenizer, device, options.autocast, shares_blocks=job.from_base)
 
     def log(metrics: dict[str, float], step: int) -> None:
         assert tracked is not None
@@ -159,35 +130,17 @@ def _train(
         if observe is not None:
             observe(metrics, step)
 
-    run = Run(
-        title=job.entry.name,
-        model=model,
-        trained=trained,
-        losses=lambda features: method.objective(features, hyper),
-        source=job.data.source,
-        optimisation=hyper,
-        extra=extra,
-        perturb=method.augment and method.augment(job.encoder, hyper),
-        options=options,
-        checkpoints=checkpoints,
-        report=report_to(tracked) if tracked is not None else None,
-        validate=watch(job.data, job.encoder.tokenizer, log) if tracked is not None else None,
-        preparation=job.encoder.sidecar.preparation,
-        select=None if metric == "last" else (metric, DIRECTIONS[metric]),
-        exported=lambda: ensembled(share, learnt, job.base),
-        teacher=teacher,
-    )
     with _note_bad_batch(checkpoints.folder, tracked):
-        state = fit(run)
-    if run.select and world.leads:
-        if (best := checkpoints.best()) is None:
-            raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
-        copy_into(trained, best)
-    ensemble(share, learnt, job.base)
-    if hyper.lora_rank:
-        merge_low_rank(model)
-    job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
-    model.to("cpu")
+        state = job.tuning.fit(
+            job.data.source,
+            job.entry.name,
+            LoopOptions.of(train, device, world),
+            train.seed,
+            checkpoints=checkpoints,
+            report=report_to(tracked) if tracked is not None else None,
+            validate=watch(job.data, job.tuning.encoder.tokenizer, log) if tracked is not None else None,
+            select=None if metric == "last" else (metric, DIRECTIONS[metric]),
+        )
     return checkpoints, state
 
 
@@ -209,15 +162,16 @@ def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
         "method": job.entry.method.name,
         "settings": asdict(job.entry.hyper),
         "data_hashes": job.hashes,
-        "from_base": job.from_base,
+        "from_base": job.tuning.from_base,
         "git_commit": git_commit(),
     }
-    job.encoder.sidecar = job.encoder.sidecar.model_copy(update=facts)
-    if job.settings.train.keep_index and job.encoder.image_tower_hash() != job.base_tower:
+    encoder = job.tuning.encoder
+    encoder.sidecar = encoder.sidecar.model_copy(update=facts)
+    if job.settings.train.keep_index and encoder.image_tower_hash() != job.base_tower:
         raise InputError(
             f"{job.entry.name}: training changed the image tower although train.keep_index is set: nothing was saved"
         )
-    job.encoder.save(folder)
+    encoder.save(folder)
     write_json(folder / RUN_FILE, tracked.reference())
     tracked.log_artifact(folder)
 
@@ -232,37 +186,6 @@ def _log_models(job: TrainingJob, tracked: TrackedRun, state: State, checkpoints
             tracked.log_model(f"{name}-step-{step}", step, state.metrics.get(step, {}), folder)
     step = state.step if job.settings.train.select_checkpoint == "last" else state.best_step
     tracked.log_model(name, step, state.metrics.get(step, {}))
-
-
-def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Raise `InputError` if training does not start from the base's weights, so that an average makes no sense."""
-    for name, weights in trained.items() if share < 1 else ():
-        where = f"weight_ensemble {share} averages with the base's weights, but"
-        if name not in base or base[name].shape != weights.shape:
-            raise InputError(f"{where} the base has no '{name}': set it to 1")
-        if not torch.equal(weights.cpu(), base[name].cpu()):
-            raise InputError(f"{where} '{name}' starts at random: set it to 1")
-
-
-@torch.no_grad()
-def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5).
-
-    Of a difference of low rank, `share` remains.
-    """
-    for name, weights in trained.items() if share < 1 else ():
-        if name in base:
-            weights.lerp_(base[name].to(weights), 1 - share)
-        elif name.endswith(".up"):
-            weights.mul_(share)
-
-
-@contextmanager
-def ensembled(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> Iterator[None]:
-    """`ensemble` within the block."""
-    with put_back(trained) if share < 1 else nullcontext():
-        ensemble(share, trained, base)
-        yield
 
 
 def main(method: Annotated[str, typer.Option(help="An entry of `methods` in params.yaml, such as paraclip.")]) -> None:

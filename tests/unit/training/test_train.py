@@ -23,19 +23,20 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.core.tables.records import PAIRS
-from components.core.tracking import TrackedRun, make_client
 from components.data.leak_guard import Guard, KnownSet, _keys
 from components.data.leaks.keys import text_key
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
+from components.training.methods import registry
+from components.training.methods.registry import find_entry, find_method
+from components.core.tracking import TrackedRun, make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
+from components.training.fine_tuning import check_ensemble
 from components.training.held_out import watch
-from components.training.methods import registry
-from components.training.methods.registry import find_entry, find_method
-from components.training.train import TrainingJob, check_ensemble
+from components.training.train import TrainingJob
 from tests.conftest import TINY
 from tests.support.toy_world import World, world_settings
 
@@ -368,7 +369,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     def fingerprint(changes: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
         settings = _settings(world, {"tried": entry | changes}, **options)
         unread: Any = None
-        job = TrainingJob(settings, find_entry(settings.methods, "tried"), unread, {}, unread, hashes or {"a": "1"})
+        job = TrainingJob(settings, find_entry(settings.methods, "tried"), unread, unread, hashes or {"a": "1"})
         return job.fingerprint
 
     known = [

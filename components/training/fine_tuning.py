@@ -1,0 +1,148 @@
+"""Fine-tuning of an encoder by one method on any source of rows: the core of stage `train` and of `cliptune.tune`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from components.core.compute.checkpoint import Checkpoints
+from components.core.system.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
+from components.training.methods.contract.method import Method
+from components.training.engine.gradients import Objective, Teacher
+from components.training.engine.loop import fit
+from components.training.engine.meter import Step
+from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
+from components.training.rows.batches import BatchSource
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """An encoder that a method trains.
+
+    Attributes:
+        hyper: the method's hyper-parameters.
+        base: the base's weights, only for `weight_ensemble`.
+        from_base: whether all weights begin as the base's.
+        teacher: the base encoder, unchanged, if losses read its features.
+    """
+
+    method: Method
+    hyper: Any
+    encoder: Encoder
+    base: Mapping[str, Tensor]
+    from_base: bool
+    teacher: Encoder | None
+
+    @staticmethod
+    def of(base: Encoder, method: Method, hyper: Any) -> FineTuning:
+        """The encoder that training starts from; `base` may be changed."""
+        teacher = copy.deepcopy(base) if method.reads_base(hyper) else None
+        kept = {}
+        if hyper.weight_ensemble < 1:
+            kept = {name: weights.clone() for name, weights in base.model.state_dict().items()}
+        encoder = method.start(base, hyper)
+        return FineTuning(method, hyper, encoder, kept, encoder is base and hyper.image_tower != "random", teacher)
+
+    def fit(
+        self,
+        source: BatchSource,
+        title: str,
+        options: LoopOptions,
+        seed: int = 0,
+        *,
+        checkpoints: Checkpoints | None = None,
+        report: Callable[[Step], None] | None = None,
+        validate: Callable[[Objective, int], dict[str, float]] | None = None,
+        select: tuple[str, bool] | None = None,
+    ) -> State:
+        """Train to the end; the encoder, on the CPU, has the weights that are exported.
+
+        Args:
+            seed: of the differences of LoRA.
+            checkpoints, report, validate, select: as in `Run`.
+        """
+        method, hyper, encoder = self.method, self.hyper, self.encoder
+        model = encoder.model.to(options.device)
+        extra = method.extra(encoder, hyper).to(options.device)
+        learnt = method.freeze(model, hyper)
+        share = hyper.weight_ensemble
+        check_ensemble(share, learnt, self.base)
+        if hyper.lora_rank:
+            learnt = add_low_rank(model, learnt, hyper.lora_rank, hyper.lora_alpha, method.fresh_params(hyper), seed)
+        trained = learnt | {f"extra.{key}": one for key, one in extra.named_parameters() if one.requires_grad}
+        run = Run(
+            title=title,
+            model=model,
+            trained=trained,
+            losses=lambda features: method.objective(features, hyper),
+            source=source,
+            optimisation=hyper,
+            extra=extra,
+            perturb=method.augment and method.augment(encoder, hyper),
+            options=options,
+            checkpoints=checkpoints,
+            report=report,
+            validate=validate,
+            preparation=encoder.sidecar.preparation,
+            select=select,
+            exported=lambda: ensembled(share, learnt, self.base),
+            teacher=self._teacher(options),
+        )
+        state = fit(run)
+        if select and checkpoints is not None and options.world.leads:
+            if (best := checkpoints.best()) is None:
+                raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
+            copy_into(trained, best)
+        ensemble(share, learnt, self.base)
+        if hyper.lora_rank:
+            merge_low_rank(model)
+        encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
+        model.to("cpu")
+        return state
+
+    def _teacher(self, options: LoopOptions) -> Teacher | None:
+        if self.teacher is None:
+            return None
+        if self.hyper.image_tower == "frozen":
+            self.teacher.model.visual = nn.Identity()
+        tokenizer, shares = self.encoder.tokenizer, self.from_base
+        return Teacher.of(self.teacher, tokenizer, options.device, options.autocast, shares_blocks=shares)
+
+
+def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
+    """Raise `InputError` if training does not start from the base's weights, so that an average makes no sense."""
+    for name, weights in trained.items() if share < 1 else ():
+        where = f"weight_ensemble {share} averages with the base's weights, but"
+        if name not in base or base[name].shape != weights.shape:
+            raise InputError(f"{where} the base has no '{name}': set it to 1")
+        if not torch.equal(weights.cpu(), base[name].cpu()):
+            raise InputError(f"{where} '{name}' starts at random: set it to 1")
+
+
+@torch.no_grad()
+def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
+    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5).
+
+    Of a difference of low rank, `share` remains.
+    """
+    for name, weights in trained.items() if share < 1 else ():
+        if name in base:
+            weights.lerp_(base[name].to(weights), 1 - share)
+        elif name.endswith(".up"):
+            weights.mul_(share)
+
+
+@contextmanager
+def ensembled(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> Iterator[None]:
+    """`ensemble` within the block."""
+    with put_back(trained) if share < 1 else nullcontext():
+        ensemble(share, trained, base)
+        yield
