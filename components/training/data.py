@@ -92,17 +92,7 @@ def load_data(
 ) -> Data:
     """Join, split and tokenise a method's rows, once per machine."""
     train = settings.train
-    plan = BatchPlan(
-        columns=method.columns(hyper),
-        batch_size=hyper.batch_size,
-        seed=train.seed,
-        draws=method.column_mixture(hyper),
-        visits=method.epoch_unit(hyper),
-        near=method.neighbours(hyper).count,
-        weighted=method.weighted(hyper),
-        least_crop=hyper.least_crop,
-        world=world,
-    )
+    plan = BatchPlan.of(method, hyper, train.seed, world)
     tables = once_per_machine(
         world, lambda: _read_tables(train, method, hyper, encoder, files, plan), train.checkpoint_dir
     )

@@ -5,22 +5,53 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
 from components.training.methods.contract.method import Method
+from components.training.methods.registry import find_method
 from components.training.engine.gradients import Objective, Teacher
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
 from components.training.rows.batches import BatchSource
+from components.training.rows.in_memory import Columns, source_in_memory
+
+
+def tune(
+    base: Encoder,
+    pairs: Columns,
+    method: str,
+    settings: Mapping[str, Any],
+    name: str,
+    device: str,
+    report: Callable[[Step], None] | None = None,
+    seed: int = 0,
+) -> Encoder:
+    """A copy of `base`, trained by a method on rows in memory.
+
+    Args:
+        settings: hyper-parameters other than the paper's.
+        name: of the trained encoder.
+        device: as in `pick_device`.
+        report: called after each step.
+    """
+    torch.manual_seed(seed)
+    found, place = find_method(method), pick_device(device)
+    hyper = found.settings(settings)
+    tuning = FineTuning.of(copy.deepcopy(base), found, hyper)
+    source = source_in_memory(pairs, found, hyper, tuning.encoder.to(place), seed)
+    autocast = pick_autocast(pick_precision("auto", place), place)
+    tuning.fit(source, name, LoopOptions(place, autocast, log_every=1), seed, report=report)
+    return tuning.encoder
 
 
 @dataclass(frozen=True)
@@ -66,6 +97,7 @@ class FineTuning:
         """Train to the end; the encoder, on the CPU, has the weights that are exported.
 
         Args:
+            title: the trained encoder's name.
             seed: of the differences of LoRA.
             checkpoints, report, validate, select: as in `Run`.
         """
@@ -105,6 +137,10 @@ class FineTuning:
         if hyper.lora_rank:
             merge_low_rank(model)
         encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
+        facts = {"name": title, "method": method.name, "settings": asdict(hyper), "from_base": self.from_base}
+        # Of the weights before; `Encoder.save` computes them again.
+        hashes = dict.fromkeys(("weights_sha256", "image_tower_sha256", "method_tensors_sha256"), "")
+        encoder.sidecar = encoder.sidecar.model_copy(update=facts | hashes)
         model.to("cpu")
         return state
 

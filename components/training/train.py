@@ -157,16 +157,8 @@ def _note_bad_batch(folder: Path, tracked: TrackedRun | None) -> Iterator[None]:
 
 
 def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
-    facts = {
-        "name": job.entry.name,
-        "method": job.entry.method.name,
-        "settings": asdict(job.entry.hyper),
-        "data_hashes": job.hashes,
-        "from_base": job.tuning.from_base,
-        "git_commit": git_commit(),
-    }
     encoder = job.tuning.encoder
-    encoder.sidecar = encoder.sidecar.model_copy(update=facts)
+    encoder.sidecar = encoder.sidecar.model_copy(update={"data_hashes": job.hashes, "git_commit": git_commit()})
     if job.settings.train.keep_index and encoder.image_tower_hash() != job.base_tower:
         raise InputError(
             f"{job.entry.name}: training changed the image tower although train.keep_index is set: nothing was saved"
