@@ -15,13 +15,13 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
-from components.training.methods.contract.method import Method
-from components.training.methods.registry import find_method
 from components.training.engine.gradients import Objective, Teacher
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
+from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
+from components.training.methods.contract.method import Method
+from components.training.methods.registry import find_method
 from components.training.rows.batches import BatchSource
 from components.training.rows.in_memory import Columns, source_in_memory
 

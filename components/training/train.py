@@ -21,16 +21,16 @@ from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, write_json
+from components.core.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
-from components.training.methods.registry import Entry, find_entry
-from components.core.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import TrainingFiles, load_data
 from components.training.engine.meter import report_to
 from components.training.engine.run import LoopOptions, State
 from components.training.engine.stepper import NonFiniteError
 from components.training.fine_tuning import FineTuning
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
+from components.training.methods.registry import Entry, find_entry
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,19 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.core.tables.records import PAIRS
+from components.core.tracking import TrackedRun, make_client
 from components.data.leak_guard import Guard, KnownSet, _keys
 from components.data.leaks.keys import text_key
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
-from components.training.methods import registry
-from components.training.methods.registry import find_entry, find_method
-from components.core.tracking import TrackedRun, make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.fine_tuning import check_ensemble
 from components.training.held_out import watch
+from components.training.methods import registry
+from components.training.methods.registry import find_entry, find_method
 from components.training.train import TrainingJob
 from tests.conftest import TINY
 from tests.support.toy_world import World, world_settings
