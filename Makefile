@@ -42,8 +42,8 @@ speedrun: .venv/.ready ## minutes from raw pairs to a champion (docs/speedrun.md
 lint: .venv/.ready
 	@.ci/limits
 	@$(PY) docs/scripts/prose.py
-	@.venv/bin/ruff check components flows infra research tests docs
-	@.venv/bin/ruff format --check components flows infra research tests docs
+	@.venv/bin/ruff check cliptune components flows infra research tests docs
+	@.venv/bin/ruff format --check cliptune components flows infra research tests docs
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }

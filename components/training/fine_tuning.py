@@ -29,20 +29,27 @@ from components.training.rows.in_memory import Columns, source_in_memory
 def tune(
     base: Encoder,
     pairs: Columns,
-    method: str,
-    settings: Mapping[str, Any],
-    name: str,
-    device: str,
+    method: str = "paraclip",
+    name: str = "tuned",
+    device: str = "auto",
     report: Callable[[Step], None] | None = None,
     seed: int = 0,
+    **settings: Any,
 ) -> Encoder:
-    """A copy of `base`, trained by a method on rows in memory.
+    """A copy of `base`, trained by a method on rows in memory, as stage `train` does it on tables.
 
     Args:
-        settings: hyper-parameters other than the paper's.
-        name: of the trained encoder.
+        pairs: the columns that the method reads, such as `image`, `caption` and `paraphrase_1`.
+        name: of the new encoder.
         device: as in `pick_device`.
         report: called after each step.
+        settings: hyper-parameters other than the paper's.
+
+    >>> pairs = {"image": pictures, "caption": ["a couch"] * 4, "paraphrase_1": ["a sofa"] * 4}
+    >>> pairs["paraphrase_2"] = ["something to sit on"] * 4
+    >>> tuned = tune(Encoder.load(Path("models/base")), pairs, lr=1e-4, batch_size=4, epochs=2)
+    >>> tuned.save(Path("models/tuned")).method
+    'paraclip'
     """
     torch.manual_seed(seed)
     found, place = find_method(method), pick_device(device)

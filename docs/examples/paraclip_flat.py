@@ -90,7 +90,7 @@ def main(given: list[str] | None = None) -> list[dict[str, float]]:
     parser.add_argument("output", help="file of the trained weights")
     parser.add_argument("--pretrained", help="name of open_clip's weights, or their file")
     parser.add_argument("--pairs", default="data/pairs/train.parquet")
-    parser.add_argument("--paraphrases", default="data/validated/paraphrases.parquet")
+    parser.add_argument("--paraphrases", default="data/validated/paraclip/paraphrases.parquet")
     for name, value in {"lr": 5e-7, "batch-size": 3072, "epochs": 1, "weight-decay": 0.001, "seed": 0}.items():
         parser.add_argument(f"--{name}", type=type(value), default=value)
     args = parser.parse_args(given)
