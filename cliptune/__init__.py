@@ -1,4 +1,4 @@
-"""cliptune in Python. `import cliptune` imports neither torch nor MLflow: functions import what they need.
+"""cliptune in Python. `import cliptune` imports neither torch nor MLflow: functions import their packages.
 
 An encoder is an `Encoder`, or any name that `cliptune evaluate --encoder` takes. `evaluate`, `rank` and `promote` read
 the project in the current folder; the others need none.

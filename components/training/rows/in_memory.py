@@ -19,7 +19,7 @@ from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedI
 from components.training.rows.sources import nearest
 from components.training.rows.tables import Rows
 
-Columns = Mapping[str, Sequence[str] | Sequence[bytes] | npt.NDArray[np.float32]]
+Columns = Mapping[str, Sequence[Any] | npt.NDArray[np.float32]] | pd.DataFrame
 """Texts, encoded pictures, or features of pictures `[rows, dim]`, by column."""
 
 
@@ -68,4 +68,4 @@ def _distinct(pictures: Sequence[Any]) -> tuple[list[Any], Rows]:
     """The different pictures, and the number of each of `pictures` among them."""
     keys = pd.Series([picture if isinstance(picture, bytes) else np.asarray(picture).tobytes() for picture in pictures])
     first = np.flatnonzero(~keys.duplicated())
-    return [pictures[row] for row in first], pd.factorize(keys)[0].astype(np.int64)
+    return [pictures[int(row)] for row in first], pd.factorize(keys)[0].astype(np.int64)
