@@ -24,6 +24,7 @@ from components.cli.commands import (
     registry,
     s3,
     store,
+    upgrade,
 )
 from components.cli.tables import say
 
@@ -77,6 +78,7 @@ app.command("adapter")(adapter.adapter)
 app.command("serve")(registry.serve)
 app.command("clean")(clean.clean)
 app.command("doctor")(overview.doctor)
+app.command("upgrade")(upgrade.upgrade)
 app.add_typer(index.index, name="index")
 app.add_typer(params.mix, name="mix")
 app.add_typer(params.profile, name="profile")

@@ -1,4 +1,4 @@
-"""Write docs/settings.md, docs/commands.md and docs/metrics.md from the code's own docstrings and help.
+"""Write docs/settings.md, commands.md and metrics.md from docstrings and help, and the tables of docs/upgrade.md.
 
 python docs/scripts/reference.py            # writes the pages that changed
 python docs/scripts/reference.py --check    # fails if one differs
@@ -19,6 +19,7 @@ import typer
 
 from components.cli import app
 from components.core.settings import Block, Limits, Scale, Settings
+from components.core.system.renamed import KEYS, MODULES, REMOVED, VALUES
 from components.evaluation.benchmarks.project import benchmark_names, find_benchmark
 from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.scoring.benchmark import Benchmark
@@ -266,7 +267,24 @@ def _module(name: str) -> Any:
     return griffe.load(name)
 
 
-PAGES = {"settings.md": settings_page, "commands.md": commands_page, "metrics.md": metrics_page}
+def upgrade_page() -> str:
+    """The page's own text, and what earlier versions called settings and modules."""
+    prose = (DOCS / "upgrade.md").read_text("utf-8").partition(WRITTEN)[0]
+    rows = [f"| `{old}` | `{new}` |" for old, new in KEYS.items()]
+    rows += [f"| `{key}: {old}` | `{key}: {new}` |" for key, values in VALUES.items() for old, new in values.items()]
+    rows += [f"| `{old}` | gone: {why} |" for old, why in REMOVED.items()]
+    modules = [f"| `{old}` | `{new}` |" for old, new in MODULES.items()]
+    return "\n".join(
+        [prose + WRITTEN, "| old setting | new |\n|---|---|", *rows, "\n| old module | new |\n|---|---|", *modules, ""]
+    )
+
+
+PAGES = {
+    "upgrade.md": upgrade_page,
+    "settings.md": settings_page,
+    "commands.md": commands_page,
+    "metrics.md": metrics_page,
+}
 
 
 def main(check: bool) -> int:

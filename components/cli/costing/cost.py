@@ -18,6 +18,7 @@ from components.core.settings import Settings
 from components.core.tables import NEIGHBOUR
 from components.core.tables.folders import EVALUATION, PAIRS
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
+from components.core.tables.written_queries import read_summary
 from components.encoders.adapter.architecture import build
 from components.encoders.adapter.language_tower import PACKAGED
 from components.encoders.adapter.model_configs import model_config
@@ -156,6 +157,8 @@ class Costing:
     def _test_set(self, _name: str) -> Cost:
         """Its questions and those of its judge, whose number follows from the settings."""
         options = self._settings.test_set
+        if read_summary() is not None:
+            return self._cost("synthesize", 0, "keeps the test set")
         if options.llm is None:
             return self._cost("synthesize", 0, "")
         counts = self._settings.prepare.counts

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -90,6 +91,8 @@ def check_workers(installation: Installation) -> CheckResult:
     if missing := [pool for pool in wanted if pool not in existing]:
         fix = f"make it: `prefect work-pool create {missing[0]} --type process`"
         return fail(f"no work pool {', '.join(missing)}", fix)
+    if gone := _gone(installation.folder, _prefect(environment, "/deployments/filter", {})):
+        return warn(f"deployments of flows that are gone: {', '.join(gone)}", f"`prefect deployment delete {gone[0]}`")
     online = {}
     for pool in wanted:
         workers = _prefect(environment, f"/work_pools/{pool}/workers/filter", {})
@@ -101,6 +104,19 @@ def check_workers(installation: Installation) -> CheckResult:
     is_local = _LOCAL_POOL in idle
     fix = f"start one: `prefect worker start --pool {_LOCAL_POOL if is_local else idle[0]}`"
     return fail(detail, fix) if is_local else warn(detail, fix)
+
+
+def _gone(folder: Path, deployments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The deployments whose entrypoint names a function that a file of flows/ no longer has."""
+    gone = []
+    for deployment in deployments:
+        file, _, function = str(deployment.get("entrypoint")).partition(":")
+        if not file.startswith("flows/"):
+            continue
+        code = (folder / file).read_text("utf-8") if (folder / file).is_file() else ""
+        if not re.search(rf"^(def )?{function}\b", code, re.MULTILINE):
+            gone.append(f"{function.replace('_', '-')}/{deployment['name']}")
+    return gone
 
 
 def check_tracking(installation: Installation) -> CheckResult:

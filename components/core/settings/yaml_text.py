@@ -9,6 +9,8 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from components.core.system.renamed import hint
+
 _MOST_ALIASED = 10_000
 """Maximum number of values that the aliases of a document stand for: a few lines of them could mean gigabytes."""
 
@@ -77,9 +79,10 @@ def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         return f"key '{key.removesuffix('.[key]')}': {fault['msg'].removeprefix('Value error, ')}"
+    if old := hint(key):
+        return f"unknown key '{key}': {old}"
     close = difflib.get_close_matches(str(fault["loc"][-1]), _keys_beside(model, fault["loc"]), n=1)
-    hint = f"did you mean '{close[0]}'?" if close else "remove it"
-    return f"unknown key '{key}': {hint}"
+    return f"unknown key '{key}': " + (f"did you mean '{close[0]}'?" if close else "remove it")
 
 
 def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> set[str]:

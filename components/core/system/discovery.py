@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.system.errors import InputError
+from components.core.system.renamed import moved_files
 
 FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 """Valid names in params.yaml that become folders and DVC stages."""
@@ -61,7 +62,18 @@ def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
 
 def find(package: str, known: list[str], name: str, export: str, key: str) -> Any:
     """The attribute `export` of `<package>/<name>.py`; `known` and `key` are those of `choose`."""
-    return getattr(importlib.import_module(f"{package}.{choose(known, name, key)}"), export)
+    if old := next((file for file, _ in moved_files() if file.stem == name and name not in known), None):
+        raise InputError(f"{key} '{name}': {old} is of an earlier version: `cliptune upgrade` moves it")
+    module = f"{package}.{choose(known, name, key)}"
+    try:
+        return getattr(importlib.import_module(module), export)
+    except ImportError as error:
+        if not (error.name or "").startswith("components."):
+            raise
+        file = f"{module.replace('.', '/')}.py"
+        raise InputError(
+            f"{file} is of an earlier version ({error}): `cliptune upgrade`, or see a new one by `cliptune new`"
+        ) from None
 
 
 def choose(known: list[str], name: str, key: str) -> str:

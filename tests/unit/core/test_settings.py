@@ -72,7 +72,7 @@ def test_wrong_keys_and_values_are_named(path: Path, raw_params: dict[str, Any])
         assert message in _refusal(path, raw_params | {block: raw_params[block] | {key: 1}})
     # A key of another block is not a hint.
     (name, task), *_ = raw_params["synthesize"]["tasks"].items()
-    for key, hint in (("captions", "did you mean 'max_captions'?"), ("workers", "remove it")):
+    for key, hint in (("caption", "did you mean 'max_captions'?"), ("workers", "remove it")):
         block = raw_params["synthesize"] | {"tasks": {name: task | {key: 400}}}
         refusal = _refusal(path, raw_params | {"synthesize": block})
         assert f"unknown key 'synthesize.tasks.{name}.{key}': {hint}" in refusal

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 
 from components.core.system.errors import InputError
+from components.core.system.renamed import hint
 from components.core.tables.training_columns import IMAGES
 from components.training.methods.contract.distillation import retention
 from components.training.methods.contract.losses import Features, Losses, has_sigmoid_loss
@@ -222,8 +223,9 @@ class Method:
         for key in given:
             if key not in known:
                 close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
-                raise InputError(where.format("unknown key", key, hint))
+                old = hint(f"methods.{entry or self.name}.{key}")
+                better = old or (f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}")
+                raise InputError(where.format("unknown key", key, better))
         try:
             hyper = TypeAdapter(self.hyper).validate_python(dict(given))
         except ValidationError as error:

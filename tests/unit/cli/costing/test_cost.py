@@ -19,7 +19,9 @@ from components.cli.costing.questions import TaskQuestions, count_questions
 from components.cli.costing.rates import Rates, load_rates
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.core.tables.folders import TEST_SET
 from components.core.tables.records import PAIRS
+from components.core.tables.written_queries import SUMMARY
 
 STAGES = ["prepare", "base", "embed", "synthesize@paraphrase_1", "validate@paraphrases"]
 STAGES += ["train@paraclip", "evaluate@paraclip"]
@@ -177,6 +179,11 @@ def test_kinds_of_test_queries_that_the_data_set_has_cost_nothing(
     whole = cost(["test_set"])["test_set"].questions
     (folder / "negations.parquet").touch()
     assert cost(["test_set"])["test_set"].questions == 4 / 5 * whole
+    # A test set is written once, whatever the settings are.
+    (tmp_path / TEST_SET).mkdir(parents=True)
+    (tmp_path / TEST_SET / SUMMARY).write_text('{"model": "m", "captions_sha256": "a"}')
+    kept = cost(["test_set"])["test_set"]
+    assert (kept.questions, kept.work) == (0, "keeps the test set")
 
 
 def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(

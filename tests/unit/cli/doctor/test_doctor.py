@@ -83,12 +83,15 @@ def _server(answers: dict[str, Any], auth: str = "") -> Iterator[str]:
         server.server_close()
 
 
-def _prefect(workers: Sequence[str] = (), server: str = "", pools: Sequence[str] = ("local", "gpu")) -> dict[str, Any]:
+def _prefect(
+    workers: Sequence[str] = (), server: str = "", pools: Sequence[str] = ("local", "gpu"), deployed: Sequence[str] = ()
+) -> dict[str, Any]:
     return {
         "/api/admin/version": server or version("prefect"),
         "/api/work_pools/filter": [{"name": pool} for pool in pools],
         "/api/work_pools/local/workers/filter": [{"status": status} for status in workers],
         "/api/work_pools/gpu/workers/filter": [],
+        "/api/deployments/filter": [{"name": "local", "entrypoint": entry} for entry in deployed],
     }
 
 
@@ -131,10 +134,17 @@ def test_prefect_api(settings: Settings) -> None:
 
 def test_a_pool_without_an_online_worker_is_named(settings: Settings) -> None:
     start = "prefect worker start --pool"
+    Path("flows").mkdir()
+    Path("flows/train.py").write_text("train_paraclip = train.with_options()\n")
     for answers, status, text in (
         (_prefect(["ONLINE", "OFFLINE"]), "warn", f"{start} gpu"),
         (_prefect(["OFFLINE"]), "fail", f"{start} local"),
         (_prefect(pools=["local"]), "fail", "no work pool gpu"),
+        (
+            _prefect(deployed=["flows/train.py:train_paraclip", "flows/train.py:train_adapted_lm", "mine/a.py:b"]),
+            "warn",
+            "that are gone: train-adapted-lm/local`prefect deployment delete train-adapted-lm/local`",
+        ),
     ):
         with _server(answers) as url:
             result = _check("work pools and workers", settings, PREFECT_API_URL=f"{url}/api")
