@@ -104,7 +104,7 @@ def _own_path(path: Path) -> Path:
 
     They would remain for ever, and DVC would add them to the outputs of a stage.
     """
-    # Imported here: the training engine needs only packages that torch and open_clip need (benchmarks/gpu.py).
+    # Imported here: the training engine needs only packages that torch and open_clip need (research/measure/gpu.py).
     import psutil
 
     host = f".{path.name}.{socket.gethostname()}-"
