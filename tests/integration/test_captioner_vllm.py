@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from components.captions.captioning.folder import CAPTIONS, caption_folder, find_pictures
+from components.captions.caption_folder import CAPTIONS, caption_folder, find_pictures
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore

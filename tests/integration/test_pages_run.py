@@ -45,7 +45,7 @@ ELSEWHERE = {
     "dvc --wait-for-lock repro evaluate@mine": "tests/integration/test_new_members.py",
     "cliptune init data/catalogue": "tests/integration/test_tutorial.py",
     "cliptune profile apply catalogue": "tests/integration/test_tutorial.py",
-    "cliptune init data/photographs --captions": "tests/unit/captions/captioning/test_captioning.py",
+    "cliptune init data/photographs --captions": "tests/unit/captions/test_caption_folder.py",
     "cliptune caption": "tests/unit/cli/commands/test_import.py",
     "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
     "cliptune profile apply cub": "tests/pipeline/test_paper_recipes.py",

@@ -12,7 +12,7 @@ import yaml
 from more_itertools import batched
 
 from components.captions.prompting.request import Reply, Request
-from components.captions.validation.rules.measuring.probes import Probes
+from components.captions.validation.rules.probes import Probes
 from components.core.settings import Settings
 from tests.support.server_project import write_captions
 

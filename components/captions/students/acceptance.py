@@ -15,7 +15,7 @@ from components.captions.prompting.request import InputRow, Inputs
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.captions.students.lessons import Lesson
-from components.captions.validation.rules.measuring.probes import find_probes
+from components.captions.validation.rules.probes import find_probes
 from components.captions.validation.rules.table import Synthesised, add_columns, row_rules
 from components.captions.validation.rules.tables import synthesised_tables
 from components.captions.validation.suites import Suites

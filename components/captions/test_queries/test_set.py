@@ -11,7 +11,7 @@ from pathlib import Path
 from components.captions.generating.store import GenerationStore
 from components.captions.test_queries.kinds import QueryKind, written_files
 from components.captions.test_queries.writing import Candidate, Caption, QueryWriter
-from components.captions.validation.rules.measuring.probes import find_probes
+from components.captions.validation.rules.probes import find_probes
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError

@@ -15,7 +15,7 @@ from components.captions.generating.questions import Questions, questions_withou
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.captions.test_queries.kinds import QueryKind
-from components.captions.validation.rules.measuring.probes import Probes
+from components.captions.validation.rules.probes import Probes
 from components.captions.validation.rules.table import add_columns, row_rules
 from components.captions.validation.suites import Suites
 from components.core.settings import Settings

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +17,8 @@ import typer
 
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.joining import JoinedAnswers, join_answers
-from components.captions.validation.orders import with_other_order
-from components.captions.validation.reporting.histograms import TextHistograms
-from components.captions.validation.reporting.report import RejectedRow, TableReport, Tally, prompts_of, sample_rows
-from components.captions.validation.rules.measuring.probes import Probes, find_probes
+from components.captions.validation.report import RejectedRow, TableReport, Tally, prompts_of, sample_rows
+from components.captions.validation.rules.probes import Probes, find_probes
 from components.captions.validation.rules.table import Rule, Synthesised, add_columns, measured, row_rules, share_rules
 from components.captions.validation.rules.tables import find_table
 from components.captions.validation.suites import Suites
@@ -37,6 +35,7 @@ from components.core.tables.table import Table
 from components.core.text.languages import ENGLISH, detected, language_name
 from components.core.tracking import TrackedRun, tracked_run
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
+from components.data.world.fact_checks import ORDINAL
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 
 REJECTED = "rejected.parquet"
@@ -132,10 +131,8 @@ def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, pr
         sample = checker.run(joined, accepted, quarantine / REJECTED, settings.validation.shard_rows)
     shares = pd.DataFrame([checker.tally.shares()]).assign(row=0)
     result = checker.suites.check_shares(f"{table.name}_shares", shares, share_rules(limits))
-    return TableReport(
-        table.name, checker.tally, result, _skipped(table, answers), sample, rules, share_rules(limits),
-        checker.histograms,
-    )  # fmt: skip
+    skipped = _skipped(table, answers)
+    return TableReport(table.name, checker.tally, result, skipped, sample, rules, share_rules(limits))
 
 
 def _require_reader(settings: Settings, table: Synthesised, limits: Limits, languages: Sequence[str]) -> None:
@@ -172,7 +169,7 @@ class _Checker:
     """Checks one table shard by shard; memory holds one shard and the counts of the others."""
 
     def __init__(self, table: Synthesised, limits: Limits, rules: list[Rule], probes: Probes, suites: Suites) -> None:
-        self.suites, self.tally, self.histograms = suites, Tally(), TextHistograms(table.name)
+        self.suites, self.tally = suites, Tally()
         self._table, self._limits, self._rules, self._probes = table, limits, rules, probes
 
     def run(self, joined: JoinedAnswers, accepted: Path, quarantine: Path, shard_rows: int) -> pd.DataFrame:
@@ -189,14 +186,13 @@ class _Checker:
         ):
             for shard in joined.shards(shard_rows):
                 frame = add_columns(shard, self._table, self._limits, self._probes, repeated, constant)
-                failing = self._judge(frame, keep, reject)
+                self._judge(frame, keep, reject)
                 samples.append(frame.loc[frame["row"].isin(sampled), ["row", *(rule.column for rule in self._rules)]])
-                self._count_texts(frame, ~failing)
                 progress.update(len(frame))
         return pd.concat(samples)
 
-    def _judge(self, frame: pd.DataFrame, keep: _Write, reject: _Write) -> pd.Series[bool]:
-        """Write the rows of a shard to their files and count them; returns which rows fail."""
+    def _judge(self, frame: pd.DataFrame, keep: _Write, reject: _Write) -> None:
+        """Write the rows of a shard to their files and count them."""
         name, tally = self._table.name, self.tally
         result = self.suites.check_rows(f"{name}_answers", frame, self._rules)
         failing = frame["row"].isin(list(result.failures))
@@ -218,14 +214,38 @@ class _Checker:
         for row, pair, sample, *values in rejected[["row", "id", "sample", *texts]].itertuples(index=False, name=None):
             shown = {column: text for column, text in zip(texts, values, strict=True) if text is not None}
             tally.examples.add([RejectedRow(row, pair, sample, shown, tuple(result.failures[row]))])
-        return failing
 
-    def _count_texts(self, frame: pd.DataFrame, accepted: pd.Series[bool]) -> None:
-        for answer in self._table.answers:
-            present = frame[frame[answer.column].notna() & frame[answer.source].notna()]
-            similarities = present.get(measured("similarity", answer), pd.Series(np.nan, index=present.index))
-            texts, sources = present[answer.column].tolist(), present[answer.source].tolist()
-            self.histograms.add(texts, sources, similarities.tolist(), accepted[present.index].tolist())
+
+def with_other_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """A table of PC-CLIP's differences with another row after each: the pictures and the two ordinals are exchanged.
+
+    Only texts that have "first" once and "second" once are exchanged. Language models nearly always name the first
+    picture first, and a text tower that is trained on those sentences alone learns the order of the words.
+    """
+    chosen = rows[rows["difference"].map(_has_both_once).astype(bool)]
+    columns = {name: f"other_{name}" for name in ("id", "caption")}
+    exchanged = chosen.rename(columns=columns | {other: name for name, other in columns.items()})
+    exchanged["difference"] = chosen["difference"].map(exchange_ordinals)
+    # One after the other, so that the order of the rows does not depend on the shards.
+    return pd.concat([rows, exchanged]).sort_index(kind="stable")
+
+
+def exchange_ordinals(text: str) -> str:
+    """`text` with "first" in the place of "second" and the reverse, in the same case.
+
+    >>> exchange_ordinals("First a dog, the second a cat.")
+    'Second a dog, the first a cat.'
+    """
+    return ORDINAL.sub(_other, text)
+
+
+def _has_both_once(text: str) -> bool:
+    return sorted(word.lower() for word in ORDINAL.findall(text)) == ["first", "second"]
+
+
+def _other(match: re.Match[str]) -> str:
+    word = "second" if match[0].lower() == "first" else "first"
+    return word.capitalize() if match[0][0].isupper() else word
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def write_captions(
     folder: Path, url: str, model: str, output: Path, language: str = "en", *, dry_run: bool = False
 ) -> None:
     """Caption the pictures of a folder, or print the number of questions; raises as `caption_folder`."""
-    from components.captions.captioning.folder import CAPTIONS, QUARANTINE, QUESTIONS, caption_folder, find_pictures
+    from components.captions.caption_folder import CAPTIONS, QUARANTINE, QUESTIONS, caption_folder, find_pictures
     from components.captions.generating.engines.server import ServerEngine
     from components.captions.generating.store import GenerationStore
     from components.core.settings import load_settings

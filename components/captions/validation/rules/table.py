@@ -13,7 +13,7 @@ import pandas as pd
 
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
-from components.captions.validation.rules.measuring.probes import Probes
+from components.captions.validation.rules.probes import Probes
 from components.core.settings import Limits
 from components.core.tables.records import key_of
 from components.core.tables.table import Table

@@ -27,10 +27,10 @@ from components.captions.validation.rules.checks.general import (
     strangers,
 )
 from components.captions.validation.rules.table import Synthesised, TableAnswer, TextCheck, View, each, in_english
-from components.captions.validation.rules.world.checks import FactChecks
 from components.core.system.discovery import choose
 from components.core.tables import records
 from components.core.text import content_words, normalised, overlap
+from components.data.world.fact_checks import FactChecks
 
 _TRUE = (*COMMON, *KEPT, FAITHFUL)
 _KEPT_BUT_DENYING = tuple(check for check in KEPT if check.column != "changed_negation")

@@ -13,7 +13,7 @@ import pytest
 from components.captions.prompting.request import Reply, Request
 from components.captions.test_queries import writing
 from components.captions.test_queries.test_set import run
-from components.captions.validation.rules.measuring.probes import find_probes
+from components.captions.validation.rules.probes import find_probes
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.folders import VALIDATION, benchmark_table

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.captions.validation import validate
-from components.captions.validation.reporting.report import TableReport
-from components.captions.validation.rules.measuring.probes import Probes, find_probes
+from components.captions.validation.report import TableReport
+from components.captions.validation.rules.probes import Probes, find_probes
 from components.captions.validation.rules.tables import find_table
 from components.captions.validation.validate import REJECTED, ValidationFiles
 from components.core.settings import Limits, Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.validation.rules.measuring.probes import evaluation_sentences
+from components.captions.validation.rules.probes import evaluation_sentences
 from components.core.system.errors import InputError
 from components.core.tables.records import (
     CAPTION_QUERIES,

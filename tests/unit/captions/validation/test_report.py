@@ -1,8 +1,7 @@
-"""The report of a table: uniform samples, histograms, MLflow metrics, and Data Docs without active content."""
+"""The report of a table: uniform samples, MLflow metrics, and Data Docs without active content."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -11,15 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 from components.captions.validation import validate
-from components.captions.validation.reporting.histograms import TextHistograms, lexical_distance
-from components.captions.validation.reporting.report import (
+from components.captions.validation.report import (
     MOST_REASONS,
     RejectedRow,
     RejectedRows,
@@ -68,14 +64,13 @@ def test_the_pages_lead_to_each_other_and_fetch_nothing(docs: Path) -> None:
     assert "rejected_paraphrases.html" in index
     for suite in ("paraphrases_answers", "paraphrases_shares"):
         assert re.search(rf'href="validations/{suite}/[^"]*\.html"', index), suite
-    assert (docs / "quality" / "paraphrases.png").read_bytes().startswith(b"\x89PNG")
     pages = [Page(path) for path in docs.rglob("*.html")]
     links = [(page, link) for page in pages for link in page.links if link[:1] not in {"#", ""}]
     targets = {(page.path.parent / link).resolve() for page, link in links if not link.startswith("https://")}
     assert targets
     assert [target for target in targets if not target.is_file()] == []
-    for name, wanted in (("index.html", ["quality/paraphrases.png"]), ("rejected_paraphrases.html", [])):
-        assert Page(docs / name).fetched == wanted
+    for name in ("index.html", "rejected_paraphrases.html"):
+        assert Page(docs / name).fetched == []
         assert "url(http" not in (docs / name).read_text("utf-8").replace("'", "")
 
 
@@ -124,54 +119,6 @@ def test_reasons_without_end_are_bounded() -> None:
     assert examples.of(f"failed: {2 * MOST_REASONS - 1}") == []
 
 
-TEXTS = ["a small dog sits on grass", "red", "two cats on a large sofa", "a dog"]
-SOURCES = ["a small dog on grass", "a red bus", "two large cats", "a dog"]
-SIMILARITIES = [0.9, 0.4, math.nan, 1.0]
-ACCEPTED = [True, False, True, False]
-
-
-def _histograms(shard: int) -> TextHistograms:
-    histograms = TextHistograms("rewrites")
-    for start in range(0, len(TEXTS), shard):
-        part = slice(start, start + shard)
-        histograms.add(TEXTS[part], SOURCES[part], SIMILARITIES[part], ACCEPTED[part])
-    return histograms
-
-
-def test_the_lexical_distance_counts_words() -> None:
-    distances = {
-        ("a dog", "A dog!"): 0.0,
-        ("a dog", "two cats"): 1.0,
-        ("a dog left of a cat", "a cat left of a dog"): 2 / 6,
-        ("a red dog", "a dog"): 1 / 3,
-        ("", "a dog"): 1.0,
-        ("", ""): 0.0,
-    }
-    assert {texts: lexical_distance(*texts) for texts in distances} == pytest.approx(distances)
-
-
-def test_texts_are_counted_before_and_after_filtering() -> None:
-    counted = _histograms(4).counts
-    assert [counts.sum(axis=1).tolist() for counts in counted] == [[4, 2], [4, 2], [3, 1]], (
-        "a missing value is left out"
-    )
-    assert (np.flatnonzero(counted[0][0]) + 1).tolist() == [1, 2, 6]
-    # Values beyond the axis count in its outermost bins.
-    histograms = TextHistograms("long")
-    histograms.add(["word " * 500, ""], ["a dog", "a dog"], [-0.9, 1.0000001], [True, True])
-    assert [(counts[0, 0], counts[0, -1]) for counts in histograms.counts] == [(1, 1), (0, 2), (1, 1)]
-
-
-def test_shards_make_no_difference(tmp_path: Path) -> None:
-    whole = _histograms(4).write(tmp_path / "whole.png")
-    for shard in (1, 3):
-        assert _histograms(shard).write(tmp_path / "parts.png").read_bytes() == whole.read_bytes()
-    with Image.open(whole) as picture:
-        assert picture.width >= 1200
-        assert "Software" not in picture.info
-    assert plt.get_fignums() == [], "no figure is left in pyplot"
-
-
 def test_counts_and_reports_are_in_the_run_even_of_a_broken_limit(
     track_in: Callable[[Path], None], tmp_path: Path
 ) -> None:
@@ -194,14 +141,14 @@ def test_counts_and_reports_are_in_the_run_even_of_a_broken_limit(
         assert {name: run.data.metrics[f"validate/paraphrases/{name}"] for name in wanted} == wanted
         folders = [client.list_artifacts(run.info.run_id, folder) for folder in ("", "paraphrases")]
         artifacts = {entry.path.removeprefix("paraphrases/") for entries in folders for entry in entries}
-        assert artifacts >= {"summary.json", "index.html", "rejected_paraphrases.html", "quality"}
+        assert artifacts >= {"summary.json", "index.html", "rejected_paraphrases.html"}
 
 
 def test_reasons_that_look_alike_to_mlflow_are_added_up() -> None:
     reasons = Counter({"failed: a?": 2, "failed: a!": 3, "x" * 500: 1})
     tally = Tally(rows=6, marked=Counter(accepted=0), reasons=reasons)
     shares = SuiteResult("shares", True, {}, [])
-    metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], [], TextHistograms("table")).metrics()
+    metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], []).metrics()
     assert metrics["validate/table/rejected/failed_ a_"] == 5
     assert max(map(len, metrics)) < 250
 

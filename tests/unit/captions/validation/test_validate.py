@@ -9,8 +9,8 @@ import pytest
 
 from components.captions.validation import validate
 from components.captions.validation.joining import join_answers
-from components.captions.validation.reporting.histograms import TextHistograms
-from components.captions.validation.rules.measuring.probes import find_probes
+from components.captions.validation.report import Tally
+from components.captions.validation.rules.probes import find_probes
 from components.captions.validation.rules.tables import find_table
 from components.core.settings import Limits, Settings
 from components.core.system.errors import InputError
@@ -220,7 +220,7 @@ def test_an_interrupted_stage_writes_nothing(tmp_path: Path, monkeypatch: pytest
     def fail(*_: Any) -> None:
         raise RuntimeError("lost")
 
-    monkeypatch.setattr(TextHistograms, "add", fail)
+    monkeypatch.setattr(Tally, "add_suite", fail)
     with pytest.raises(RuntimeError, match="lost"):
         validated(write_paraphrases(tmp_path, [Answer(), Answer(pair=1)]), shard_rows=1)
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []

@@ -18,9 +18,9 @@ from components.captions.validation.rules.checks.details import find_added_detai
 from components.captions.validation.rules.checks.numbers_and_names import find_added_name, find_lost_name
 from components.captions.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
 from components.captions.validation.rules.table import TextCheck, View, each, each_in_language, in_english
-from components.captions.validation.rules.world.checks import FactChecks
 from components.core.text import new_words, normalised
 from components.core.text.languages import identified, word_count
+from components.data.world.fact_checks import FactChecks
 
 
 def by_facts(measure: Callable[..., str | None], *columns: str) -> Callable[[View], list[Any]]:

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from components.captions.validation.rules.measuring.probes import evaluation_sentences
-from components.captions.validation.rules.world.checks import find_leak
+from components.captions.validation.rules.probes import evaluation_sentences
 from components.core.settings import Settings
 from components.core.text import normalised
 from components.data.source import EvaluationTables
@@ -23,6 +22,7 @@ from components.data.world.description.evaluation_text import evaluation_text
 from components.data.world.description.lexicon import TIERS, load_lexicon, plural, word_pattern
 from components.data.world.description.negation_text import CUES, negation_text
 from components.data.world.description.scenes import Scene, draw_scenes, pair_is_held_out
+from components.data.world.fact_checks import find_leak
 
 COMPONENTS = Path(__file__).parents[5] / "components"
 COUNTS = {"train": 60, "val": 10, "test": 150}
@@ -71,7 +71,7 @@ def _leaks(texts: list[str], sentences: frozenset[str]) -> list[str]:
 
 def _teacher(pattern: str) -> list[dict[str, str]]:
     rows = []
-    for path in sorted((COMPONENTS / "students" / "assets").glob(pattern)):
+    for path in sorted((COMPONENTS / "captions" / "students" / "assets").glob(pattern)):
         with path.open(encoding="utf-8", newline="") as stream:
             rows += list(csv.DictReader(stream, delimiter="\t"))
     return rows

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from components.captions.prompting.tasks import find_task
-from components.captions.validation.rules.measuring.probes import Probes
+from components.captions.validation.rules.probes import Probes
 from components.captions.validation.rules.table import TableAnswer, View, row_rules
 from components.captions.validation.rules.tables import find_table, synthesised_tables
-from components.captions.validation.rules.world.checks import FactChecks
 from components.core.settings import Limits, load_settings
+from components.data.world.fact_checks import FactChecks
 from tests.unit.captions.validation.conftest import CAPTION, SCENE
 
 FACTS = FactChecks()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-from components.captions.validation.rules.world import facts
+from components.data.world import facts
 from components.data.world.description import difference_text, evaluation_text, likeness, negation_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from components.captions.validation.rules.checks.similarity import SentenceVectors
-from components.captions.validation.rules.world import checks
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables import records
@@ -19,6 +18,7 @@ from components.core.tables.folders import TEST_SET, WRITTEN
 from components.core.text import normalised
 from components.core.text.languages import ENGLISH, detected, language_of
 from components.data.leaks.report import FOLDER, TestSetKeys
+from components.data.world import fact_checks
 from components.encoders.adapter.tokens import token_lengths
 
 _SENTENCES = (
@@ -67,7 +67,7 @@ class Probes:
     token_lengths: Callable[[Sequence[str]], npt.NDArray[np.int64]]
     similarities: Callable[[Sequence[str], Sequence[str]], npt.NDArray[np.float64]]
     find_leak: Callable[[str], str | None]
-    facts: checks.FactChecks | None
+    facts: fact_checks.FactChecks | None
     languages: tuple[str, ...] = (ENGLISH,)
     usual: str = ENGLISH
     reads_all: bool = False
@@ -106,9 +106,9 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
             return "sentence"
         if (test_set := published.find([text])) is not None:
             return f"published_{test_set}"
-        return checks.find_leak(text) if synthetic else None
+        return fact_checks.find_leak(text) if synthetic else None
 
-    facts = checks.FactChecks() if settings.validation.check_scene_facts else None
+    facts = fact_checks.FactChecks() if settings.validation.check_scene_facts else None
     model, languages = settings.validation.similarity_model, settings.validation.languages
     vectors = SentenceVectors(model=model)
     return Probes(token_lengths, vectors.similarities, find_leak, facts, languages, reads_all=model is not None)

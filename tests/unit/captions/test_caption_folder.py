@@ -20,13 +20,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from components.captions.captioning.folder import CAPTIONS, QUARANTINE, PictureCaptions, caption_folder, find_pictures
+from components.captions.caption_folder import CAPTIONS, QUARANTINE, PictureCaptions, caption_folder, find_pictures
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.inputs.pictures import PictureFile
 from components.captions.prompting.request import Reply, Request
-from components.captions.validation.rules.world.checks import FactChecks
 from components.cli import app
 from components.core.settings import Counts, Prepare, Settings
 from components.core.system.errors import InputError
@@ -34,6 +33,7 @@ from components.data.sources import find_source
 from components.data.world.description.evaluation_text import plain_query
 from components.data.world.description.scenes import Scene, Split, draw_scenes
 from components.data.world.drawing import draw
+from components.data.world.fact_checks import FactChecks
 from tests.support.scripted_llm import Answer, Body, openai_error, said, scripted
 
 REPO = Path(__file__).parents[4]

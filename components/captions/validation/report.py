@@ -24,7 +24,6 @@ from rich.markup import escape
 from rich.table import Table as TerminalTable
 
 from components.captions.prompting.tasks import find_task
-from components.captions.validation.reporting.histograms import TextHistograms
 from components.captions.validation.rules.table import Rule, Synthesised
 from components.captions.validation.suites import SuiteResult, make_context, row_expectation, share_expectation
 from components.core.settings import Settings, Validate
@@ -139,7 +138,6 @@ class TableReport:
     sample: pd.DataFrame
     rules: list[Rule]
     share_rules: list[Rule]
-    histograms: TextHistograms
 
     @property
     def accepted(self) -> int:
@@ -224,10 +222,9 @@ class TableReport:
                 "captions", site | {"site_index_builder": {"class_name": "DefaultSiteIndexBuilder"}}
             )
             context.build_data_docs()
-            picture = self.histograms.write(temporary / "quality" / f"{self.table}.png")
-            self._write_pages(temporary, answers, shares, picture)
+            self._write_pages(temporary, answers, shares)
 
-    def _write_pages(self, folder: Path, answers: str, shares: str, picture: Path) -> None:
+    def _write_pages(self, folder: Path, answers: str, shares: str) -> None:
         loader = FileSystemLoader(_TEMPLATES)
         environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
         shown: dict[str, Any] = {"report": self, "documented": DOCUMENTED, "reasons_shown": MOST_REASONS}
@@ -235,7 +232,6 @@ class TableReport:
         for name, suite in (("answers", answers), ("shares", shares)):
             (found,) = (folder / "validations" / suite).rglob("*.html")
             shown[name] = found.relative_to(folder).as_posix()
-        shown["picture"] = picture.relative_to(folder).as_posix()
         for template, name in (("index", "index"), ("rejected", f"rejected_{self.table}")):
             (folder / f"{name}.html").write_text(
                 environment.get_template(f"{template}.html.j2").render(**shown), "utf-8"

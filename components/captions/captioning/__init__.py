@@ -1,1 +1,0 @@
-"""Captions for pictures that have none, by a vision-language model."""

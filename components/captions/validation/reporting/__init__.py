@@ -1,1 +1,0 @@
-"""Reports of validated tables: summary, samples, histograms, Data Docs."""

@@ -1,1 +1,0 @@
-"""Checks against the synthetic dataset's own facts and sentences."""
