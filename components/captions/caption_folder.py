@@ -15,12 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from more_itertools import batched
-
-from components.captions.generating.asking import ask
+from components.captions.generating.asking import ask, outcomes
 from components.captions.generating.client import may_pass
 from components.captions.generating.engines import Engine
-from components.captions.generating.questions import Questions, questions_without_block
+from components.captions.generating.questions import questions_without_block
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.inputs.pictures import picture_row
 from components.captions.prompting.request import InputRow, Request
@@ -44,7 +42,6 @@ _CHECKING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 256}
 _MOST_WORDS = 40
 _LEAST_SAME, _SHARE_SAME = 10, 0.05
 """A caption of so many pictures, and of such a share of them, was written without looking."""
-_BLOCK = 256
 _FORMULA = ("=", "+", "-", "@")
 """A cell that begins with one of these is a formula in a spreadsheet."""
 Row = tuple[str, str, str, str, str]
@@ -129,19 +126,10 @@ def caption_folder(
     is_below = folder.is_relative_to(output.resolve())
     result = PictureCaptions(len(found.names), output if is_below else found.folder)
     prefix = f"{folder.relative_to(output.resolve()).as_posix()}/" if is_below and folder != output.resolve() else ""
-    rows = [picture_row(found.folder, name, found.most) for name in found.names]
-    asked = _Asked.of(engine, store, settings, language)
-    for requests, title, most in (
-        (map(asked.writing, rows), "write captions", len(rows)),
-        (asked.checking(rows), "check captions", (QUESTIONS - 1) * len(rows)),
-    ):
-        counts = ask(store, engine, requests, title, most)
-        result.tokens_in += counts.tokens_in
-        result.tokens_out += counts.tokens_out
-    kept, lost = list[Row](), list[Lost]()
-    for block in batched(track(rows, "sort captions", len(rows), "picture"), _BLOCK):
-        asked.sort(block, kept, lost)
-    _check_failed(lost, len(rows), settings.synthesize.max_failed_share)
+    pictures = _captioned(found, engine, store, settings, language, result)
+    lost = [(one.row.id, one.texts.get(key, ""), reason) for one in pictures for key, reason in one.faults.items()]
+    _check_failed(lost, len(pictures), settings.synthesize.max_failed_share)
+    kept = [row for one in pictures for row in one.rows(engine.model)]
     result.rejected.update(reason.partition(":")[0] for _, _, reason in lost)
     result.texts, result.captioned = len(kept), len({row[0] for row in kept})
     shown = ((prefix + name, f"'{text}" if text.startswith(_FORMULA) else text, reason) for name, text, reason in lost)
@@ -153,6 +141,77 @@ def caption_folder(
     return result
 
 
+@dataclass
+class _Captioned:
+    """A picture, the texts that the model wrote about it, and why some of them, or all (`""`), are rejected, by key."""
+
+    row: InputRow
+    texts: dict[str, str]
+    faults: dict[str, str]
+
+    def rows(self, model: str) -> list[Row]:
+        """The accepted texts."""
+        absent = "" if ABSENT in self.faults else self.texts.get(ABSENT, "")
+        kept = [key for key in TEXTS if key in self.texts and key not in self.faults]
+        return [(self.row.id, self.texts[key], key.partition("_")[0], model, absent) for key in kept]
+
+
+def _captioned(
+    found: Captionable,
+    engine: Engine,
+    store: GenerationStore,
+    settings: Settings,
+    language: str,
+    result: PictureCaptions,
+) -> list[_Captioned]:
+    """Have the model write texts and check those without a fault; counts the tokens in `result`."""
+    validation = settings.validation.model_copy(update={"language": language})
+    settings = settings.model_copy(update={"validation": validation})
+    writing = questions_without_block(settings, "caption_picture", engine, **_WRITING)
+    true, absent = (
+        questions_without_block(settings, name, engine, **_CHECKING) for name in ("check_picture", "check_absent")
+    )
+    rows = [picture_row(found.folder, name, found.most) for name in found.names]
+    written = ask(store, engine, (writing.about(row, 0) for row in rows), "write captions", len(rows))
+    pictures = []
+    for request, answer, failure in outcomes(store, (writing.about(row, 0) for row in rows)):
+        texts = json.loads(writing.task.parse(answer or "") or "{}")
+        faults = _faults(texts, language) if texts else {"": failure or "unparsable"}
+        pictures.append(_Captioned(request.source, texts, faults))
+    _reject_constant(pictures)
+
+    def checks() -> Iterator[Request]:
+        """Whether texts are true and whether the thing is there, of every picture with usable texts."""
+        for one in pictures:
+            shown = {key: one.texts[key] for key in TEXTS if key in one.texts and key not in one.faults}
+            if shown:
+                yield true.about(InputRow(one.row.id, 0, shown, pictures=one.row.pictures), 0)
+            if shown and ABSENT not in one.faults:
+                thing = {ABSENT: one.texts[ABSENT]}
+                yield absent.about(InputRow(one.row.id, 0, thing, pictures=one.row.pictures), 0)
+
+    checked = ask(store, engine, checks(), "check captions", (QUESTIONS - 1) * len(rows))
+    result.tokens_in, result.tokens_out = written.tokens_in + checked.tokens_in, written.tokens_out + checked.tokens_out
+    faulty = {one.row.id: one.faults for one in pictures}
+    for request, answer, failure in outcomes(store, track(checks(), "sort captions", checked.total, "question")):
+        verdict = true.task.parse(answer or "")
+        if request.task == absent.task.name and verdict != "no":
+            faulty[request.source.id][ABSENT] = failure or "not absent"
+        elif request.task == true.task.name and verdict != "yes":
+            reason = f"unchecked: {failure}" if failure else "untrue"
+            faulty[request.source.id].update(dict.fromkeys(request.source.inputs, reason))
+    return pictures
+
+
+def _reject_constant(pictures: Sequence[_Captioned]) -> None:
+    """Reject all texts of pictures whose caption many pictures have."""
+    captions = ((one.texts[TEXTS[0]], one.row.id) for one in pictures if one.texts)
+    constant = common_texts(captions, max(_LEAST_SAME, _SHARE_SAME * len(pictures)))
+    for one in pictures:
+        if one.texts and normalised(one.texts[TEXTS[0]]) in constant:
+            one.faults = dict.fromkeys(one.texts, "same for many pictures")
+
+
 def _check_failed(lost: Sequence[Lost], pictures: int, most: float) -> None:
     failed = {name: reason for name, _, reason in lost if may_pass(reason)}
     if len(failed) > most * pictures:
@@ -161,104 +220,6 @@ def _check_failed(lost: Sequence[Lost], pictures: int, most: float) -> None:
             f"{len(failed):,} of {pictures:,} pictures have no answer (most often {reason}): run the command again, "
             f"which repeats only these, or raise synthesize.max_failed_share ({most:g})"
         )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """The questions about pictures, and their answers in the store.
-
-    `faults` has, for the pictures whose answers break a rule, each such text's key and reason.
-    """
-
-    store: GenerationStore
-    language: str
-    model: str
-    about: Questions
-    true: Questions
-    absent: Questions
-    faults: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    @staticmethod
-    def of(engine: Engine, store: GenerationStore, settings: Settings, language: str) -> _Asked:
-        validation = settings.validation.model_copy(update={"language": language})
-        settings = settings.model_copy(update={"validation": validation})
-        writing = questions_without_block(settings, "caption_picture", engine, **_WRITING)
-        true, absent = (
-            questions_without_block(settings, name, engine, **_CHECKING) for name in ("check_picture", "check_absent")
-        )
-        return _Asked(store, language, engine.model, writing, true, absent)
-
-    def writing(self, row: InputRow) -> Request:
-        """The question for texts about a picture."""
-        return self.about.about(row, 0)
-
-    def checking(self, rows: Sequence[InputRow]) -> Iterator[Request]:
-        """The questions whether texts are true and whether the thing is there, of all pictures with usable texts."""
-        blocks = list(batched(rows, _BLOCK))
-        captions = (
-            (texts[TEXTS[0]], row.id)
-            for block in blocks
-            for row, texts in zip(block, self._texts(block)[0], strict=True)
-            if texts
-        )
-        constant = common_texts(captions, max(_LEAST_SAME, _SHARE_SAME * len(rows)))
-        for block in blocks:
-            for row, texts in zip(block, self._texts(block)[0], strict=True):
-                faults = _faults(texts, self.language)
-                if texts and normalised(texts[TEXTS[0]]) in constant:
-                    faults = dict.fromkeys(texts, "same for many pictures")
-                if faults:
-                    self.faults[row.id] = faults
-                yield from self._checks(row, texts)
-
-    def sort(self, block: Sequence[InputRow], kept: list[Row], lost: list[Lost]) -> None:
-        """Append the accepted texts of pictures to `kept`, and the others with their reasons to `lost`."""
-        written, failures = self._texts(block)
-        checks = [self._checks(row, texts) for row, texts in zip(block, written, strict=True)]
-        keys = [request.key for requests in checks for request in requests]
-        answers = self.store.answers(keys)
-        failures |= self.store.failures(key for key in keys if key not in answers)
-        for row, texts, requests in zip(block, written, checks, strict=True):
-            if not texts:
-                lost.append((row.id, "", failures.get(self.writing(row).key, "unparsable")))
-                continue
-            faults = self.faults.get(row.id, {})
-            lost += [(row.id, texts[key], reason) for key, reason in faults.items()]
-            true, there = self._verdicts(requests, answers)
-            failed = failures.get(requests[0].key) if requests else None
-            if there != "no" and len(requests) > 1:
-                lost.append((row.id, texts[ABSENT], failures.get(requests[1].key, "not absent")))
-            for key in (key for key in TEXTS if key not in faults):
-                if true == "yes":
-                    nothing = texts[ABSENT] if there == "no" else ""
-                    kept.append((row.id, texts[key], key.partition("_")[0], self.model, nothing))
-                else:
-                    lost.append((row.id, texts[key], f"unchecked: {failed}" if failed else "untrue"))
-
-    def _verdicts(self, requests: Sequence[Request], answers: dict[str, str]) -> tuple[str | None, str | None]:
-        found = [self.true.task.parse(answers.get(request.key, "")) for request in requests]
-        true, there, *_ = [*found, None, None]
-        return true, there
-
-    def _texts(self, block: Sequence[InputRow]) -> tuple[list[dict[str, str]], dict[str, str]]:
-        """The texts that the model wrote about each picture, none without a usable answer; key -> why it has none."""
-        keys = [self.writing(row).key for row in block]
-        answers = self.store.answers(keys)
-        parsed = [self.about.task.parse(answers.get(key, "")) for key in keys]
-        return [json.loads(text or "{}") for text in parsed], self.store.failures(
-            key for key in keys if key not in answers
-        )
-
-    def _checks(self, row: InputRow, texts: dict[str, str]) -> list[Request]:
-        """Whether the texts without faults are true, and whether the thing is there; none without such texts."""
-        faults = self.faults.get(row.id, {})
-        shown = {key: texts[key] for key in TEXTS if texts and key not in faults}
-        if not shown:
-            return []
-        asked = [self.true.about(InputRow(row.id, 0, shown, pictures=row.pictures), 0)]
-        if ABSENT not in faults:
-            asked.append(self.absent.about(InputRow(row.id, 0, {ABSENT: texts[ABSENT]}, pictures=row.pictures), 0))
-        return asked
 
 
 def _faults(texts: dict[str, str], language: str) -> dict[str, str]:

@@ -22,9 +22,11 @@ from components.core.tables.work_shard import Shard
 
 _LOOK_UP = 256
 """Questions looked up in the store together."""
-_BLOCK = 10_000
-"""Rows of the table written together."""
+_READ, _BLOCK = 2_000, 10_000
+"""Answers read together, and rows of the table written together."""
 Row = dict[str, object]
+Outcome = tuple[Request, str | None, str | None]
+"""A question, its stored answer, and the reason why it has none."""
 Pair = tuple[str, str]
 """Source and answer."""
 Faults = Callable[[Sequence[Pair]], Sequence[str | None]]
@@ -105,15 +107,22 @@ def ask(
     return counts
 
 
+def outcomes(store: GenerationStore, requests: Iterable[Request]) -> Iterator[Outcome]:
+    """Each request with its stored answer, or the reason why it has none, in order."""
+    for block in batched(requests, _READ):
+        keys = list(dict.fromkeys(request.key for request in block))
+        answers = store.answers(keys)
+        failures = store.failures([key for key in keys if key not in answers])
+        for request in block:
+            yield request, answers.get(request.key), failures.get(request.key)
+
+
 def stored_texts(
     store: GenerationStore, questions: Questions, shard: Shard | None = None
 ) -> Iterator[tuple[InputRow, str | None]]:
     """The inputs of every question and the text of its stored answer, None without a usable one, in order."""
-    for block in batched(questions.read(shard), _LOOK_UP):
-        answers = store.answers(list({question.key for question in block}))
-        for question in block:
-            answer = answers.get(question.key)
-            yield question.source, None if answer is None else questions.task.parse(answer)
+    for question, answer, _ in outcomes(store, questions.read(shard)):
+        yield question.source, None if answer is None else questions.task.parse(answer)
 
 
 def write_answers(path: Path, store: GenerationStore, questions: Questions, faults: Faults | None = None) -> int:
@@ -134,13 +143,13 @@ def write_answers(path: Path, store: GenerationStore, questions: Questions, faul
 
 
 def _rows(store: GenerationStore, questions: Questions, block: Sequence[Request]) -> list[Row]:
-    answers = _Answers(store, questions, [question.key for question in block])
+    found = list(outcomes(store, block))
     if questions.task.judges is None:
-        return [_row(questions, question, answers.parsed(question.key, questions.task)) for question in block]
-    rejected = [question for question in block if questions.rejects(answers.answers.get(question.key))]
-    revisions = {question.key: questions.revision(question).key for question in rejected}
-    revised = _Answers(store, questions, list(revisions.values()))
-    return [_row(questions, one, _judged(questions, one, answers, revised, revisions.get(one.key))) for one in block]
+        return [_row(questions, one[0], _parsed(questions, questions.task, one)) for one in found]
+    rejected = [question for question, verdict, _ in found if questions.rejects(verdict)]
+    revisions = outcomes(store, map(questions.revision, rejected))
+    revised = dict(zip((question.key for question in rejected), revisions, strict=True))
+    return [_row(questions, one[0], _judged(questions, one, revised.get(one[0].key))) for one in found]
 
 
 def _reject(rows: Sequence[Row], faults: Faults) -> None:
@@ -151,38 +160,30 @@ def _reject(rows: Sequence[Row], faults: Faults) -> None:
         row |= {"accepted": reason is None, "reason": reason, "verdict": "yes" if reason is None else "no"}
 
 
-class _Answers:
-    """Answers and failures of a block of questions."""
-
-    def __init__(self, store: GenerationStore, questions: Questions, keys: list[str]) -> None:
-        self.answers = store.answers(list(dict.fromkeys(keys)))
-        self._failures = store.failures([key for key in keys if key not in self.answers])
-        self._name = questions.task.name
-
-    def parsed(self, key: str, task: PromptTask) -> Row:
-        """Columns `text`, `accepted` and `reason` of one answer to `task`."""
-        if key in self.answers:
-            text = task.parse(self.answers[key])
-            return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
-        if key in self._failures:
-            return {"text": None, "accepted": False, "reason": f"failed: {self._failures[key]}"}
-        raise InputError(
-            f"generation store: an answer to task '{self._name}' is missing (key {key[:12]}...): run "
-            f"`dvc repro synthesize@{self._name}` again, and do not prune a store that is in use"
-        )
+def _parsed(questions: Questions, task: PromptTask, found: Outcome) -> Row:
+    """Columns `text`, `accepted` and `reason` of an answer to `task`."""
+    request, answer, failure = found
+    if answer is not None:
+        text = task.parse(answer)
+        return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
+    if failure is not None:
+        return {"text": None, "accepted": False, "reason": f"failed: {failure}"}
+    name = questions.task.name
+    raise InputError(
+        f"generation store: an answer to task '{name}' is missing (key {request.key[:12]}...): run "
+        f"`dvc repro synthesize@{name}` again, and do not prune a store that is in use"
+    )
 
 
-def _judged(
-    questions: Questions, question: Request, verdicts: _Answers, revised: _Answers, revision: str | None
-) -> Row:
-    """The candidate, or the judge's text instead; `revision` is the key of the question that the judge answered."""
-    if revision is not None:
-        rewritten = revised.parsed(revision, find_task(str(questions.task.judges)))
+def _judged(questions: Questions, found: Outcome, revised: Outcome | None) -> Row:
+    """The candidate, or the judge's text instead, which is `revised`."""
+    if revised is not None:
+        rewritten = _parsed(questions, find_task(str(questions.task.judges)), revised)
         return {**rewritten, "verdict": "no", "written_by": "judge"}
-    verdict = verdicts.parsed(question.key, questions.task)
+    verdict = _parsed(questions, questions.task, found)
     if verdict["text"] is None:
         return verdict
-    candidate = question.source.inputs[questions.task.inputs[1]]
+    candidate = found[0].source.inputs[questions.task.inputs[1]]
     return {"text": candidate, "accepted": True, "reason": None, "verdict": "yes", "written_by": "generator"}
 
 
