@@ -15,8 +15,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
-    from components.captions.generating.store import GenerationStore
-    from components.captions.generating.store.upkeep import StoreStats
+    from components.captions.generating.store import GenerationStore, StoreStats
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
@@ -103,7 +102,7 @@ def prune(
     Examples: cliptune answers prune --task rewrite --dry-run; cliptune answers prune --model old-model --older-than
     30d; cliptune answers prune --failed
     """
-    from components.captions.generating.store.upkeep import Choice
+    from components.captions.generating.store import Choice
 
     choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
     choice.check()

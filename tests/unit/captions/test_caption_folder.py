@@ -36,7 +36,7 @@ from components.data.world.drawing import draw
 from components.data.world.fact_checks import FactChecks
 from tests.support.scripted_llm import Answer, Body, openai_error, said, scripted
 
-REPO = Path(__file__).parents[4]
+REPO = Path(__file__).parents[3]
 PICTURES, STORE = 6, "sqlite:///store.db"
 FACTS = FactChecks()
 Scenes = dict[str, Scene]

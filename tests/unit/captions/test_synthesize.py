@@ -17,8 +17,7 @@ from components.captions import synthesize
 from components.captions.generating import engines, judging, questions
 from components.captions.generating.asking import SynthesisCounts
 from components.captions.generating.engines import make_engine
-from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.upkeep import Choice
+from components.captions.generating.store import Choice, GenerationStore
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Settings
 from components.core.system.errors import InputError

@@ -51,10 +51,7 @@ IMPORTS = Table(
     Column("rows", Integer, nullable=False),
     Column("at", Double, nullable=False),
 )
-"""Exports that were merged. All their rows are in the store, unless `rows` is `PRUNED`."""
-
-PRUNED = -1
-"""In place of the number of rows: some of them may have been pruned since."""
+"""Exports that were merged."""
 
 EXPORT = pa.schema([(column.name, pa.int32() if column.name == "attempt" else pa.string()) for column in GENERATIONS.c])
 """An export: `GENERATIONS` as Parquet, sorted by task and key."""

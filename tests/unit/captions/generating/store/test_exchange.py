@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.captions.generating.store import GenerationStore, exchange
+from components.captions.generating import store as stored
+from components.captions.generating.store import Choice, GenerationStore
 from components.captions.generating.store.schema import storable
-from components.captions.generating.store.upkeep import Choice
 from components.captions.prompting.request import Reply
 from components.core.system.errors import InputError
 from tests.support.store_rows import failures, keys, replies, request, requests
@@ -45,7 +45,7 @@ def test_export_and_import_keep_every_answer(answers: dict[str, str]) -> None:
 def test_the_repositorys_export_comes_out_as_it_went_in(
     store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_WRITTEN", 700)
+    monkeypatch.setattr(stored, "_WRITTEN", 700)
     rows = pq.read_metadata(ASSET).num_rows
     assert store.import_parquet(ASSET) == rows > 10_000
     assert store.export_parquet(tmp_path / "export.parquet") == rows
@@ -63,32 +63,26 @@ def test_import_merges_and_fixes(store: GenerationStore, tmp_path: Path) -> None
     assert store.stats().failures == ()
 
 
-def test_a_file_is_read_again_only_on_purpose_after_answers_were_pruned(
-    store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_replay_is_imported_once_and_pruned_answers_come_back_only_on_purpose(
+    store: GenerationStore, tmp_path: Path
 ) -> None:
     path = tmp_path / "export.parquet"
     store.add(replies([*requests(3), request("other", task="rewrite")]))
     store.export_parquet(path)
     store.prune(Choice(task="paraphrase_1"))
-    assert store.import_parquet(path, once=True) == 3, "this store has never imported it"
-    with monkeypatch.context() as patch:
-        patch.setattr(exchange, "_rows", None)
-        path = path.rename(tmp_path / "renamed.parquet")
-        assert store.import_parquet(path) == 0
-    store.prune(Choice(failed=True))
-    assert store.stats().imports == 1
+    assert store.import_once(path) == 3, "this store has never imported it"
     store.prune(Choice(task="paraphrase_1"))
-    assert store.import_parquet(path, once=True) == 0
-    assert (store.count(), store.stats().imports) == (1, 0)
+    path = path.rename(tmp_path / "renamed.parquet")
+    assert (store.import_once(path), store.count()) == (0, 1)
     assert store.import_parquet(path) == 3
-    assert store.import_parquet(path, once=True) == store.import_parquet(path) == 0
+    assert store.import_once(path) == store.import_parquet(path) == 0
     assert (store.count(), store.stats().imports) == (4, 1)
 
 
 def test_a_file_that_broke_half_way_is_not_taken_for_imported(
     store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_READ", 10)
+    monkeypatch.setattr(stored, "_READ", 10)
     rows = pq.read_table(ASSET).slice(0, 25)
     answers = rows["answer"].to_pylist()
     answers[-1] = None

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.upkeep import Choice, Pruned
+from components.captions.generating.store import Choice, GenerationStore, Pruned
 from components.core.system.errors import InputError
 from tests.support.store_rows import failures, replies, request
 
