@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from more_itertools import batched
 
-from components.captions.generating.asking import Pair, SynthesisCounts, ask, stored_texts, write_answers
+from components.captions.generating.asking import (
+    MeaningJudge,
+    Pair,
+    SynthesisCounts,
+    ask,
+    outcomes,
+    stored_texts,
+    write_answers,
+)
 from components.captions.generating.engines import Engine, engine_of
-from components.captions.generating.judging import MeaningJudge
 from components.captions.generating.questions import Questions, import_replay, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request
@@ -26,7 +32,6 @@ from components.core.tables.work_shard import Shard
 from components.core.tracking import tracked_run
 
 OUTPUT = Path("data/captions")
-_BLOCK = 1000
 
 
 def run(
@@ -95,11 +100,9 @@ def _pairs(store: GenerationStore, questions: Questions, shard: Shard | None) ->
 
 def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
     """The judged task's questions for the candidates that the judge does not accept."""
-    for block in batched(questions.read(shard), _BLOCK):
-        verdicts = store.answers([question.key for question in block])
-        for question in block:
-            if questions.rejects(verdicts.get(question.key)):
-                yield questions.revision(question)
+    for question, verdict, _ in outcomes(store, questions.read(shard)):
+        if questions.rejects(verdict):
+            yield questions.revision(question)
 
 
 @in_project
@@ -138,10 +141,9 @@ def _plan(settings: Settings, name: str) -> str:
     questions = questions_of(settings, name, engine_of(settings.synthesize, name))
     total = stored = 0
     with closing(GenerationStore(settings.synthesize.store)) as store:
-        for block in batched(questions.read(), _BLOCK):
-            total += len(block)
-            known = store.answers({question.key for question in block})
-            stored += sum(question.key in known for question in block)
+        for _, answer, _ in outcomes(store, questions.read()):
+            total += 1
+            stored += answer is not None
     judge = questions.options.judge_llm
     return (
         f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"

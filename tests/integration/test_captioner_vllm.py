@@ -17,7 +17,7 @@ from components.captions.caption_folder import CAPTIONS, caption_folder, find_pi
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.inputs.pool import to_picture
+from components.captions.prompting.inputs.pictures import to_picture
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.core.settings import Settings
 from components.core.system.errors import InputError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from components.captions.generating.vllm_process import serve
+from components.captions.generating.engines.vllm import serve
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.registry.export import write_checked
 from components.registry.formats import find_format

@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 
 from components.captions.students import students as student
-from components.captions.students.job import ADAPTER, RECORD
+from components.captions.students.train import ADAPTER, RECORD
 from components.core.system.processes import signal_group
 from components.core.tracking import STORE, make_client
 from tests.support.student_project import CAPTIONS, good

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from components.captions.generating.engines import local
-from components.captions.generating.vllm_process import serve
+from components.captions.generating.engines.vllm import serve
 from components.captions.prompting.request import Request, Sampling
 from components.captions.prompting.task import completion
 from components.captions.prompting.tasks import find_task

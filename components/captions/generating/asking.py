@@ -1,4 +1,4 @@
-"""Sends unanswered questions to an engine and stores the replies; writes the table of a task's answers."""
+"""Sends unanswered questions to an engine, and to a judge, and stores the replies; writes the table of answers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 from more_itertools import batched
 
-from components.captions.generating.engines import Engine
-from components.captions.generating.questions import Questions
+from components.captions.generating.engines import Engine, make_engine
+from components.captions.generating.questions import Questions, questions_without_block
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
+from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.records import GENERATIONS, SKIPPED
@@ -198,3 +199,48 @@ def _row(questions: Questions, question: Request, outcome: Row) -> Row:
         "other_source": inputs[-1] if source.other_id is not None else None,
         **outcome,
     }
+
+
+REASON = "judge"
+"""Reason of an answer that the judge does not accept."""
+SAMPLING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 8}
+
+
+class MeaningJudge:
+    """Accepts an answer if it means the same as its source and the source the same as the answer.
+
+    The model judges both directions with prompt task `judge_paraphrase`; the second only after a "yes" to the first.
+    """
+
+    def __init__(self, settings: Settings, llm: str) -> None:
+        """Take the model `synthesize.llms.<llm>`; raises `InputError` if there is no such model."""
+        self.llm, self.engine = llm, make_engine(settings.synthesize, llm)
+        self._questions = questions_without_block(settings, "judge_paraphrase", self.engine, **SAMPLING)
+
+    def ask(
+        self, store: GenerationStore, pairs: Callable[[], Iterable[Pair]], title: str, most: int | None
+    ) -> SynthesisCounts:
+        """Have the verdicts on `pairs`, which are read twice, in the store."""
+        there = (self._there(pair) for pair in pairs())
+        counts = ask(store, self.engine, there, f"{title}: judge", most)
+        return counts + ask(store, self.engine, self._second(store, pairs()), f"{title}: judge, back", None)
+
+    def faults(self, store: GenerationStore, pairs: Sequence[Pair]) -> list[str | None]:
+        """For each pair None if both answers are "yes", else the reason."""
+        both = [(self._there(pair).key, self._there(pair[::-1]).key) for pair in pairs]
+        found = store.answers({key for keys in both for key in keys})
+        return [next(filter(None, (self._fault(found.get(key)) for key in keys)), None) for keys in both]
+
+    def _fault(self, verdict: str | None) -> str | None:
+        if verdict is None:
+            return f"{REASON}: no answer"
+        return REASON if self._questions.rejects(verdict) else None
+
+    def _there(self, pair: Pair) -> Request:
+        return self._questions.about(InputRow("", 0, {"caption": pair[0], "paraphrase": pair[1]}), 0)
+
+    def _second(self, store: GenerationStore, pairs: Iterable[Pair]) -> Iterator[Request]:
+        for there, verdict, _ in outcomes(store, map(self._there, pairs)):
+            if self._fault(verdict) is None:
+                source, answer = there.source.inputs.values()
+                yield self._there((answer, source))

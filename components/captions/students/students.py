@@ -48,8 +48,8 @@ def _train(
     settings: Settings, names: Sequence[str], output: Path, options: Sequence[str], *, lessons_only: bool
 ) -> None:
     """Train students here or, those with several processes, under torchrun; `options` are this command's."""
-    from components.captions.students.job import find_job, find_student
     from components.captions.students.teacher import ask_teacher
+    from components.captions.students.train import find_job, find_student
     from components.core.compute.distributed import become_torchrun, launched_by_torchrun
 
     if launched_by_torchrun():
@@ -76,8 +76,7 @@ def _train(
 
 def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
     """Train students on the ranks of this process's world, except those that are already trained."""
-    from components.captions.students.job import find_job
-    from components.captions.students.train import train
+    from components.captions.students.train import find_job, train
     from components.core.compute.distributed import join_world
     from components.core.compute.hardware import pick_device
 

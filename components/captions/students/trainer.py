@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
@@ -18,7 +18,6 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from components.captions.prompting.request import COMPLETION
-from components.captions.students.job import StudentJob
 from components.captions.students.lessons import Lesson, chat_of
 from components.core.compute.distributed import World
 from components.core.compute.hardware import bf16_is_native
@@ -26,6 +25,9 @@ from components.core.settings import Student
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.encoders.language_models.language_model import LanguageModel
+
+if TYPE_CHECKING:
+    from components.captions.students.train import StudentJob
 
 _STATE = "trainer_state.json"
 _IGNORED = -100

@@ -14,8 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from components.captions.prompting.disarm import disarm
-from components.captions.prompting.inputs.pool import Pool, pictures_of, pooled, to_picture
+from components.captions.prompting.inputs.pictures import (
+    SHOWN,
+    Pool,
+    picture_row,
+    pictures_of,
+    pooled,
+    to_picture,
+)
 from components.captions.prompting.request import InputRow, Inputs
+from components.core.pictures.folder import pictures_in
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.tables.files import content_hash
 from components.core.tables.records import GENERATIONS, PAIRS
@@ -26,9 +34,6 @@ Accepts = Callable[[Inputs], str | None]
 
 A reason quotes none of their words, so that equal reasons can be counted.
 """
-
-SHOWN = "pictures"
-"""Name of an input that is present, with any text, where the question shows the pictures of its captions."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,11 @@ def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Input
     """
     with pooled(read_captions(path, accepts, replace(ask, one_per_image=True))) as pool:
         yield from paired(pool, ask.pairs, ask.seed)
+
+
+def read_pictures(path: Path, _accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
+    """The first pictures of a folder and its subfolders by name; raises as `pictures_in`."""
+    return islice((picture_row(path, name) for name in pictures_in(path).names), ask.limit)
 
 
 def read_answers(name: str, **about: str) -> Reader:

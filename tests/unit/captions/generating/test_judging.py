@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.captions.generating import judging
-from components.captions.generating.judging import MeaningJudge
+from components.captions.generating.asking import MeaningJudge
 from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply, Request

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from components.captions.prompting.tasks import find_task
-from components.captions.students.job import ADAPTER, RECORD, StudentJob, code_hash, find_job
 from components.captions.students.lessons import chat_of
+from components.captions.students.train import ADAPTER, RECORD, StudentJob, code_hash, find_job
 from components.core.settings import Settings
 from tests.support.student_making import make_lessons, make_plan
 
@@ -55,7 +55,7 @@ def test_after_changes_of_the_code_it_is_trained_from_the_start(
     _finish(job, code=code_hash())
     before = job.checkpoints.folder
     assert job.is_done()
-    monkeypatch.setattr("components.captions.students.job.code_hash", lambda: "edited")
+    monkeypatch.setattr("components.captions.students.train.code_hash", lambda: "edited")
     assert not job.is_done()
     assert job.checkpoints.folder != before
 

@@ -15,7 +15,7 @@ import torch
 from components.captions.students import acceptance as student_acceptance
 from components.captions.students import students as student
 from components.captions.students import teacher as student_teacher
-from components.captions.students.job import ADAPTER, RECORD, find_job
+from components.captions.students.train import ADAPTER, RECORD, find_job
 from components.core.settings import Settings
 from components.core.system.profiles import settings_with
 from components.core.tracking import make_client

@@ -8,13 +8,14 @@ from functools import cache
 from typing import Any
 
 from components.captions.validation.rules.checks.changes import (
+    find_added_detail,
     find_changed_colour,
     find_changed_measure,
     find_changed_negation,
     find_lost_count,
+    find_lost_detail,
     find_other_count,
 )
-from components.captions.validation.rules.checks.details import find_added_detail, find_lost_detail
 from components.captions.validation.rules.checks.numbers_and_names import find_added_name, find_lost_name
 from components.captions.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
 from components.captions.validation.rules.table import TextCheck, View, each, each_in_language, in_english

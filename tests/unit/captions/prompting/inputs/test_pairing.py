@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.captions.prompting.inputs import pool
-from components.captions.prompting.inputs.pool import pooled
+from components.captions.prompting.inputs import pictures
+from components.captions.prompting.inputs.pictures import pooled
 from components.captions.prompting.inputs.readers import ordered_pairs, paired
 from components.captions.prompting.request import InputRow, PromptPicture
 
@@ -67,7 +67,7 @@ def test_sources_come_back_in_any_order(
     places = list(range(len(sources)))
     order.shuffle(places)  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_BLOCK", block)
+        patch.setattr(pictures, "_BLOCK", block)
         with pooled(iter(sources)) as kept:
             assert len(kept) == len(sources)
             assert [kept[place] for place in places] == [sources[place] for place in places]
