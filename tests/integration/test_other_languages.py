@@ -17,7 +17,7 @@ import yaml
 from components.captions import synthesize
 from components.captions.generating import engines
 from components.captions.prompting.request import Reply, Request
-from components.captions.test_queries import test_set, writing
+from components.captions.test_queries import test_set
 from components.captions.validation.validate import run as validate
 from components.core.settings import load_settings
 from components.core.tables.records import PARAPHRASES
@@ -76,7 +76,7 @@ def test_captions_of_a_language_reach_the_comparison(
     track_in(tmp_path)
     model = ScriptedModel(language)
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: model)
-    monkeypatch.setattr(writing, "make_engine", lambda _settings, _name: model)
+    monkeypatch.setattr(test_set, "make_engine", lambda _settings, _name: model)
     # Its small vocabulary has single letters of other scripts, so their texts have many tokens.
     wide = json.dumps(FAMILIES["SigLIP 2"]).replace('"context_length": 16', '"context_length": 64')
     write_folder(tmp_path / "published", wide)

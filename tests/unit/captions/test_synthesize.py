@@ -14,7 +14,7 @@ import pytest
 from more_itertools import batched
 
 from components.captions import synthesize
-from components.captions.generating import engines, judging, questions
+from components.captions.generating import asking, engines, questions
 from components.captions.generating.asking import SynthesisCounts
 from components.captions.generating.engines import make_engine
 from components.captions.generating.store import Choice, GenerationStore
@@ -121,7 +121,7 @@ def stage(settings: Settings, tmp_path: Path) -> Stage:
 def test_answers_that_the_judge_rejects_are_not_accepted(
     stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(judging, "make_engine", lambda _settings, _model: engine)
+    monkeypatch.setattr(asking, "make_engine", lambda _settings, _model: engine)
     stage.set_task("paraphrase_1", judge_llm="student")
     counts = stage.run("paraphrase_1")
     rows = [(row["source"], row["accepted"], row["reason"], row["verdict"]) for row in stage.rows("paraphrase_1")]

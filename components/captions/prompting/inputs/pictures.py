@@ -1,23 +1,15 @@
-"""The pictures that questions show: of a folder, made when a question is sent, or of pairs, kept in a temporary file.
-
-Pictures of a folder are upright JPEG without metadata. Input rows of captions can be in the temporary file too.
-"""
+"""The pictures that questions show: those of a folder, as upright JPEG without metadata, and those of pairs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import pyarrow as pa
-from more_itertools import batched
-
-from components.captions.prompting.request import InputRow, PromptPicture, ShownPicture
+from components.captions.prompting.request import InputRow, PromptPicture
 from components.core.pictures.folder import PICTURE_BOUND, read_picture
 from components.core.pictures.rgb import upright_jpeg
 from components.core.pictures.stored_pictures import PICTURE, Pictures
@@ -30,10 +22,6 @@ SHOWN = "pictures"
 """Name of an input that is present, with any text, where the question shows the pictures of its captions."""
 SIDE = 1024
 """Pixels of the longer side."""
-_BLOCK = 4096
-_COLUMNS = pa.schema(
-    [("id", pa.string()), ("inputs", pa.string()), ("image", pa.binary()), ("media_type", pa.string())]
-)
 
 
 @dataclass(frozen=True)
@@ -71,43 +59,6 @@ def picture_row(folder: Path, name: str, most: Bound = PICTURE_BOUND) -> InputRo
     return InputRow(name, 0, {SHOWN: "1"}, pictures=(PictureFile(folder, name, most),))
 
 
-@contextmanager
-def pooled(sources: Iterable[InputRow]) -> Iterator[Pool]:
-    """Write `sources`, each about one caption with at most one picture, to a file and read any of them by number.
-
-    The file is in the system's temporary folder (TMPDIR) and takes about 100 bytes plus the picture per source.
-    """
-    with TemporaryDirectory(prefix="cliptune-pool-") as folder:
-        path = Path(folder) / "pool.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _COLUMNS) as stream:
-            for block in batched(sources, _BLOCK):
-                stream.write_batch(pa.RecordBatch.from_pylist([_row(source) for source in block], _COLUMNS))
-        with pa.memory_map(str(path)) as mapped:
-            yield Pool(pa.ipc.open_file(mapped))
-
-
-class Pool:
-    """Sources by number, see `pooled`."""
-
-    def __init__(self, stream: Any) -> None:
-        batches = [stream.get_batch(number) for number in range(stream.num_record_batches)]
-        self._blocks = [batch.columns for batch in batches]
-        self._length: int = sum(batch.num_rows for batch in batches)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, place: int) -> InputRow:
-        row = place % _BLOCK
-        pair, inputs, image, media_type = (column[row].as_py() for column in self._blocks[place // _BLOCK])
-        return InputRow(pair, 0, json.loads(inputs), pictures=(PromptPicture(image, media_type),) if image else ())
-
-
-def _row(source: InputRow) -> dict[str, object]:
-    image, media_type = next(((one.data, one.media_type) for one in source.pictures), (None, None))
-    return {"id": source.id, "inputs": json.dumps(dict(source.inputs)), "image": image, "media_type": media_type}
-
-
 def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
     """The encoded image of `pair` with its media type."""
     from PIL import Image
@@ -122,19 +73,23 @@ def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
 
 
 @contextmanager
-def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], ShownPicture]]:
-    """A look-up of pictures of a `PAIRS` table by pair id; they are kept on disk for the length of the block."""
-    places: dict[str, int] = {}
+def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], PromptPicture]]:
+    """A look-up of pictures of a `PAIRS` table by pair id.
 
-    def found() -> Iterator[InputRow]:
-        with Pictures() as files:
-            for block in PAIRS.blocks(path, ["id", *PICTURE], rows=256):
-                for row in block.to_pylist():
-                    if row["id"] in pairs and row["id"] not in places:
-                        places[row["id"]] = len(places)
-                        yield InputRow(row["id"], 0, {}, pictures=(to_picture(files.one(row), path, row["id"]),))
+    For the length of the block they are files of the system's temporary folder (TMPDIR).
+    """
+    kinds: dict[str, str] = {}
+    with TemporaryDirectory(prefix="cliptune-pictures-") as name, Pictures() as files:
 
-    with pooled(found()) as pool:
-        for pair in sorted(pairs - places.keys())[:1]:
+        def copy_of(pair: str) -> Path:
+            return Path(name, content_hash(pair))
+
+        for block in PAIRS.blocks(path, ["id", *PICTURE], rows=256):
+            for row in block.to_pylist():
+                if row["id"] in pairs and row["id"] not in kinds:
+                    picture = to_picture(files.one(row), path, row["id"])
+                    copy_of(row["id"]).write_bytes(picture.data)
+                    kinds[row["id"]] = picture.media_type
+        for pair in sorted(pairs - kinds.keys())[:1]:
             raise InputError(f"{path} has no pair {pair} to show: run `dvc repro` on both tables again")
-        yield lambda pair: pool[places[pair]].pictures[0]
+        yield lambda pair: PromptPicture(copy_of(pair).read_bytes(), kinds[pair])

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.pictures import (
     SHOWN,
-    Pool,
     picture_row,
     pictures_of,
-    pooled,
     to_picture,
 )
 from components.captions.prompting.request import InputRow, Inputs
@@ -100,10 +98,11 @@ def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Input
     """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
 
     PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so no image is compared
-    with itself.
+    with itself. The captions are kept in memory.
     """
-    with pooled(read_captions(path, accepts, replace(ask, one_per_image=True))) as pool:
-        yield from paired(pool, ask.pairs, ask.seed)
+    if ask.pictures:
+        return _with_pictures(read_caption_pairs, path, accepts, replace(ask, images=path))
+    return paired(list(read_captions(path, accepts, replace(ask, one_per_image=True))), ask.pairs, ask.seed)
 
 
 def read_pictures(path: Path, _accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -187,7 +186,7 @@ def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iter
             yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))
 
 
-def paired(pool: Pool | Sequence[InputRow], pairs: int | None, seed: int) -> Iterator[InputRow]:
+def paired(pool: Sequence[InputRow], pairs: int | None, seed: int) -> Iterator[InputRow]:
     """Sources about two of `pool` each, in the first one's order; the second one's inputs are named `other_<name>`.
 
     `sample` numbers the pairs of one first source.
@@ -201,8 +200,8 @@ def paired(pool: Pool | Sequence[InputRow], pairs: int | None, seed: int) -> Ite
         source = pool[first]
         for sample, (_, second) in enumerate(group):
             other = pool[second]
-            others = {f"other_{name}": text for name, text in other.inputs.items() if name != SHOWN}
-            yield InputRow(source.id, sample, {**source.inputs, **others}, other.id, source.pictures + other.pictures)
+            others = {f"other_{name}": text for name, text in other.inputs.items()}
+            yield InputRow(source.id, sample, {**source.inputs, **others}, other.id)
 
 
 def _partners(count: int, seed: int) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.generating import judging
+from components.captions.generating import asking
 from components.captions.generating.asking import MeaningJudge
 from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
@@ -46,7 +46,7 @@ def test_both_directions_must_hold_and_each_is_asked_once(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Model()
-    monkeypatch.setattr(judging, "make_engine", lambda _settings, _name: model)
+    monkeypatch.setattr(asking, "make_engine", lambda _settings, _name: model)
     judge = MeaningJudge(settings, "student")
     pairs = [("a dog", "a hound"), ("a wet dog", "a dog"), ("a cat", "it is hot"), ("a cow", "a bull"),
              ("a dog", "a hound")]  # fmt: skip

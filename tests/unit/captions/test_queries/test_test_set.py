@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.captions.prompting.request import Reply, Request
-from components.captions.test_queries import writing
+from components.captions.test_queries import test_set
 from components.captions.test_queries.test_set import run
 from components.captions.validation.rules.probes import find_probes
 from components.core.settings import Settings
@@ -80,7 +80,7 @@ def write(project: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyP
 
     def run_with(faults: dict[str, str | None] | None = None, **options: Any) -> ScriptedEngine:
         engine = ScriptedEngine(faults or {})
-        monkeypatch.setattr(writing, "make_engine", lambda _settings, _name: engine)
+        monkeypatch.setattr(test_set, "make_engine", lambda _settings, _name: engine)
         raw_params["synthesize"] |= {"store": "sqlite:///store.db", "max_failed_share": 0.1}
         raw_params["validate"]["check_scene_facts"] = False
         raw_params["prepare"]["source"] = "folder"

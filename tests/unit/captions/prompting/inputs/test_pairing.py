@@ -1,18 +1,15 @@
-"""Pairs are drawn by seed, evenly and without replacement, from a pool that returns its sources by number."""
+"""Pairs are drawn by seed, evenly and without replacement, and named after their sources."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.prompting.inputs import pictures
-from components.captions.prompting.inputs.pictures import pooled
 from components.captions.prompting.inputs.readers import ordered_pairs, paired
-from components.captions.prompting.request import InputRow, PromptPicture
+from components.captions.prompting.request import InputRow
 
 
 def _pool(count: int) -> list[InputRow]:
@@ -44,30 +41,7 @@ def test_without_a_number_every_caption_has_the_partner_that_stored_answers_are_
 
 
 def test_a_pair_has_the_inputs_of_both_and_the_first_ones_pairs_are_numbered() -> None:
-    red, blue = PromptPicture(b"red", "image/png"), PromptPicture(b"blue", "image/png")
-    pool = [InputRow("a", 0, {"name": "one"}, pictures=(red,)), InputRow("b", 0, {"name": "two"}, pictures=(blue,))]
-    first, *others = paired([*pool, InputRow("c", 0, {"name": "three"})], 6, 0)
-    assert first == InputRow("a", 0, {"name": "one", "other_name": "two"}, "b", (red, blue))
+    rows = [InputRow(pair, 0, {"name": name}) for pair, name in (("a", "one"), ("b", "two"), ("c", "three"))]
+    first, *others = paired(rows, 6, 0)
+    assert first == InputRow("a", 0, {"name": "one", "other_name": "two"}, "b")
     assert [(source.id, source.sample) for source in others] == [("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1)]
-
-
-TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
-PICTURES = st.none() | st.builds(PromptPicture, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png"]))
-
-
-@settings(max_examples=25)
-@given(rows=st.lists(st.tuples(TEXTS, TEXTS, PICTURES), max_size=9), block=st.integers(1, 4), order=st.randoms())
-def test_sources_come_back_in_any_order(
-    rows: list[tuple[str, str, PromptPicture | None]], block: int, order: object
-) -> None:
-    sources = [
-        InputRow(f"p{number}{name}", 0, {"caption": text}, pictures=(picture,) if picture else ())
-        for number, (name, text, picture) in enumerate(rows)
-    ]
-    places = list(range(len(sources)))
-    order.shuffle(places)  # type: ignore[attr-defined]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "_BLOCK", block)
-        with pooled(iter(sources)) as kept:
-            assert len(kept) == len(sources)
-            assert [kept[place] for place in places] == [sources[place] for place in places]
