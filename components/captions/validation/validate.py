@@ -203,8 +203,6 @@ class _Checker:
         tally.rows += len(frame)
         tally.shards += 1
         tally.add_suite(result)
-        # Fails only if a rule and its reasons disagree.
-        tally.add_suite(self.suites.check_rows(f"{name}_accepted", accepted, self._rules))
         tally.reasons.update(reason for reasons in result.failures.values() for reason in reasons)
         tally.marked["accepted"] += len(accepted)
         for mark in ("echo", "leak"):
@@ -213,7 +211,7 @@ class _Checker:
         texts = self._table.texts
         for row, pair, sample, *values in rejected[["row", "id", "sample", *texts]].itertuples(index=False, name=None):
             shown = {column: text for column, text in zip(texts, values, strict=True) if text is not None}
-            tally.examples.add([RejectedRow(row, pair, sample, shown, tuple(result.failures[row]))])
+            tally.add_rejected(RejectedRow(row, pair, sample, shown, tuple(result.failures[row])))
 
 
 def with_other_order(rows: pd.DataFrame) -> pd.DataFrame:

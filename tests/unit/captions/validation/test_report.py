@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from components.captions.validation import validate
 from components.captions.validation.report import (
     MOST_REASONS,
     RejectedRow,
-    RejectedRows,
     TableReport,
     Tally,
     prompts_of,
@@ -87,10 +85,6 @@ def test_rejected_rows_are_listed_by_reason_and_hostile_texts_are_escaped(docs: 
         assert "{{ 7*7 }}" in text
 
 
-def _example(row: int) -> RejectedRow:
-    return RejectedRow(row, f"pair{row}", 0, {"caption": "c"}, ("even" if row % 2 == 0 else "odd", "all"))
-
-
 def test_a_sample_is_distinct_sorted_and_spread() -> None:
     assert sample_rows(7, most=7).tolist() == list(range(7))
     sample = sample_rows(100_000, most=1000)
@@ -99,24 +93,13 @@ def test_a_sample_is_distinct_sorted_and_spread() -> None:
     assert 60 < tenths.min() <= tenths.max() < 140
 
 
-def test_examples_do_not_depend_on_the_shards() -> None:
-    rows = [_example(row) for row in range(400)]
-    whole, parts = RejectedRows(), RejectedRows()
-    whole.add(rows)
-    for start, end in pairwise([0, 0, 1, 7, 250, 399, 400]):
-        parts.add(rows[start:end])
-    for reason in ("all", "even", "odd"):
-        assert parts.of(reason) == whole.of(reason)
-        assert len(whole.of(reason)) == 5
-    assert {example.row % 2 for example in whole.of("odd")} == {1}
-    assert [example.row for example in whole.of("all")] != list(range(5))
-
-
-def test_reasons_without_end_are_bounded() -> None:
-    examples = RejectedRows()
-    examples.add(RejectedRow(row, "pair", 0, {}, (f"failed: {row}",)) for row in range(2 * MOST_REASONS))
-    assert examples.of("failed: 0") != []
-    assert examples.of(f"failed: {2 * MOST_REASONS - 1}") == []
+def test_a_reason_has_a_few_examples_and_reasons_without_end_are_bounded() -> None:
+    tally = Tally()
+    for row in range(2 * MOST_REASONS):
+        tally.add_rejected(RejectedRow(row, "pair", 0, {}, ("all", f"failed: {row}")))
+    assert [example.row for example in tally.examples["all"]] == list(range(5))
+    assert [example.row for example in tally.examples["failed: 7"]] == [7]
+    assert len(tally.examples) == MOST_REASONS
 
 
 def test_counts_and_reports_are_in_the_run_even_of_a_broken_limit(

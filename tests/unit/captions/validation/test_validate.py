@@ -58,7 +58,6 @@ FAULTS: dict[str, dict[str, Any]] = {
     "duplicate:sample": {"pair": 0, "sample": 1, "text_1": "a small DOG sits left of a large cat - red background"},
 }
 SEVERAL = "Sure! An unrelated canine sits right of a large cat, red."
-SEVERAL = "Sure! An unrelated canine sits right of a large cat, red."
 
 
 def _planted() -> list[Answer]:
