@@ -13,7 +13,7 @@ from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
 from components.captions.students.lessons import Lesson, read_lessons
 from components.core.system.discovery import file_names
-from components.data.world.facts import find_fault
+from components.data.world.fact_checks import find_fault
 from research.lessons.verdicts import write_verdicts
 from tests.unit.captions.students.test_teacher_sets import CUE, TERM, _objects, _scene
 

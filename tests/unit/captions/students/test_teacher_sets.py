@@ -18,7 +18,7 @@ from components.captions.validation.rules.tables import CUES, find_denial_fault
 from components.core.text import content_words, new_words, normalised
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, RELATIONS, SIZES, Scene, Thing
-from components.data.world.facts import find_fault, find_part_fault
+from components.data.world.fact_checks import find_fault, find_part_fault
 
 REPO = Path(__file__).parents[4]
 ASSETS = REPO / "components" / "captions" / "students" / "assets"

@@ -7,8 +7,7 @@ from itertools import product
 
 from components.data.world.description.evaluation_text import plain_query, swapped
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing, draw_scenes
-from components.data.world.fact_checks import FactChecks
-from components.data.world.facts import find_fault, find_part_fault
+from components.data.world.fact_checks import FactChecks, find_fault, find_part_fault
 
 FACTS = FactChecks()
 DOG_LEFT_OF_CAT = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")
