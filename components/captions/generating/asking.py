@@ -21,6 +21,9 @@ from components.core.system.progress import bar
 from components.core.tables.records import GENERATIONS, SKIPPED
 from components.core.tables.work_shard import Shard
 
+REASON = "judge"
+"""Reason of an answer that the judge does not accept."""
+SAMPLING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 8}
 _LOOK_UP = 256
 """Questions looked up in the store together."""
 _READ, _BLOCK = 2_000, 10_000
@@ -199,11 +202,6 @@ def _row(questions: Questions, question: Request, outcome: Row) -> Row:
         "other_source": inputs[-1] if source.other_id is not None else None,
         **outcome,
     }
-
-
-REASON = "judge"
-"""Reason of an answer that the judge does not accept."""
-SAMPLING = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 8}
 
 
 class MeaningJudge:

@@ -21,7 +21,7 @@ from more_itertools import spy
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from components.captions.generating.client import LlmClient, ServerOptions
-from components.captions.generating.in_flight import replies_to
+from components.captions.generating.engines.server import replies_to
 from components.captions.generating.wire import seed_of
 from components.captions.prompting.request import Reply, Request
 from components.core.settings import Block
@@ -43,6 +43,10 @@ _SAME_ANSWERS = frozenset({
 """Flags of speed and memory; any other, such as `quantization`, is part of every key of the store."""
 _CPU = {"enforce_eager": True, "kv_cache_memory_bytes": 4 << 30}
 """Flags on a machine without GPUs, where vLLM would take nearly all memory and compile for minutes."""
+_GRACE_S = 5.0
+"""Time limit for vLLM to end after SIGTERM."""
+_POLL_S = 0.5
+_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )(?!.*[Ss]ee (?:root cause|stack trace))\S.*")
 
 
 class VllmOptions(Block):
@@ -160,15 +164,6 @@ def _copies(arguments: dict[str, Any]) -> int:
     return int(arguments.get("data_parallel_size", max(1, gpus // per_copy))) if gpus else 0
 
 
-ENGINE = (VllmOptions, VllmEngine)
-
-
-_GRACE_S = 5.0
-"""Time limit for vLLM to end after SIGTERM."""
-_POLL_S = 0.5
-_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )(?!.*[Ss]ee (?:root cause|stack trace))\S.*")
-
-
 @dataclass(frozen=True)
 class VllmProcess:
     """A running vLLM server."""
@@ -247,3 +242,6 @@ def serve(
             yield running
         finally:
             end(process, 4 * _GRACE_S)
+
+
+ENGINE = (VllmOptions, VllmEngine)

@@ -23,7 +23,7 @@ from components.captions.generating.client import (
     ServerFault,
     ServerOptions,
 )
-from components.captions.generating.in_flight import replies_to
+from components.captions.generating.engines.server import replies_to
 from components.captions.generating.wire import Parameters, body_of
 from components.captions.prompting.request import (
     COMPLETION,

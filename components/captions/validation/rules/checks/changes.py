@@ -141,6 +141,26 @@ def find_changed_colour(text: str, source: str, language: str = ENGLISH) -> str 
     return "colour" if changed else None
 
 
+def find_lost_detail(text: str, source: str, kind: str | None = None) -> str | None:
+    """The kind of the first detail of `source`, of `kind` if given, that `text` does not have; None without one.
+
+    >>> find_lost_detail("a girl rides a sled", "a girl in purple rides a sled")
+    'colour'
+    """
+    return _first_missing(source, text, kind)
+
+
+def find_added_detail(text: str, source: str) -> str | None:
+    """The kind of the first detail of `text` that `source` does not have, or `number`; None without one.
+
+    >>> find_added_detail("A guy stands in front of a tall building", "A man is standing before a building.")
+    'size'
+    >>> find_added_detail("a kid on a large couch", "a child on a big sofa") is None
+    True
+    """
+    return _first_missing(text, source) or ("number" if find_lost_number(source, text) else None)
+
+
 def _words(text: str, language: str) -> list[int]:
     """The numbers in words of `language`, from two on."""
     if language == ENGLISH:
@@ -230,26 +250,6 @@ def _unit_of(word: str) -> tuple[str | None, float]:
             if re.fullmatch(words, word):
                 return unit, float(size)
     return None, 1.0
-
-
-def find_lost_detail(text: str, source: str, kind: str | None = None) -> str | None:
-    """The kind of the first detail of `source`, of `kind` if given, that `text` does not have; None without one.
-
-    >>> find_lost_detail("a girl rides a sled", "a girl in purple rides a sled")
-    'colour'
-    """
-    return _first_missing(source, text, kind)
-
-
-def find_added_detail(text: str, source: str) -> str | None:
-    """The kind of the first detail of `text` that `source` does not have, or `number`; None without one.
-
-    >>> find_added_detail("A guy stands in front of a tall building", "A man is standing before a building.")
-    'size'
-    >>> find_added_detail("a kid on a large couch", "a child on a big sofa") is None
-    True
-    """
-    return _first_missing(text, source) or ("number" if find_lost_number(source, text) else None)
 
 
 def _first_missing(text: str, other: str, kind: str | None = None) -> str | None:
