@@ -116,9 +116,13 @@ class Guard:
 
     def _hits(self, pair: Pair) -> list[tuple[str, str]]:
         name = name_key(pair.name)
-        picture = picture_key(pair.image) if isinstance(pair.image, bytes) else pair.image.key
         texts = [text_key(text) for text in (pair.caption, pair.paraphrase, pair.negation) if text]
-        ways = ((known.name, way) for known in self.known for text in texts for way in known.ways(name, picture, text))
+        ways = (
+            (known.name, way)
+            for known in self.known
+            for text in texts
+            for way in known.ways(name, pair.image.key, text)
+        )
         return list(dict.fromkeys(ways))
 
     def counts(self) -> LeakCounts:

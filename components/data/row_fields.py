@@ -1,17 +1,24 @@
-"""Reads the fields of a row, for all sources: its captions, its split and the product that it shows."""
+"""Reads the fields of a row, for all sources: its captions, its split and the product that it shows.
+
+The rows of a file that lists pictures become pairs whose pictures are not read yet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from components.core.pictures.embedding_files import CAPTIONS
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
-from components.data.source import EmptyRowError, Unusable, split_of_word
+from components.data.source import EmptyRowError, Pair, Sample, Unusable, UnusableError, split_of_word
 from components.data.text_template import TextTemplate, shown, value_of
 
+Row = tuple[str, Mapping[str, Any]]
+"""Its place in the file, and its fields by column: `image` names the picture."""
 SPLIT = "split"
 _LETTERS_PER_WORD = 20
 """Most letters per word on average, with blanks: a tokenizer takes quadratic time for letters without a blank."""
@@ -122,3 +129,68 @@ def caption_fault(caption: str, settings: Prepare) -> str:
     else:
         return ""
     return f"a caption of {length}: shorten it or raise prepare.max_caption_words (now {longest})"
+
+
+def listed_pairs(
+    file: Path,
+    rows: Iterable[Row],
+    fields: RowFields,
+    settings: Prepare,
+    split: str = "",
+    *,
+    is_weighted: bool = False,
+) -> Iterator[Pair | Unusable]:
+    """A pair for each caption of the rows of a file, and the rows that are left out.
+
+    A pair's picture is not read yet: its `name` is as the row spells it, its `place` is that of the row.
+
+    Args:
+        split: of rows that name none.
+        is_weighted: whether `weight` is how often people chose the image, and not how heavy a product is.
+    """
+    images = dict[str, Sample]()
+    for number, row in rows:
+        place = f"{file}: {number}"
+        try:
+            image, texts = _image(place, row), fields.read(place, row, split)
+        except UnusableError as fault:
+            yield Unusable.by(fault)
+            continue
+        weight = _weight(place, row.get("weight")) if is_weighted else None
+        for caption in usable_captions(f"{place} ({image})", texts.captions, settings):
+            if isinstance(caption, Unusable):
+                yield caption
+                continue
+            paraphrase: str | Unusable = ""
+            if isinstance(text := row.get("paraphrase"), str) and text.strip():
+                (paraphrase,) = usable_captions(f"{place} ({image}): its paraphrase", [text], settings)
+            if isinstance(paraphrase, Unusable):
+                yield paraphrase
+                paraphrase = ""
+            if image not in images:
+                images[image] = Sample(place, name=image)
+            yield Pair(
+                texts.split, images[image], caption, paraphrase=paraphrase, weight=weight, item=texts.item or None
+            )
+
+
+def _image(place: str, row: Mapping[str, Any]) -> str:
+    image = row.get("image")
+    if image is None or image == "" or (isinstance(image, float) and not isfinite(image)):
+        raise EmptyRowError(f"{place} names no image: write or remove it")
+    if not isinstance(image, str) or any("\ud800" <= letter <= "\udfff" for letter in image):
+        raise UnusableError(f"{place} has no text as image: correct or remove it")
+    return image
+
+
+def _weight(place: str, value: Any) -> float:
+    if value is None or value == "":
+        return 1.0
+    try:
+        weight = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError, OverflowError):
+        weight = float("nan")
+    # Sums of such weights stay finite.
+    if not 0 < weight <= 1e300:
+        raise InputError(f"{place} has weight '{str(value)[:40]}': write a number above 0, or nothing for 1")
+    return weight

@@ -1,23 +1,27 @@
-"""Files that list images with texts, one per row: TSV, CSV, JSON lines, a JSON list or Parquet."""
+"""Files that list images with texts, one per row: TSV, CSV, JSON lines, a JSON list or Parquet.
+
+Without such a file, each image may have a text file beside it, as img2dataset's format `files` and trainers of image
+generators have.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from components.core.pictures.folder import picture_names
 from components.core.system.errors import InputError
-from components.core.system.user_files import Bound, checked_file
+from components.core.system.user_files import Bound, checked_file, is_file, read_file
 from components.core.tables.parquet_rows import DAMAGED, batches, opened_parquet
-from components.data.caption_lines import Row
-from components.data.row_fields import SPLIT, found_columns
+from components.data.row_fields import SPLIT, Row, found_columns
 from components.data.source import SPLIT_WORDS
 
 IMAGES = ("image", "file_name", "filepath", "filename", "image_path", "path", "file")
@@ -27,6 +31,11 @@ Columns = Mapping[str, tuple[str, ...]]
 _Check = Callable[[Sequence[str]], set[str]]
 LIST_BOUND = Bound.of(4_000, "prepare.max_list_mb")
 """The default bound of a file of rows."""
+_TEXTS = (".txt", ".caption")
+"""Endings of a text file beside an image, besides `.json`."""
+_MOST = Bound(1_000_000, "no setting")
+_LOOKED_AT = 100
+"""Images to look beside until one has a text."""
 _LONGEST_LINE = 1 << 24
 """Most letters of a line, which is read into memory."""
 _QUOTED = re.compile('"(?:[^"]|"")*"')
@@ -229,3 +238,39 @@ _READERS: dict[str, Callable[[RowFiles, Path, _Check], Iterator[Row]]] = {
     ".json": _json,
     ".parquet": _parquet,
 }
+
+
+def find_sidecar(folder: Path) -> str | None:
+    """The first text beside an image in `folder` or below, of some images; None without one."""
+    for image in map(Path, sorted(islice(picture_names(folder), _LOOKED_AT))):
+        for ending in (*_TEXTS, ".json"):
+            if is_file(folder / (text := image.with_suffix(ending))):
+                return str(text)
+    return None
+
+
+def sidecar_rows(folder: Path, names: Iterable[str]) -> Iterator[Row]:
+    """A row for each image: its path, the keys of its JSON file, and the text of its text file as caption."""
+    for name in names:
+        image, row = folder / name, dict[str, Any]()
+        if is_file(file := image.with_suffix(".json")):
+            row = _object(file, folder)
+        text = next((file for ending in _TEXTS if is_file(file := image.with_suffix(ending))), None)
+        yield name, row | {"image": name} | ({} if text is None else {"caption": _text(text, folder)})
+
+
+def _object(file: Path, folder: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(_text(file, folder))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} is not JSON ({error}): correct or remove it") from None
+    if not isinstance(row, dict):
+        raise InputError(f'{file} is not a JSON object: write {{"caption": ...}}')
+    return row
+
+
+def _text(file: Path, folder: Path) -> str:
+    try:
+        return read_file(file, folder, _MOST).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not UTF-8: save it as UTF-8") from None

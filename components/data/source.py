@@ -69,23 +69,23 @@ def heic_together(unusable: Sequence[Unusable]) -> list[Unusable]:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A picture in its file or shard, with the captions that are stored next to it.
+    """A picture, with the captions that are stored next to it. One that a list names has no id before it is read.
 
     Attributes:
-        place: its location for messages, such as `data/train-00000.parquet: row 12`.
-        file, position, size, image_id: see `components.core.tables.records.PAIRS`.
+        place: its location for messages, such as `data/train-00000.parquet: row 12`, or that of its name in a list.
+        file, position, size, image_id: see `components.core.tables.records.PAIRS`; a drawn picture has no file.
         captions: empty if another file has them.
         split: as published with the picture; empty if there is none, or another file has it.
         item: the product that it shows (`prepare.item`), or empty.
-        raw: its encoded bytes until they have been checked (`components.data.checked_pictures`).
+        raw: its encoded bytes until they have been checked (`components.data.checked_pictures`), or of a drawn picture.
     """
 
-    place: str
-    file: str
-    position: int | None
-    size: int | None
-    image_id: str
-    key: bytes
+    place: str = ""
+    file: str = ""
+    position: int | None = None
+    size: int | None = None
+    image_id: str = ""
+    key: bytes = b""
     captions: tuple[str, ...] = ()
     name: str = ""
     split: str = ""
@@ -94,12 +94,12 @@ class Sample:
 
     @staticmethod
     def of(
-        raw: bytes, place: str, file: str, position: int | None = None, captions: tuple[str, ...] = (), name: str = "",
-        split: str = "", item: str = "",
+        raw: bytes, place: str = "", file: str = "", position: int | None = None, captions: tuple[str, ...] = (),
+        name: str = "", split: str = "", item: str = "",
     ) -> Sample:  # fmt: skip
-        """The sample of an encoded picture that has not been checked yet."""
-        found = image_id(raw), picture_key(raw)
-        return Sample(place, file, position, len(raw), *found, captions, name, split, item, raw)
+        """The sample of an encoded picture that has not been checked yet, or that was drawn and is in no file."""
+        found = len(raw) if file else None, image_id(raw), picture_key(raw)
+        return Sample(place, file, position, *found, captions, name, split, item, raw)
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ class Pair:
     """One image and one of its captions.
 
     Attributes:
-        image: its sample, or its encoded bytes if it is not stored in a file.
         facts: the scene of a synthetic picture, as JSON.
         paraphrase, negation: of the caption, if the publisher gives them.
         item: the product that the image shows, if the source has several images of one.
+        queries: all captions of a test or validation image, each with its paraphrase or empty, where they are known.
     """
 
     split: str
-    image: bytes | Sample
+    image: Sample
     caption: str
     facts: str | None = None
     name: str = ""
@@ -137,27 +137,27 @@ class Pair:
     negation: str = ""
     weight: float | None = None
     item: str | None = None
+    queries: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def id(self) -> str:
         """First 16 hexadecimal digits of the content's hash."""
-        image = self.image if isinstance(self.image, bytes) else self.image.image_id
-        return content_hash(image, self.caption)[:16]
+        return content_hash(self.image.raw or self.image.image_id, self.caption)[:16]
 
-    @cached_property
+    @property
     def image_id(self) -> str:
         """The image's id, the same in all of its pairs."""
-        return image_id(self.image) if isinstance(self.image, bytes) else self.image.image_id
+        return self.image.image_id
 
     def row(self) -> dict[str, object]:
         """The pair as a row of `components.core.tables.records.PAIRS`."""
         row: dict[str, object] = {
             name: getattr(self, name) for name in ("id", "image_id", "caption", "facts", "weight", "item")
         }
-        if isinstance(self.image, bytes):
-            return row | {"image": self.image, "file": None, "position": None, "size": None}
         stored = self.image
-        return row | {"image": None, "file": stored.file, "position": stored.position, "size": stored.size}
+        return row | {
+            "image": stored.raw, "file": stored.file or None, "position": stored.position, "size": stored.size
+        }  # fmt: skip
 
 
 EvaluationTables = dict[str, tuple[Table, pa.Table]]

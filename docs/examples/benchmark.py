@@ -33,7 +33,7 @@ def context(settings: Settings, folder: Path) -> ProjectContext:
         table.write(folder / f"{name}.parquet", rows)
     torch.manual_seed(0)
     encoder = Encoder.create("small", "cliptune-tiny", model_config("cliptune-tiny"), "clip")
-    features = encoder.embed_images([scene.image for scene in scenes])
+    features = encoder.embed_images([scene.image.raw or b"" for scene in scenes])
     under_test = EncoderUnderTest("small", encoder, "random weights")
     return ProjectContext(under_test, folder, settings.evaluate.top_k, [scene.image_id for scene in scenes], features)
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from components.core.tables.records import PAIRS, SPLITS
-from components.data.source import Pair
+from components.data.source import Pair, Sample
 from components.data.world.alt_text import alt_text
 from components.data.world.description.scenes import Scene, Split, draw_scenes
 from components.data.world.drawing import draw
@@ -51,7 +51,7 @@ def prepare(folder: Path, model: str, rows: int) -> Prepared:
     size = encoder.sidecar.preparation.size
     # Stage `embed` reads every split.
     pairs = [
-        Pair(split, _jpeg(draw(scene, f"0-{number}"), size), caption)
+        Pair(split, Sample.of(_jpeg(draw(scene, f"0-{number}"), size)), caption)
         for number, (split, scene, caption) in enumerate(_described({"train": rows, "val": 1, "test": 1}))
     ]
     for split in SPLITS:
@@ -87,8 +87,8 @@ def _write_csv(folder: Path, pairs: list[Pair]) -> Path:
         writer = csv.writer(stream, delimiter="\t")
         writer.writerow(["filepath", "title"])
         for pair in pairs:
-            assert isinstance(pair.image, bytes), "drawn above"
+            assert pair.image.raw is not None, "drawn above"
             image = folder / f"{pair.id}.jpg"
-            image.write_bytes(pair.image)
+            image.write_bytes(pair.image.raw)
             writer.writerow([image, pair.caption])
     return table

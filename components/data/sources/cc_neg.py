@@ -59,8 +59,8 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
     for split, rows in shared.items():
         paths = [images / Path(row["image_path"]).name for row in rows]
         samples = checked_files(paths, settings.prepare, "put all images of CC-Neg there")
-        for row, sample in zip(rows, samples, strict=True):
-            yield Pair(split, sample, row["caption"].strip(), name=f"{images.name}/{sample.name}")
+        for row, path, sample in zip(rows, paths, samples, strict=True):
+            yield Pair(split, sample, row["caption"].strip(), name=f"{images.name}/{path.name}")
 
 
 SOURCE = Source(

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -17,9 +16,9 @@ from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.user_files import checked_file
 from components.core.tables.record_files import read_record
-from components.data.caption_lines import Row, caption_lines
 from components.data.listed_images import Listing, image_folder, listed_source
-from components.data.row_fields import RowFields
+from components.data.row_fields import Row, RowFields, listed_pairs
+from components.data.source import Pair, Unusable
 
 _KARPATHY = "dataset_coco.json"
 _YEARS = ("2017", "2014")
@@ -67,21 +66,20 @@ def read_listing(settings: Prepare) -> Listing:
     year = next((year for year in _YEARS if _annotations(folder, "train", year).is_file()), None)
     if year is None:
         raise InputError(f"{folder / _KARPATHY} is missing: {_HOW}")
-    listing = Listing(_annotations(folder, "train", year), folder, [])
+    listed = list[Pair | Unusable]()
     for part, split in (("train", "train"), ("val", "test")):
         file = _annotations(folder, part, year)
         if file.exists():
             checked_file(file, folder, settings.list_bound)
-        more = published_listing(file, folder, _rows(file, f"{part}{year}", split), settings)
-        listing = replace(listing, lines=listing.lines + more.lines, unusable=listing.unusable + more.unusable)
-    return listing
+        listed += published_listing(file, folder, _rows(file, f"{part}{year}", split), settings)[1]
+    return folder, listed
 
 
 def published_listing(file: Path, folder: Path, rows: Iterable[Row], settings: Prepare) -> Listing:
-    """The captions of rows that have no other fields than `PUBLISHED`; raises as `caption_lines`."""
+    """The captions of rows that have no other fields than `PUBLISHED`; raises as `listed_pairs`."""
     fields = RowFields.of(settings)
     fields.columns(file, PUBLISHED)
-    return Listing(file, folder, *caption_lines(file, rows, fields, settings))
+    return folder, list(listed_pairs(file, rows, fields, settings))
 
 
 def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:

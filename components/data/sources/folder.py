@@ -2,24 +2,23 @@
 
 The file is `captions.tsv`, `.csv`, `.jsonl`, `.json` or `.parquet`, or `metadata` of a Hugging Face image folder, where
 the columns are file_name and text; or there is one for each split, such as `train.csv` and `val.csv`. Without any, a
-text file beside each image has its caption, see `components.data.sidecars`.
+text file beside each image has its caption, see `components.data.row_files`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from components.core.pictures.folder import pictures_in
 from components.core.settings import Prepare
 from components.core.system.user_files import is_file
-from components.data.caption_lines import Row, caption_lines
 from components.data.listed_images import Listing, image_folder, listed_source
-from components.data.row_fields import RowFields
-from components.data.row_files import IMAGES, RowFiles
-from components.data.sidecars import find_sidecar, sidecar_rows
-from components.data.source import SPLIT_WORDS
+from components.data.row_fields import Row, RowFields, listed_pairs
+from components.data.row_files import IMAGES, RowFiles, find_sidecar, sidecar_rows
+from components.data.source import SPLIT_WORDS, Pair, Unusable
 
 CAPTIONS = "captions.tsv"
 FILES = RowFiles(
@@ -37,17 +36,17 @@ def read_listing(settings: Prepare) -> Listing:
     """The folder's captions."""
     folder = image_folder(settings)
     fields = RowFields.of(settings)
-    if not FILES.among(folder) and (sidecar := find_sidecar(folder)) is not None:
+    if not FILES.among(folder) and find_sidecar(folder) is not None:
         pictures = pictures_in(folder, settings.picture_bound)
         for note in pictures.notes:
             print(f"{folder}: {note}")
         rows = sidecar_rows(folder, pictures.names)
-        return Listing(folder / sidecar, folder, *caption_lines(folder, rows, fields, settings))
-    listing = Listing(folder / CAPTIONS, folder, [])
+        return folder, list(listed_pairs(folder, rows, fields, settings))
+    listed = list[Pair | Unusable]()
     for file, rows in listed_rows(folder, fields, settings):
-        lines, left_out = caption_lines(file, rows, fields, settings, SPLIT_WORDS.get(file.stem, ""))
-        listing = Listing(file, folder, listing.lines + lines, listing.unusable + left_out)
-    return replace(listing, folder=place_of_pictures(folder, [line.image for line in listing.lines[:1]]))
+        listed += listed_pairs(file, rows, fields, settings, SPLIT_WORDS.get(file.stem, ""))
+    first = (one.image.name for one in listed if isinstance(one, Pair))
+    return place_of_pictures(folder, list(islice(first, 1))), listed
 
 
 def listed_rows(folder: Path, fields: RowFields, settings: Prepare) -> Iterator[tuple[Path, Iterator[Row]]]:

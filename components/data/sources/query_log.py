@@ -11,10 +11,10 @@ from dataclasses import replace
 from math import fsum
 
 from components.core.settings import Prepare
-from components.data.caption_lines import CaptionLine, caption_lines
 from components.data.listed_images import Listing, image_folder, listed_source
-from components.data.row_fields import RowFields
+from components.data.row_fields import RowFields, listed_pairs
 from components.data.row_files import IMAGES, RowFiles
+from components.data.source import Pair, Unusable
 
 QUERIES = "queries.tsv"
 _FILES = RowFiles(
@@ -30,14 +30,17 @@ def read_listing(settings: Prepare) -> Listing:
     fields = RowFields.of(settings, ("query",))
     files = _FILES if settings.image is None else replace(_FILES, roles={**_FILES.roles, "image": (settings.image,)})
     rows = files.rows(file, fields.required())
-    first: dict[tuple[str, str, str], CaptionLine] = {}
+    first: dict[tuple[str, str, str], Pair] = {}
     weights: defaultdict[tuple[str, str, str], array[float]] = defaultdict(lambda: array("d"))
-    lines, left_out = caption_lines(file, rows, fields, settings, is_weighted=True)
-    for line in lines:
-        key = line.image, line.caption, line.split
-        first.setdefault(key, line)
-        weights[key].append(line.weight or 0.0)
-    return Listing(file, folder, [replace(first[key], weight=fsum(weights[key])) for key in sorted(first)], left_out)
+    left_out = list[Unusable]()
+    for one in listed_pairs(file, rows, fields, settings, is_weighted=True):
+        if isinstance(one, Unusable):
+            left_out.append(one)
+            continue
+        key = one.image.name, one.caption, one.split
+        first.setdefault(key, one)
+        weights[key].append(one.weight or 0.0)
+    return folder, [*left_out, *(replace(first[key], weight=fsum(weights[key])) for key in sorted(first))]
 
 
 SOURCE = listed_source(read_listing, _FILES.find, QUERIES, _HOW)

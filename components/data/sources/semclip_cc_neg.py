@@ -61,7 +61,7 @@ def _pairs(settings: Settings, file: SemclipFile) -> Iterator[Pair]:
         samples = checked_files(paths, settings.prepare, f"put all images that {file.csv} names there")
         for row, sample in zip(rows_of, samples, strict=True):
             caption, paraphrase, negation = (row[column].strip() for column in _TEXTS)
-            name = f"{file.known_as}/{sample.name}"
+            name = f"{file.known_as}/{file.image(row)}"
             yield Pair(split, sample, caption, name=name, paraphrase=paraphrase, negation=negation)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from components.core.settings import Settings
 from components.core.tables import records
-from components.data.source import EvaluationTables, Pair, Source, filled
+from components.data.source import EvaluationTables, Pair, Sample, Source, filled
 from components.data.world.alt_text import alt_text
 from components.data.world.description.difference_text import comparison_rows
 from components.data.world.description.evaluation_text import evaluation_text, plain_query, swapped
@@ -27,7 +27,7 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
         key = f"{seed}-{split}-{position[split]}"
         position[split] += 1
         caption = alt_text(scene, random.Random(f"caption-{key}"), prepare.rare_word_share)
-        yield Pair(split, draw(scene, f"drawing-{key}"), caption, scene.to_json())
+        yield Pair(split, Sample.of(draw(scene, f"drawing-{key}")), caption, scene.to_json())
 
 
 def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:

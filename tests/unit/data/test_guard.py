@@ -13,11 +13,12 @@ from components.core.system.errors import InputError
 from components.data.leak_guard import Guard, KnownSet
 from components.data.leaks.keys import picture_key
 from components.data.leaks.report import LeakCounts, TestSetKeys, read_counts
-from components.data.source import Pair
+from components.data.source import Pair, Sample
 from tests.unit.data.sources.reading import prepare_settings, prepared
 from tests.unit.data.test_sets.writing import write_files
 
 Png = Callable[..., bytes]
+X, Y = Sample.of(b"x"), Sample.of(b"y")
 TESTED = "COCO_val2014_000000000007.jpg"
 """A test image of Karpathy's, of which the user has a copy in another size."""
 CLEAN = [(f"clean_{number}.png", f"a picture of thing {number}") for number in range(8)]
@@ -112,7 +113,7 @@ def test_a_test_set_that_cannot_be_read_is_reported(project: Any, tmp_path: Path
 def test_test_pairs_stay_one_pair_may_be_in_several_sets_and_a_split_must_keep_one() -> None:
     known = [KnownSet(name, pictures=frozenset({picture_key(b"x")})) for name in ("one", "other")]
     guard = Guard(Path("sets"), False, known)
-    pairs = [Pair("test", b"x", "a"), Pair("train", b"x", "b"), Pair("train", b"y", "c")]
+    pairs = [Pair("test", X, "a"), Pair("train", X, "b"), Pair("train", Y, "c")]
     assert [pair.caption for pair in guard.clean(pairs)] == ["a", "c"]
     counts = guard.counts()
     assert counts.found == {"one": {"content": 1}, "other": {"content": 1}}
@@ -120,4 +121,4 @@ def test_test_pairs_stay_one_pair_may_be_in_several_sets_and_a_split_must_keep_o
     tags = {"leaks.dropped.train": "1", "leaks.one.content": "1", "leaks.other.content": "1"}
     assert counts.tags() == tags | {"leaks": counts.summary}
     with pytest.raises(InputError, match="every pair of split val is in a published test set"):
-        list(guard.clean([Pair("train", b"y", "clean"), Pair("val", b"x", "a leak")]))
+        list(guard.clean([Pair("train", Y, "clean"), Pair("val", X, "a leak")]))

@@ -7,20 +7,18 @@ from pathlib import Path
 import pytest
 
 from components.core.settings import Counts
-from components.data.caption_lines import CaptionLine
-from components.data.listed_images import Listing, share
-from components.data.source import Sample
+from components.data.listed_images import share
+from components.data.source import Pair, Sample
 
 NAMES = [f"{number}.png" for number in range(20)]
-SEEN = {name: Sample(name, name, None, None, image_id=name, key=b"") for name in NAMES}
 COUNTS = Counts(train=10, val=2, test=2)
 
 
 def _shared(seed: int, split: str = "", names: list[str] = NAMES) -> dict[str, list[str]]:
     """Split -> images in their order, of a listing that has all of them in the published `split`."""
-    lines = [CaptionLine(f"line {name}", name, f"picture {name}", split=split) for name in names]
-    shared = share(Listing(Path("captions.tsv"), Path(), lines), SEEN, COUNTS, seed)
-    return {name: [image[0].image for image in images] for name, images in shared.items()}
+    grouped = [[Pair(split, Sample(name=name, image_id=name), f"picture {name}")] for name in names]
+    shared = share(Path("captions.tsv"), grouped, [], COUNTS, seed)
+    return {name: [image[0].image.name for image in images] for name, images in shared.items()}
 
 
 def test_images_come_in_an_order_that_the_seed_gives() -> None:

@@ -24,11 +24,9 @@ from components.core.pictures.shards.listing import ShardFiles, find_shards, is_
 from components.core.settings import Prepare
 from components.core.system.user_files import RefusedError
 from components.core.tables.ahead import mapped
-from components.data.caption_lines import Row
 from components.data.checked_pictures import check_picture
-from components.data.row_fields import RowFields, RowTexts
-from components.data.row_files import IMAGES
-from components.data.sidecars import find_sidecar, sidecar_rows
+from components.data.row_fields import Row, RowFields, RowTexts
+from components.data.row_files import IMAGES, find_sidecar, sidecar_rows
 from components.data.source import Sample, Unusable, UnusableError
 from components.data.sources.folder import FILES, listed_rows, place_of_pictures
 from components.data.sources.webdataset import read_shard, shards_in

@@ -19,7 +19,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES, SPLITS, UNUSABLE
 from components.data import prepare
-from components.data.source import Pair, Source
+from components.data.source import Pair, Sample, Source
 from components.data.sources import find_source
 from tests.support.tracked_runs import find_runs
 from tests.unit.data.sources.published_folders import picture, write_pictures
@@ -223,8 +223,8 @@ def test_an_image_in_two_splits_stays_in_the_first_and_is_listed(
 ) -> None:
     """Whatever a source gives: the captions may differ, and the names."""
     rows = [("test", "one.png", "a dog"), ("train", "copy.png", "one hound"), ("val", "copy.png", "a dog")]
-    pairs = [Pair(split, b"picture", caption, name=name) for split, name, caption in rows]
-    source = Source(pairs=lambda _settings: iter([*pairs, Pair("train", b"other", "a cat")]))
+    pairs = [Pair(split, Sample.of(b"picture"), caption, name=name) for split, name, caption in rows]
+    source = Source(pairs=lambda _settings: iter([*pairs, Pair("train", Sample.of(b"other"), "a cat")]))
     monkeypatch.setattr(prepare, "find_source", lambda _name: source)
     found = {split: [pair["caption"] for pair in pairs] for split, pairs in prepared(world(), tmp_path).items()}
     assert found == {"train": ["a cat"], "val": [], "test": ["a dog"]}

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from components.core.settings import Counts, Prepare, Settings
 from components.core.tables.files import image_id
-from components.data.source import Unusable
+from components.data.source import Pair, Unusable
 from components.data.sources.query_log import read_listing
 from tests.unit.data.sources import reading
 from tests.unit.data.sources.published_folders import picture, write_pictures
@@ -135,7 +135,11 @@ def _listed(folder: Path, rows: Rows) -> list[tuple[str, str, str, float | None]
     lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
     (folder / "queries.jsonl").write_text("\n".join(lines))
     settings = Prepare(source="query_log", counts=Counts(train=1, val=1, test=1), folder=folder)
-    return [(line.image, line.caption, line.split, line.weight) for line in read_listing(settings).lines]
+    return [
+        (one.image.name, one.caption, one.split, one.weight)
+        for one in read_listing(settings)[1]
+        if isinstance(one, Pair)
+    ]
 
 
 def test_other_formats_give_the_same_pairs(world: Make, tmp_path: Path) -> None:

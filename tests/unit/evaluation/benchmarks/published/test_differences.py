@@ -15,7 +15,7 @@ from scipy.io import savemat
 from components.captions.prompting.inputs.readers import Ask, anything, read_caption_pairs
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, DIFFERENCES_CUB, PAIRS
-from components.data.source import Pair
+from components.data.source import Pair, Sample
 from components.data.test_sets.readers import difference_sets
 from components.evaluation.benchmarks.published import difference_classification as benchmark
 from components.evaluation.benchmarks.published import find_published
@@ -191,7 +191,7 @@ def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
     _cub(tmp_path, [("none", "none", "none")])
     captions = {"001.Auk/a.jpg": "a red bird", "002.Tit/c.jpg": "a green bird"}
     pictures = {caption: (tmp_path / "images" / name).read_bytes() for name, caption in captions.items()}
-    rows = [Pair("train", picture, caption).row() for caption, picture in pictures.items()]
+    rows = [Pair("train", Sample.of(picture), caption).row() for caption, picture in pictures.items()]
     PAIRS.write(tmp_path / "elsewhere.parquet", {name: [row[name] for row in rows] for name in rows[0]})
     sources = list(read_caption_pairs(tmp_path / "elsewhere.parquet", anything, Ask(9, pairs=2)))
     texts = {"a red bird": "redder", "a green bird": "greener"}
