@@ -23,9 +23,9 @@ from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
 from components.encoders.embeddings import MANIFEST
 from components.encoders.parity import sample_texts
 from components.encoders.under_test import EncoderUnderTest
-from components.evaluation.benchmarks.project import paraphrased_retrieval
+from components.evaluation.benchmarks.project.rankings import PARAPHRASED, score_paraphrased
 from components.evaluation.scoring.bootstrap import paired_difference
-from components.evaluation.scoring.context import ProjectContext
+from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.evaluate import image_features
 from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
@@ -154,18 +154,17 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     Args:
         embed: texts to unit vectors `[texts, dim]`.
     """
-    table = benchmark_table(folders.evaluation, paraphrased_retrieval.FILE)
+    table = benchmark_table(folders.evaluation, QUERIES_FILE)
     if not all(path.is_file() for path in (table, folders.test_pairs, folders.embeddings / MANIFEST)):
         return None
     settings = load_settings()
     depth = min(settings.evaluate.top_k, key=lambda k: abs(k - _DEPTH))
-    metric = f"{paraphrased_retrieval.NAME}/ao_at_{depth}"
+    metric = f"{PARAPHRASED}/ao_at_{depth}"
     ids, images = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
     sides = [EncoderUnderTest(encoder.sidecar.name, texts, "") for texts in (encoder, _TextEncoder(embed))]
     with computing_on(sides[0].device):
         exact, rounded = (
-            paraphrased_retrieval.score(ProjectContext(side, folders.evaluation, (depth,), ids, images))
-            for side in sides
+            score_paraphrased(ProjectContext(side, folders.evaluation, (depth,), ids, images)) for side in sides
         )
     before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))
     change = paired_difference(

@@ -180,8 +180,9 @@ def _metrics(benchmarks: list[Benchmark[Any]]) -> Iterator[str]:
 
 def _question(found: Benchmark[Any]) -> str:
     """The first paragraph of the benchmark's file, or its source."""
-    module = sys.modules.get(f"components.evaluation.benchmarks.project.{found.name}")
-    return _cell((inspect.getdoc(module) or "").split("\n\n")[0]) if module else f"{found.citation.rstrip('.')}."
+    if found.name in benchmark_names():
+        return _cell((inspect.getdoc(found.score) or "").split("\n\n")[0])
+    return f"{found.citation.rstrip('.')}."
 
 
 def _matches(key: str, name: str) -> bool:

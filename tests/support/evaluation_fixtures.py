@@ -16,7 +16,7 @@ from components.core.tables import records
 from components.core.tables.files import file_hash
 from components.core.tables.table import Table
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.benchmarks.project.typos import ERRORS, with_typing_errors
+from components.evaluation.benchmarks.project.rankings import ERRORS, with_typing_errors
 from components.evaluation.scoring.results import Folders
 from tests.support.shard_making import picture
 

@@ -15,8 +15,9 @@ from components.core.settings import Settings
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
-from components.evaluation.benchmarks.project.paraphrased_retrieval import FILE, NAME
+from components.evaluation.benchmarks.project.rankings import PARAPHRASED
 from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.context import QUERIES_FILE
 from components.evaluation.scoring.results import Folders, Report, Result, write_results
 from components.registry.encoder_lookup import encoder_under_test
 from components.serving.explorer.comparing import Explorer
@@ -71,8 +72,8 @@ def write_evaluation(
 ) -> None:
     """The evaluation of encoders whose AO of each query and paraphrase is given."""
     rows = [("i", *texts, tier, "scene") for texts, tier in zip(queries, tiers, strict=True)]
-    write_rows(PARAPHRASE_QUERIES, folders.evaluation / FILE, rows)
-    metric = f"{NAME}/ao_at_{depth}"
+    write_rows(PARAPHRASE_QUERIES, folders.evaluation / QUERIES_FILE, rows)
+    metric = f"{PARAPHRASED}/ao_at_{depth}"
     for name, found in values.items():
         results = {metric: Result(value=float(np.mean(found)), ci95=(0.0, 1.0), higher_is_better=True)}
         facts = {"encoder": name, "protocol": "p=1", "data_hash": "d", "encoder_sha256": f"weights of {name}"}

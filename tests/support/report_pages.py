@@ -11,7 +11,7 @@ from components.core.compute.metrics import average_overlap
 from components.core.settings import Settings
 from components.core.tables.files import write_json
 from components.core.tables.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
-from components.evaluation.benchmarks.project.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.evaluation.benchmarks.project.rankings import PARAPHRASE_TOP, QUERY_TOP
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.bootstrap import interval
 from components.evaluation.scoring.results import Folders, Report, Result, write_results

@@ -39,7 +39,7 @@ def adapter(
     from components.core.tables.folders import benchmark_table
     from components.core.tables.records import CAPTION_QUERIES
     from components.encoders.adapter.encoder import Encoder
-    from components.evaluation.benchmarks.project import retrieval
+    from components.evaluation.benchmarks.project.rankings import CAPTIONS_FILE
     from components.evaluation.scoring.evaluate import image_features
     from components.evaluation.scoring.results import DEFAULT
     from components.evaluation.scoring.vector_adapter import adapt, read_vectors, save
@@ -51,7 +51,7 @@ def adapter(
         raise InputError(f"--encoder '{encoder}' is not an image-text encoder")
     ids, images = image_features(base, DEFAULT.embeddings, DEFAULT.test_pairs, settings.embed.batch_size)
     place = {image: row for row, image in enumerate(ids)}
-    queries = CAPTION_QUERIES.read(benchmark_table(DEFAULT.evaluation, retrieval.FILE))
+    queries = CAPTION_QUERIES.read(benchmark_table(DEFAULT.evaluation, CAPTIONS_FILE))
     pairs = zip(queries["text"].to_pylist(), queries["image_id"].to_pylist(), strict=True)
     tests = [(text, place[image]) for text, image in pairs]
     found = adapt(base, captions, made, tests, images, settings.evaluate, rank)

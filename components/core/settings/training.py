@@ -72,7 +72,7 @@ class Evaluate(Block):
     """The benchmarks that score every encoder, and how intervals are drawn."""
 
     benchmarks: tuple[str, ...]
-    """Files of `components/evaluation/benchmarks/project/`."""
+    """Benchmarks of `components/evaluation/benchmarks/project/`."""
     top_k: tuple[PositiveInt, ...]
     """Depths k of the metrics `..._at_k`."""
     bootstrap: PositiveInt

@@ -21,14 +21,15 @@ FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 _FEW, _SOME = 40, 8
 """Maximum number of names in a message, and number of names shown if there are more."""
 
-_SEVERAL = re.compile(r"^TASKS = .*", re.MULTILINE | re.DOTALL)
+_SEVERAL = re.compile(r"^(TASKS|TABLE_BENCHMARKS) = .*", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r'\bname="(\w+)"')
 
 
 def modules_by_name(folder: Iterable[str]) -> dict[str, str]:
     """Name of each plug-in in a package's `__path__` -> its module, without importing any.
 
-    A module is one plug-in of its own name, or the several of its tuple `TASKS`, which stands last in the file.
+    A module is one plug-in of its own name, or the several of its tuple `TASKS` or `TABLE_BENCHMARKS`, which
+    stands last in the file.
     """
     places = ((place, module) for place in folder for _, module, _ in pkgutil.iter_modules([place]))
     return {name: module for place, module in places for name in _names(Path(place, f"{module}.py"))}
@@ -36,7 +37,7 @@ def modules_by_name(folder: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _names(file: Path) -> list[str]:
-    """The names in the tuple `TASKS` of a file; else that of the file, or of the package that it would be."""
+    """The names in the last tuple of a file; else that of the file, or of the package that it would be."""
     several = _SEVERAL.search(file.read_text("utf-8")) if file.is_file() else None
     return _NAME.findall(several[0]) if several else [file.stem]
 

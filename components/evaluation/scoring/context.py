@@ -57,6 +57,11 @@ class ProjectContext(Context):
             raise InputError(f"{path} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
         return rows
 
+    def read_shown(self, table: Table, file: str) -> tuple[pa.Table, Indices]:
+        """A benchmark table about images, and the gallery row of each row's image `[rows]`."""
+        rows = self.read(table, file)
+        return rows, self.rows(rows["image_id"].to_pylist(), file)
+
     def columns(self, table: pa.Table, *names: str) -> Iterator[Features]:
         """Unit features `[rows, dim]` of the texts in each of the columns `names`."""
         return (self.texts(table[name].to_pylist()) for name in names)

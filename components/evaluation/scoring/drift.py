@@ -17,7 +17,7 @@ from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERI
 from components.core.tables.written_queries import FILE
 from components.data.row_files import RowFiles
 from components.encoders.adapter.encoder import Encoder, Vectors
-from components.evaluation.benchmarks.project import retrieval
+from components.evaluation.benchmarks.project.rankings import CAPTIONS_FILE
 from components.evaluation.scoring.results import DEFAULT, Folders
 
 COLUMN = "query"
@@ -95,7 +95,7 @@ def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, u
     """Captions of the training split, and the queries that encoders are tested with."""
     texts: list[str] = PAIRS.read(pairs / "train.parquet", ["caption"])["caption"].to_pylist()
     for table, path, column in (
-        (CAPTION_QUERIES, benchmark_table(used.evaluation, retrieval.FILE), "text"),
+        (CAPTION_QUERIES, benchmark_table(used.evaluation, CAPTIONS_FILE), "text"),
         (WRITTEN_QUERIES, written / FILE, "query"),
     ):
         texts += table.read(path, [column])[column].to_pylist() if path.is_file() else []

@@ -17,9 +17,10 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.under_test import EncoderUnderTest
-from components.evaluation.benchmarks.project.paraphrased_retrieval import FILE, NAME
+from components.evaluation.benchmarks.project.rankings import PARAPHRASED
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.bootstrap import Interval, paired_difference
+from components.evaluation.scoring.context import QUERIES_FILE
 from components.evaluation.scoring.results import Folders, Report, read_report, read_scores
 from components.serving.index.image_index import ImageIndex
 
@@ -206,7 +207,11 @@ def _existing(rows: npt.NDArray[np.int64]) -> list[int]:
     return [int(row) for row in rows if row >= 0]
 
 
-METRICS = {"ao": f"{NAME}/ao_at_", "js": f"{NAME}/js_at_", "recall": f"{NAME}/paraphrase_recall_at_"}
+METRICS = {
+    "ao": f"{PARAPHRASED}/ao_at_",
+    "js": f"{PARAPHRASED}/js_at_",
+    "recall": f"{PARAPHRASED}/paraphrase_recall_at_",
+}
 
 
 class ChangedQuery(BaseModel):
@@ -265,9 +270,9 @@ def changed(folders: Folders, reports: Sequence[Report], metric: str, count: int
     scores = [read_scores(report, folders.per_query) for report in reports]
     name = _measured(metric, scores[0])
     before, after = (encoder.values[name] for encoder in scores)
-    rows = PARAPHRASE_QUERIES.read(benchmark_table(folders.evaluation, FILE)).to_pylist()
+    rows = PARAPHRASE_QUERIES.read(benchmark_table(folders.evaluation, QUERIES_FILE)).to_pylist()
     if len(rows) != len(before):
-        raise InputError(f"{folders.evaluation / FILE} does not have the evaluated queries: run `dvc repro`")
+        raise InputError(f"{folders.evaluation / QUERIES_FILE} does not have the evaluated queries: run `dvc repro`")
     order = np.argsort(before - after, kind="stable")
     listed = [
         ChangedQuery(query=row["query"], paraphrase=row["paraphrase"], tier=row["tier"] or "", before=b, after=a)
@@ -298,7 +303,7 @@ def _measured(metric: str, scores: Scores) -> str:
     start = METRICS[metric]
     depths = [int(name.removeprefix(start)) for name in scores.values if name.removeprefix(start).isdigit()]
     if not depths:
-        raise InputError(f"{start}k was not measured: put '{NAME}' into evaluate.benchmarks and run `dvc repro`")
+        raise InputError(f"{start}k was not measured: put '{PARAPHRASED}' into evaluate.benchmarks and run `dvc repro`")
     return f"{start}{min(depths, key=lambda depth: (abs(depth - 10), depth))}"
 
 

@@ -1,12 +1,16 @@
-"""Benchmarks on the tables of `data/evaluation`; a file's name is the benchmark's name in `evaluate.benchmarks`."""
+"""Benchmarks on the tables of `data/evaluation`, with the names of `evaluate.benchmarks`.
+
+A file of a benchmark's name has it as `BENCHMARK`, a file of a subject has several as `TABLE_BENCHMARKS`.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from components.core.system.discovery import file_names, find
+from components.core.system.discovery import choose, file_names, modules_by_name
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile, benchmark_table
 from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
@@ -50,7 +54,9 @@ def missing_tables(benchmark: ProjectBenchmark, folder: Path) -> list[RequiredFi
 
 
 def find_benchmark(name: str) -> ProjectBenchmark:
-    """The benchmark in `benchmarks/<name>.py`."""
-    what = "params.yaml: evaluate.benchmarks has"
-    benchmark: ProjectBenchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
-    return benchmark
+    """The benchmark of that name."""
+    files = modules_by_name(__path__)
+    choose(sorted(files), name, "params.yaml: evaluate.benchmarks has")
+    module = importlib.import_module(f"{__name__}.{files[name]}")
+    found: tuple[ProjectBenchmark, ...] = getattr(module, "TABLE_BENCHMARKS", None) or (module.BENCHMARK,)
+    return next(benchmark for benchmark in found if benchmark.name == name)

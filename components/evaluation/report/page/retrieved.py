@@ -21,8 +21,9 @@ from components.core.settings import Compare, Settings
 from components.core.system.errors import InputError
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES
-from components.evaluation.benchmarks.project.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
+from components.evaluation.benchmarks.project.rankings import PARAPHRASE_TOP, QUERY_TOP
 from components.evaluation.report.comparison import Comparison, best_encoder
+from components.evaluation.scoring.context import QUERIES_FILE
 from components.evaluation.scoring.results import Folders
 
 SIDE = 128
@@ -72,7 +73,7 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
         return Retrieved()
     images = PAIRS.read(folders.test_pairs, ["image_id"])["image_id"].to_pylist()
     gallery_rows = {image: row for row, image in enumerate(images)}
-    queries = PARAPHRASE_QUERIES.read(benchmark_table(folders.evaluation, FILE)).to_pylist()
+    queries = PARAPHRASE_QUERIES.read(benchmark_table(folders.evaluation, QUERIES_FILE)).to_pylist()
     for listed in lists:
         if len(listed.query) != len(queries):
             raise InputError(
@@ -83,7 +84,8 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
         gold = [gallery_rows[query["image_id"]] for query in queries]
     except KeyError as error:
         raise InputError(
-            f"{folders.evaluation / FILE} names image {error}, which is not in {folders.test_pairs}: run `dvc repro`"
+            f"{folders.evaluation / QUERIES_FILE} names image {error}, which is not in {folders.test_pairs}: "
+            "run `dvc repro`"
         ) from None
     return Retrieved(lists, queries, gold)
 

@@ -18,7 +18,7 @@ from components.core.tables.records import CAPTION_QUERIES, COMPARISONS, LABELS,
 from components.core.tables.table import Table
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import benchmark_names, find_benchmark, table_files
-from components.evaluation.benchmarks.project.typos import with_typing_errors
+from components.evaluation.benchmarks.project.rankings import with_typing_errors
 from components.evaluation.scoring.benchmark import Scores, key_metrics, tracked_metrics
 from components.evaluation.scoring.bootstrap import correlation_value
 from components.evaluation.scoring.context import ProjectContext

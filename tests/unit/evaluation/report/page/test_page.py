@@ -17,7 +17,7 @@ from components.core.settings import Compare, Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
-from components.evaluation.benchmarks.project.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.evaluation.benchmarks.project.rankings import PARAPHRASE_TOP, QUERY_TOP
 from components.evaluation.report.page import page
 from components.evaluation.report.page.page import trace_origin, without_secrets
 from components.evaluation.report.page.retrieved import (
