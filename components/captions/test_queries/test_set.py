@@ -200,18 +200,6 @@ def _require_kinds(accepted: Mapping[str, int], files: Mapping[QueryKind, str], 
             )
 
 
-def main() -> None:
-    """Have a language model write test queries for the captions of the test and validation splits.
-
-    Example: python -m components.captions.test_queries.test_set
-    """
-    run_in_project(lambda: run_tracked(load_checked(entries=())))
-
-
-if __name__ == "__main__":
-    start(main)
-
-
 class QueryWriter:
     """The model, the judge and the rules of a test set; answers are stored, so that a stopped run resumes."""
 
@@ -316,3 +304,15 @@ def _constant(candidates: Sequence[Candidate], share: float) -> list[int]:
     least = max(3, share * len({one.caption for one in candidates}))
     common = common_texts(((one.query, one.caption) for one in candidates), least)
     return [row for row, one in enumerate(candidates) if normalised(one.query) in common]
+
+
+def main() -> None:
+    """Have a language model write test queries for the captions of the test and validation splits.
+
+    Example: python -m components.captions.test_queries.test_set
+    """
+    run_in_project(lambda: run_tracked(load_checked(entries=())))
+
+
+if __name__ == "__main__":
+    start(main)
