@@ -21,9 +21,9 @@ from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.training.data import load_data
-from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import LoopOptions, Run
+from components.training.engine.run import LoopOptions
+from components.training.fine_tuning import FineTuning
 from components.training.methods.contract.method import Optimisation
 from components.training.methods.registry import find_method
 from research.measure.training_data import Prepared
@@ -67,26 +67,16 @@ def run_ours(data: Prepared, hyper: Optimisation, device: str, precision: str) -
     settings = load_settings()
     own = {"checkpoint_dir": data.folder / "state", "validation_images": 0, "shards": None}
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=own)})
-    encoder, found = Encoder.load(data.files.base), TrainedSide([], [], [])
-    source = load_data(settings, _METHOD, hyper, encoder, data.files, World(), device).source
-    model = encoder.model.to(device)
+    tuning, found = FineTuning.of(Encoder.load(data.files.base), _METHOD, hyper), TrainedSide([], [], [])
+    source = load_data(settings, _METHOD, hyper, tuning.encoder, data.files, World(), device).source
 
     def report(step: Step) -> None:
         found.losses.append(step.losses["infonce"])
         found.seconds.append(hyper.batch_size / step.pace.samples_per_second)
         found.processor.append(time.process_time())
 
-    run = Run(
-        title="cliptune",
-        model=model,
-        trained=_METHOD.freeze(model, hyper),
-        losses=lambda features: _METHOD.losses(features, hyper),
-        source=source,
-        optimisation=hyper,
-        options=LoopOptions(device, pick_autocast(precision, device), log_every=1),
-        report=report,
-    )
-    fit(run)
+    options = LoopOptions(device, pick_autocast(precision, device), log_every=1)
+    tuning.fit(source, "cliptune", options, report=report)
     return found
 
 
