@@ -108,7 +108,7 @@ def new_module(name: str) -> str:
 
 
 def hint(key: str) -> str:
-    """What became of an old key of params.yaml; empty if it is no old one."""
+    """What became of an old key of params.yaml; empty for other keys."""
     for old, new in KEYS.items():
         if names := _names(old, key.split(".")):
             return f"it is now '{_named(new, names[1:])}', which `cliptune upgrade` writes"

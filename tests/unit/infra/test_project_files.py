@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tomllib
@@ -32,14 +33,27 @@ def test_the_citation_is_of_this_version() -> None:
     citation = _read(REPO / "CITATION.cff")
     _validate(citation, "citation-file-format")
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
-    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert citation["license"] == project["license"]
+    assert citation["version"] == next(iter(_released()))
 
 
-def test_the_changelog_has_this_version_with_its_date() -> None:
+NOTES = {"0.2.0": "91f7897fd0b809c5"}
+"""Released version -> start of the SHA-256 of its notes, which no later change may touch."""
+
+
+def _released() -> dict[str, str]:
+    """Version -> its part of CHANGELOG.md, newest first; each title has a date."""
+    text = (REPO / "CHANGELOG.md").read_text("utf-8")
+    parts = re.split(r"^(?=## \d)", text, flags=re.MULTILINE)[1:]
+    titles = [re.match(r"## (\d[\w.]*) - \d{4}-\d\d-\d\d\n", part) for part in parts]
+    return {title[1]: part for title, part in zip(titles, parts, strict=True) if title is not None}
+
+
+def test_unreleased_code_has_a_number_of_its_own_and_released_notes_stay() -> None:
     version = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    assert re.search(
-        rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$", (REPO / "CHANGELOG.md").read_text("utf-8"), re.M
-    )
+    released, text = _released(), (REPO / "CHANGELOG.md").read_text("utf-8")
+    assert (version in released) != (text.count("\n## Unreleased\n") == 1 and ".dev" in version)
+    assert {name: hashlib.sha256(part.encode()).hexdigest()[:16] for name, part in released.items()} == NOTES
 
 
 @pytest.mark.parametrize(("folder", "schema"), GITHUB.items())
