@@ -158,16 +158,6 @@ def table(
         str | None, typer.Option(help="Baseline: compare every encoder with this one on the same queries.")
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Also print values by group of queries.")] = False,
-    plot: Annotated[
-        list[str] | None,
-        typer.Option(help="Draw this metric as bars in a page instead of a table. May be given several times."),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="With --plot: a setting; encoders with equal values form one bar. May be given several times."
-        ),
-    ] = None,
 ) -> None:
     """Build a table of the results on published benchmarks.
 
@@ -176,8 +166,6 @@ def table(
     cliptune table --baseline base
 
     cliptune table --collection paraclip --format html --output paraclip.html
-
-    cliptune table --plot cc_neg_semclip/original_over_negation --by n --output figure.html
     """
 
     def command() -> None:
@@ -189,11 +177,7 @@ def table(
         place = from_root(results, _RESULTS)
         written = None if output is None else new_file(output)
         reports = all_published(place)
-        if plot:
-            from components.evaluation.report.published.figure import bars_page
-
-            text = bars_page(reports, plot, by or [], from_root(Path("models")))
-        elif collection is not None:
+        if collection is not None:
             text = formats.FORMATS[form](tables.paper_tables(find_collection(collection), reports))
         elif not reports:
             raise InputError(f"{place} has no results: run `cliptune evaluate` first")

@@ -84,8 +84,7 @@ def report(
     Examples: cliptune report; cliptune report --all; cliptune report --groups; cliptune report --json
     """
     from components.core.settings import load_settings
-    from components.evaluation.report.comparison import long_table, read_csv
-    from components.evaluation.report.terminal import show
+    from components.evaluation.report.comparison import long_table, read_csv, show
     from components.evaluation.scoring.results import DEFAULT
     from components.registry.reviews import read_reviewed
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
@@ -23,13 +22,10 @@ from components.evaluation.report.comparison import (
     write_csv,
 )
 from components.evaluation.report.formats import write_text
-from components.evaluation.report.page.page import page, trace_origin
-from components.evaluation.report.page.retrieved import build_gallery, read_retrieved
-from components.evaluation.report.plots import bar_plots, pareto_plot
+from components.evaluation.report.gallery import build_gallery, read_retrieved
+from components.evaluation.report.page import page, trace_origin
+from components.evaluation.report.plots import Plot, bar_plots, pareto_plot
 from components.evaluation.scoring.results import DEFAULT, Folders, Report, read_report, read_scores
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> Comparison:
@@ -58,14 +54,7 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     write_text(folders.reports / "comparison.md", markdown(comparison, primary))
     write_text(folders.reports / "comparison.html", html)
     if track:
-        log_comparison(
-            settings,
-            inputs={"metrics": folders.metrics},
-            artifacts=[folders.reports / f"comparison.{kind}" for kind in ("csv", "md", "html")],
-            tables={"comparison": long_table(comparison), "encoders": wide_table(comparison)},
-            figures={plot.name: plot.figure for plot in plots if plot.figure is not None},
-            runs=runs,
-        )
+        log_comparison(settings, comparison, plots, runs, folders)
     return comparison
 
 
@@ -82,34 +71,29 @@ def _sidecar(report: Report, models: Path) -> Sidecar | None:
 
 
 def log_comparison(
-    settings: Settings,
-    inputs: Mapping[str, Path],
-    artifacts: Sequence[Path],
-    tables: Mapping[str, Mapping[str, Sequence[Any]]],
-    figures: Mapping[str, go.Figure],
-    runs: Mapping[str, str],
+    settings: Settings, comparison: Comparison, plots: Sequence[Plot], runs: Mapping[str, str], folders: Folders
 ) -> str | None:
-    """Log a finished comparison as a run of the world's experiment with the stage `compare`.
+    """Log a finished comparison as a run of the dataset's experiment with the stage `compare`.
 
-    Args:
-        tables: name -> column -> values; MLflow's view of tables puts those of several runs side by side.
-        figures: name -> plot, each logged as a self-contained page.
+    Its tables are for MLflow's view, which puts those of several runs side by side; plots are self-contained pages.
 
     Returns:
         The run's id; None if MLflow failed, which is printed in one line, because the report on disk is complete.
     """
     params = settings.model_dump(mode="json", include={"compare_encoders", "evaluate", "compare", "promote"})
     try:
+        inputs = {"metrics": folders.metrics}
         with fail_fast(SOON_S), tracked_run("compare", "comparison", settings, params, inputs) as run:
             run.set_tags({f"trained_by.{encoder}": run_id for encoder, run_id in runs.items() if run_id})
+            for kind in ("csv", "md", "html"):
+                run.log_artifact(folders.reports / f"comparison.{kind}")
             client = make_client()
-            for path in artifacts:
-                run.log_artifact(path)
-            for name, table in tables.items():
-                client.log_table(run.id, {column: list(values) for column, values in table.items()}, f"{name}.json")
-            for name, figure in figures.items():
-                page = f"plots/{name}.html"
-                client.log_figure(run.id, figure, page, save_kwargs={"include_plotlyjs": True})
+            client.log_table(run.id, long_table(comparison), "comparison.json")
+            client.log_table(run.id, wide_table(comparison), "encoders.json")
+            for plot in plots:
+                if plot.figure is not None:
+                    kept = {"include_plotlyjs": True}
+                    client.log_figure(run.id, plot.figure, f"plots/{plot.name}.html", save_kwargs=kept)
             return run.id
     except Exception as error:
         fault = type(error.__cause__ or error).__name__

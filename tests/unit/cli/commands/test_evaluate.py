@@ -63,7 +63,6 @@ def test_partial_data_are_scored_if_allowed_then_kept_and_in_every_table() -> No
     shown = _run("table", "--collection", "paraclip", "--format", "html", "--output", "table.html")
     assert shown == "wrote table.html\n"
     assert "OpenAI&#39;s CLIP (400M) (paper)" in Path("table.html").read_text()
-    assert _run("table", "--plot", f"{NAME}/swap_obj/tot", "--output", "bars.html") == "wrote bars.html\n"
     shown = _run("table", "--baseline", "other", "--format", "csv")
     assert shown.startswith("table,encoder,source,column,value,half_width")
 

@@ -23,7 +23,7 @@ from components.core.system.errors import InputError
 from components.data.checked_pictures import check_picture
 from components.data.source import UnusableError
 from components.encoders.adapter.images import Preparation
-from components.evaluation.report.page.retrieved import data_uri
+from components.evaluation.report.gallery import data_uri
 from components.serving.explorer.explored import small_jpeg
 
 UPRIGHT = np.zeros((24, 16, 3), np.uint8)

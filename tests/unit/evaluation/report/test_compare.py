@@ -21,9 +21,9 @@ from components.core.tables.files import write_json
 from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.report import compare
-from components.evaluation.report.comparison import Comparison, headline, read_csv
+from components.evaluation.report.comparison import Comparison, headline, read_csv, show
 from components.evaluation.report.comparison import compare as compared
-from components.evaluation.report.terminal import show
+from components.evaluation.report.plots import Plot
 from components.evaluation.scoring import evaluate
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.bootstrap import Interval, interval
@@ -210,17 +210,15 @@ def test_verdicts_and_headlines() -> None:
 
 
 def _log(settings: Settings, folder: Path) -> str | None:
-    files = [folder / "comparison.csv", folder / "comparison.html"]
-    for path in files:
+    folders = Folders(reports=folder)
+    for path in (folders.csv, folder / "comparison.md", folder / "comparison.html", folders.metrics / "base.json"):
+        path.parent.mkdir(exist_ok=True)
         path.write_text(path.name)
-    return compare.log_comparison(
-        settings,
-        inputs={"metrics": files[0]},
-        artifacts=files,
-        tables={"encoders": {"encoder": ["base", "paraclip"], "retrieval/top": [0.25, 0.5], "delta": [None, 0.25]}},
-        figures={"radar": go.Figure(go.Bar(x=[1], y=[2]))},
-        runs={"base": "", "paraclip": "f" * 32},
-    )
+    base, tuned = Interval(0.25, 0.2, 0.3), Interval(0.5, 0.4, 0.6)
+    cells = {"retrieval/top": {"base": Cell(base), "paraclip": Cell(tuned, Interval(0.25, 0.1, 0.4))}}
+    plots = [Plot("radar", "", go.Figure(go.Bar(x=[1], y=[2]))), Plot("pareto", "", None)]
+    compared = Comparison(("base", "paraclip"), cells)
+    return compare.log_comparison(settings, compared, plots, {"base": "", "paraclip": "f" * 32}, folders)
 
 
 def test_a_comparison_is_a_run_with_files_table_and_plots(
@@ -236,7 +234,7 @@ def test_a_comparison_is_a_run_with_files_table_and_plots(
     assert "trained_by.base" not in run.data.tags
     assert run.data.params["promote.metric"] == settings.promote.metric
     names = {entry.path for entry in client.list_artifacts(run_id)}
-    assert names == {"comparison.csv", "comparison.html", "encoders.json", "plots"}
+    assert names == {"comparison.csv", "comparison.html", "comparison.json", "comparison.md", "encoders.json", "plots"}
     table = client.load_table(run.info.experiment_id, "encoders.json", [run_id])
     assert table.iloc[:, :2].to_numpy().tolist() == [["base", 0.25], ["paraclip", 0.5]]
     page = Path(client.download_artifacts(run_id, "plots/radar.html")).read_text("utf-8")

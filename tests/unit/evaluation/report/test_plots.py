@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluation.report.comparison import Comparison
+from components.evaluation.report.comparison import Comparison, print_comparison
 from components.evaluation.report.plots import COLOURS, bars, frontier, marker_style, pareto_plot
-from components.evaluation.report.terminal import print_comparison
 from components.evaluation.scoring.bootstrap import Interval
 from components.evaluation.scoring.result_table import Cell
 

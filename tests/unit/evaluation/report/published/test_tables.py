@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from components.core.system.errors import InputError
-from components.core.tables.files import write_json
-from components.encoders.adapter.images import Preparation
-from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.report.formats import to_csv, to_html, to_markdown
-from components.evaluation.report.published.figure import bars_of, bars_page
 from components.evaluation.report.published.paper_tables import Collection, Column, collection_names, find_collection
 from components.evaluation.report.published.tables import metric_tables, paired_tables, paper_tables
 from components.evaluation.scoring.benchmark import Scores
@@ -179,41 +174,3 @@ def test_vtab_is_the_mean_of_35_sets_and_needs_all_of_them() -> None:
     for figures in last.rows.values():
         printed = [figure for figure in figures if figure is not None]
         assert sum(printed[:35]) / 35 == pytest.approx(printed[35], abs=0.15)
-
-
-SCORED = [
-    _report("base", "b", top1=0.1), _report("one", "b", top1=0.2), _report("one_raw", "b", top1=0.4),
-    _report("two", "b", top1=0.6, delta=-0.6),
-]  # fmt: skip
-
-
-@pytest.fixture
-def models(tmp_path: Path) -> Path:
-    for name, number in (("one", 1), ("one_raw", 1), ("two", 2)):
-        settings = {"n": number, "learnable": False}
-        sidecar = Sidecar(
-            name=name, model="m", architecture={}, quick_gelu=False, embed_dim=1, context_length=1,
-            preparation=Preparation(size=1), method="semclip", settings=settings,
-        )  # fmt: skip
-        write_json(tmp_path / name / "encoder.json", sidecar.model_dump())
-    return tmp_path
-
-
-def _bars(models: Path, *by: str) -> dict[str, list[float | None]]:
-    figure = bars_of(SCORED, ["b/top1", "b/delta"], by, models)
-    return {bar.name: [None if isnan(value) else round(value) for value in bar.x] for bar in figure.data}
-
-
-def test_a_bar_for_each_encoder_or_for_equal_settings(models: Path) -> None:
-    assert _bars(models) == {"base": [10, None], "one": [20, None], "one_raw": [40, None], "two": [60, -60]}
-    assert _bars(models, "n") == {"base": [10, None], "n 1": [30, None], "n 2": [60, -60]}
-    assert _bars(models, "learnable") == {"base": [10, None], "learnable false": [40, -60]}
-    assert "n 1, learnable false" in _bars(models, "n", "learnable")
-    assert "one_raw" in bars_page(SCORED, ["b/top1"], [], models)
-
-
-def test_unknown_metrics_and_settings_are_refused(models: Path) -> None:
-    with pytest.raises(InputError, match=r"--plot b/top2: no encoder has this metric"):
-        bars_of(SCORED, ["b/top2"], [], models)
-    with pytest.raises(InputError, match=r"--by tau: no encoder in .* has this setting"):
-        _bars(models, "tau")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.metrics import Reals, average_overlap
+from components.core.compute.metrics import average_overlap
 from components.core.pictures.rgb import open_picture, upright_jpeg
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture
 from components.core.settings import Compare, Settings
@@ -42,10 +42,6 @@ class Lists:
     def depth(self) -> int:
         """Length of the lists."""
         return int(self.query.shape[1])
-
-    def overlaps(self) -> Reals:
-        """AO of the full lists `[queries]`."""
-        return average_overlap(self.query, self.paraphrase, self.depth)
 
 
 @dataclass(frozen=True)
@@ -174,7 +170,7 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[G
     lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
     if any(listed.depth < settings.gallery_top for listed in lists):
         raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.top_k: lower it")
-    overlaps = {listed.encoder: listed.overlaps() for listed in lists}
+    overlaps = {one.encoder: average_overlap(one.query, one.paraphrase, one.depth) for one in lists}
     gains = overlaps[challenger] - overlaps[lists[0].encoder]
     order = np.argsort(-gains, kind="stable")
     return [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,7 +18,7 @@ from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.benchmarks.project import find_benchmark, table_files
 from components.evaluation.report.comparison import Comparison, best_encoder, headline
 from components.evaluation.report.formats import render
-from components.evaluation.report.page.retrieved import Gallery
+from components.evaluation.report.gallery import Gallery
 from components.evaluation.report.plots import Plot
 from components.evaluation.scoring.results import Folders, Report
 
@@ -32,40 +31,17 @@ OPEN_SIDES = 4
 """Largest number of encoders that the gallery shows; of more, all but the reference and the challenger are folded."""
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Code, packages, data and parameters of a comparison.
-
-    Attributes:
-        commit: commit of the code, empty outside a repository.
-        dirty: whether tracked files differed from the commit.
-        data: file -> SHA-256.
-        data_hash: of the evaluation data, as in the results.
-        params: params.yaml without secrets.
-    """
-
-    commit: str
-    dirty: bool
-    packages: Mapping[str, str]
-    data: Mapping[str, str]
-    data_hash: str
-    protocols: Mapping[str, str]
-    params: str
-
-
-def trace_origin(settings: Settings, report: Report, folders: Folders) -> Origin:
-    """The origin of the current comparison; `report` is of any of its encoders."""
-    commit = git_commit()
+def trace_origin(settings: Settings, report: Report, folders: Folders) -> dict[str, Any]:
+    """Code, packages, data and parameters of the comparison; `report` is of any of its encoders."""
     tables = table_files(map(find_benchmark, settings.evaluate.benchmarks), folders.evaluation)
-    return Origin(
-        commit=commit.removesuffix("-dirty"),
-        dirty=commit.endswith("-dirty"),
-        packages={"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
-        data={str(path): file_hash(path) for path in (folders.test_pairs, *tables) if path.is_file()},
-        data_hash=report.data_hash,
-        protocols=dict(part.split("=", 1) for part in report.protocol.split() if "=" in part),
-        params=yaml.safe_dump(without_secrets(settings.model_dump(mode="json", by_alias=True)), sort_keys=False),
-    )
+    return {
+        "commit": git_commit(),
+        "packages": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "data": {str(path): file_hash(path) for path in (folders.test_pairs, *tables) if path.is_file()},
+        "data_hash": report.data_hash,
+        "protocols": dict(part.split("=", 1) for part in report.protocol.split() if "=" in part),
+        "params": yaml.safe_dump(without_secrets(settings.model_dump(mode="json", by_alias=True)), sort_keys=False),
+    }
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
@@ -94,7 +70,7 @@ def page(
     gallery: Gallery,
     sidecars: Sequence[Sidecar],
     runs: Mapping[str, str],
-    origin: Origin,
+    origin: Mapping[str, Any],
 ) -> str:
     """The self-contained HTML of the page.
 

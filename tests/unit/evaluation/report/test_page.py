@@ -18,9 +18,8 @@ from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
 from components.evaluation.benchmarks.project.rankings import PARAPHRASE_TOP, QUERY_TOP
-from components.evaluation.report.page import page
-from components.evaluation.report.page.page import trace_origin, without_secrets
-from components.evaluation.report.page.retrieved import (
+from components.evaluation.report import page
+from components.evaluation.report.gallery import (
     Lists,
     Retrieved,
     data_uri,
@@ -30,6 +29,7 @@ from components.evaluation.report.page.retrieved import (
     read_retrieved,
     spread,
 )
+from components.evaluation.report.page import trace_origin, without_secrets
 from components.evaluation.scoring.results import Folders, Report
 
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
@@ -108,13 +108,13 @@ def test_code_data_protocols_packages_and_parameters_are_named(
     monkeypatch.setattr(page, "git_commit", lambda: "abc-dirty")
     report = Report(encoder="e", protocol="retrieval=1 swaps=2", data_hash="d", encoder_sha256="s", metrics={})
     origin = trace_origin(make_settings(), report, folders)
-    assert (origin.commit, origin.dirty, origin.data_hash) == ("abc", True, "d")
-    assert origin.protocols == {"retrieval": "1", "swaps": "2"}
-    assert origin.data[str(folders.test_pairs)] == file_hash(folders.test_pairs)
+    assert (origin["commit"], origin["data_hash"]) == ("abc-dirty", "d")
+    assert origin["protocols"] == {"retrieval": "1", "swaps": "2"}
+    assert origin["data"][str(folders.test_pairs)] == file_hash(folders.test_pairs)
     # Pairs, paraphrase queries, caption queries, labels, swaps and caption ratings.
-    assert len(origin.data) == 6
-    assert origin.packages["torch"][0].isdigit()
-    assert "metric: paraphrased_retrieval/ao_at_2" in origin.params
+    assert len(origin["data"]) == 6
+    assert origin["packages"]["torch"][0].isdigit()
+    assert "metric: paraphrased_retrieval/ao_at_2" in origin["params"]
 
 
 def test_secrets_are_not_shown() -> None:
