@@ -41,23 +41,29 @@ def check_versions(_installation: Installation) -> CheckResult:
         wanted = [Requirement(line) for line in requires("cliptune") or []]
     except PackageNotFoundError:
         return fail("cliptune is not installed as a package", "run `make .venv/.ready`, or `pip install -e .`")
-    needed = [package for package in wanted if package.marker is None or package.marker.evaluate({"extra": ""})]
-    if faults := list(filter(None, map(_version_fault, needed))):
+    if faults := list(filter(None, map(_version_fault, wanted))):
         return fail("; ".join(faults), "run `make .venv/.ready` to install the packages of requirements/main.txt")
     if shutil.which("git") is None:
         return fail("git is not installed", "install git: commits are part of every run's record")
-    packages = {"cliptune": "cliptune", "torch": "torch", "Prefect": "prefect", "MLflow": "mlflow", "DVC": "dvc"}
-    versions = ", ".join(f"{title} {version(name)}" for title, name in packages.items())
+    packages = {"cliptune": "cliptune", "torch": "torch", "MLflow": "mlflow", "Prefect": "prefect", "DVC": "dvc"}
+    versions = ", ".join(f"{title} {_installed(name) or 'not installed'}" for title, name in packages.items())
     return ok(f"Python {platform.python_version()}, {versions}")
 
 
 def _version_fault(wanted: Requirement) -> str:
-    try:
-        installed = version(wanted.name)
-    except PackageNotFoundError:
-        return f"{wanted.name} is missing"
+    """The fault of a package, empty without one; a package of an extra may be missing."""
+    if (installed := _installed(wanted.name)) is None:
+        is_needed = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        return f"{wanted.name} is missing" if is_needed else ""
     fits = wanted.specifier.contains(installed, prereleases=True)
     return "" if fits else f"{wanted.name} {installed} is not {wanted.specifier}"
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def check_gpu(installation: Installation) -> CheckResult:

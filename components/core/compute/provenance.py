@@ -51,7 +51,12 @@ def path_hash(path: Path) -> str:
 
 @cache
 def code_hash(stage: str) -> str:
-    """Hash of the code that dvc.yaml lists for a stage, without docstrings and comments."""
+    """Hash of the code that dvc.yaml lists for a stage, without docstrings and comments.
+
+    An installed package has no dvc.yaml: there it is the hash of all of components/.
+    """
+    if not (_ROOT / "dvc.yaml").is_file():
+        return hash_of_code(_ROOT / "components")
     listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"][stage]
     code = [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
     return hash_of_code(*(_ROOT / name for name in code))

@@ -8,7 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import ParamSpec
+from importlib.metadata import requires
+from typing import NoReturn, ParamSpec
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from components.core.tables.files import full_disk
 
@@ -75,13 +79,17 @@ def printable(text: str) -> str:
 def run_command(command: Callable[[], None]) -> None:
     """Run a stage's entry point.
 
-    An `InputError`, a full disk or memory and a path without permission become one line on stderr and exit code 1.
+    An `InputError`, a missing package of an extra, a full disk or memory and a path without permission become one line
+    on stderr and exit code 1.
     """
     try:
         command()
     except InputError as error:
-        print(f"error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
-        raise SystemExit(1) from None
+        _stop(printable(" ".join(str(error).split())))
+    except ModuleNotFoundError as error:
+        if (extra := _extra_of(error.name or "")) is None:
+            raise
+        _stop(f"package {error.name} is missing: install cliptune[{extra}]")
     except OSError as error:
         if full_disk(error) is not None:
             fix = "free space on that disk"
@@ -89,21 +97,31 @@ def run_command(command: Callable[[], None]) -> None:
             fix = "get write permission or use a writable folder"
         else:
             raise
-        print(
-            f"error: {error.filename or 'a file'} cannot be written ({error.strerror}): {fix} and run the same command "
-            "again; earlier files are unchanged",
-            file=sys.stderr,
+        _stop(
+            f"{error.filename or 'a file'} cannot be written ({error.strerror}): {fix} and run the same command "
+            "again; earlier files are unchanged"
         )
-        raise SystemExit(1) from None
     except MemoryError as error:
         # The frames of the error refer to the objects that filled the memory.
         error.__traceback__ = None
         fix = "free memory, or lower batch sizes and prepare.processes, and run the same command again"
-        print(f"error: out of memory: {fix}; earlier files are unchanged", file=sys.stderr)
-        raise SystemExit(1) from None
+        _stop(f"out of memory: {fix}; earlier files are unchanged")
     except KeyboardInterrupt:
         print("stopped; run the same command again to continue", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _stop(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(1) from None
+
+
+def _extra_of(module: str) -> str | None:
+    """The extra of pyproject.toml that installs a module, which must have the name of its package."""
+    package = canonicalize_name(module.partition(".")[0])
+    found = (Requirement(line) for line in requires("cliptune") or ())
+    markers = (str(one.marker) for one in found if one.marker and canonicalize_name(one.name) == package)
+    return next((extra[1] for marker in markers if (extra := re.search(r'extra == "([\w-]+)"', marker))), None)
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,7 @@ def make_linked_lock(lock: Path = Path("dvc.lock")) -> None:
 
 def _dvc(*arguments: str) -> str:
     """What DVC prints; again if another run wrote dvc.lock meanwhile, of which DVC may have read a part."""
+    version("dvc")  # names the extra if DVC is not installed
     make_linked_lock()
     for _ in range(_TRIES):
         before = _lock_stamp()

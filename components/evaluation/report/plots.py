@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from components.core.compute.metrics import Reals
 from components.evaluation.report.comparison import Comparison
 from components.evaluation.scoring.bootstrap import Interval
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 REFERENCE_COLOUR = "#8b95a5"
 COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
@@ -54,6 +56,8 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
 
     With more encoders than colours each bar is labelled, and only the reference has its own colour.
     """
+    import plotly.graph_objects as go
+
     figure = go.Figure()
     crowded = len(comparison.encoders) > len(COLOURS) + 1
     for number, encoder in enumerate(comparison.encoders):
@@ -113,6 +117,8 @@ def frontier(points: Reals) -> list[int]:
 def pareto(comparison: Comparison, primary: str, against: str, best: Sequence[int]) -> go.Figure:
     """A point with 95% intervals for each encoder; those of rows `best` are filled and joined by a line."""
     x, y = (list(comparison.cells[name].values()) for name in (against, primary))
+    import plotly.graph_objects as go
+
     figure = go.Figure()
     figure.add_scatter(
         x=[100 * x[row].value.value for row in best],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,12 @@ SCHEMES = ("http", "https", "postgresql+psycopg", "qdrant", "s3", "mysql")
 PASSWORDS = st.text("abcXYZ789/@ ?#:%&=+'\"(),;!$~\\[]", min_size=3, max_size=20).map("pw{}PW".format)
 
 
-def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["torch==2", 'onnx-script>1; python_version > "3" and extra == "export"', 'torch==2; extra == "dev"']
+    monkeypatch.setattr("components.core.system.errors.requires", lambda _: lines)
+
     def fail(error: Exception) -> None:
         raise error
 
@@ -28,6 +34,8 @@ def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: py
         (OSError(errno.EROFS, os.strerror(errno.EROFS), "x"), f"{written} (Read-only file system)"),
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "x"), f"{written} (Permission deni"),
         (MemoryError(), "error: out of memory: free memory, or lower batch sizes"),
+        (PackageNotFoundError("onnx-script"), "error: package onnx-script is missing: install cliptune[export]"),
+        (ModuleNotFoundError("x", name="onnx_script.sub"), "error: package onnx_script.sub is missing: install clip"),
     ):
         with pytest.raises(SystemExit, match="1"):
             run_command(partial(fail, error))
@@ -36,6 +44,8 @@ def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(capsys: py
         assert output.count("\n") == 1
     with pytest.raises(FileNotFoundError):
         run_command(partial(fail, FileNotFoundError(errno.ENOENT, "missing", "x")))
+    with pytest.raises(ModuleNotFoundError):
+        run_command(partial(fail, ModuleNotFoundError("a module of this project is missing", name="components.x")))
 
 
 @settings(max_examples=200)
