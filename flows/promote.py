@@ -40,7 +40,7 @@ def promote_best(approval: bool = False, dry_run: bool = False, wait_hours: Posi
         wait_hours: maximum time to wait for the approval.
     """
     if dry_run:
-        show_proposal(judge(), "promotion-proposal")
+        show_proposal(judge())
     else:
         decide(approval, wait_hours)
 
@@ -62,7 +62,7 @@ def _approval(proposal: Decision, wait_hours: float) -> str | None:
     if proposal.outcome != "promoted":
         return ""
     propose()
-    show_proposal(proposal, "promotion-proposal")
+    show_proposal(proposal)
     form = Approval.with_initial_data(description=proposal.markdown())
     seconds = round(wait_hours * 3600)
     key = proposal.encoder_sha256[:32]
@@ -121,6 +121,6 @@ def write_refusal(proposal: Decision, text: str) -> Decision:
 
 
 @task(cache_policy=NO_CACHE)
-def show_proposal(proposal: Decision, key: str) -> None:
-    """An artifact with the gate's verdict."""
-    create_markdown_artifact(proposal.markdown(), key=key, description=f"would be {proposal.headline}")
+def show_proposal(proposal: Decision) -> None:
+    """The artifact `promotion-proposal`: the gate's verdict."""
+    create_markdown_artifact(proposal.markdown(), key="promotion-proposal", description=f"would be {proposal.headline}")

@@ -12,7 +12,6 @@ from components.cli.commands import (
     caption,
     clean,
     drift,
-    encoders,
     evaluate,
     explore,
     import_folder,
@@ -60,7 +59,7 @@ app.command("plan")(overview.plan)
 app.command("report")(overview.report)
 app.command("launch")(launch.launch)
 app.command("new")(new.new)
-app.command("encoders")(encoders.encoders)
+app.command("encoders")(evaluate.encoders)
 app.command("evaluate")(evaluate.evaluate)
 app.command("rank")(evaluate.rank)
 app.command("table")(evaluate.table)

@@ -1,4 +1,4 @@
-"""The commands `cliptune evaluate` and `cliptune table`: published benchmarks in the formats of their authors."""
+"""The commands `cliptune evaluate`, `rank`, `table` and `encoders`: scores of encoders, and open_clip's weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_rows, say
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, run_command
 from components.core.system.project import from_root, run_in_project
 
 if TYPE_CHECKING:
@@ -194,6 +194,35 @@ def table(
     run_in_project(command)
 
 
+def encoders(
+    pattern: Annotated[str, typer.Argument(help="Only names or tags with these letters.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the weights that open_clip publishes, whether they can be a base, and how they read pictures and texts.
+
+    Nothing is loaded or fetched. A base is set by base.source: open_clip, base.model and base.pretrained.
+
+    Examples: cliptune encoders; cliptune encoders siglip2; cliptune encoders --json
+    """
+
+    def command() -> None:
+        from open_clip import list_pretrained
+
+        from components.training.base.published import facts_of
+
+        wanted = [pair for pair in list_pretrained() if pattern.lower() in ":".join(pair).lower()]
+        rows = [facts_of(*pair) for pair in wanted]
+        if as_json:
+            print_json(rows)
+            return
+        accepted = sum(row["accepted"] for row in rows)
+        columns = ("name", "tag", "pixels", "resize", "tokenizer", "context", "trims", "loss", "reason of a refusal")
+        cells = ((row["name"], row["tag"], *_base_cells(row), row["reason"]) for row in rows)
+        print_rows(columns, cells, f"{accepted} of {len(rows)} weights can be a base", numbers=("pixels", "context"))
+
+    run_command(command)
+
+
 def _options(entries: list[str]) -> dict[str, Any]:
     from components.registry.encoder_names import name_from_root
 
@@ -279,3 +308,12 @@ def _show(encoder: str, outcomes: list[BenchmarkRun]) -> None:
             say(f"  not as published: {note}")
         for group in report.left_out:
             say(f"  left out: {group}")
+
+
+def _base_cells(row: dict[str, Any]) -> list[str]:
+    if not row["accepted"]:
+        return [""] * 6
+    preparation = row["preparation"]
+    resize = f"{preparation['resize_mode']}, {preparation['interpolation']}"
+    trims = "yes" if row["trims_texts"] else "no"
+    return [str(preparation["size"]), resize, row["tokenizer"], str(row["context_length"]), trims, row["loss"]]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from components.cli.doctor.check import CheckResult
-from components.cli.doctor.endpoints import endpoint_checks
 from components.cli.doctor.examine import CHECKS, examine, read_installation
+from components.cli.doctor.servers import endpoint_checks
 from components.core.compute.provenance import locked_stages
 from components.core.settings import PARAMS, Settings, load_settings
 from components.core.system.checking import check_names, check_settings

@@ -70,7 +70,6 @@ class Costing:
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
             "test_set": self._test_set, "validate": self._validate, "train": self._train, "evaluate": self._evaluate,
-            "seed": self._seed, "repeat": self._repeat, "repeat_mix": self._evaluate,
         }  # fmt: skip
 
     def of(self, stages: Sequence[str]) -> list[Cost]:
@@ -205,14 +204,6 @@ class Costing:
         texts = len(self._settings.evaluate.benchmarks) * pictures
         passes: Count = texts, "texts", self._text_tower(name)
         return self._cost("evaluate", pictures, f"{texts:,} texts", (pictures, "rows", "evaluate"), passes)
-
-    def _seed(self, _name: str) -> Cost:
-        """The base with another seed."""
-        return replace(self._base(""), notes=("not counted are its picture vectors and its evaluation",))
-
-    def _repeat(self, name: str) -> Cost:
-        """A method with another seed; `name` is the seed and the encoder."""
-        return replace(self._train(name.partition("-")[2]), notes=("not counted is its evaluation", _NOT_COUNTED))
 
     @cached_property
     def _model(self) -> nn.Module:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from components.cli.doctor import endpoints, machine, servers
+from components.cli.doctor import machine, servers
 from components.cli.doctor.check import CheckFunction, CheckResult, Installation, NoSettingsError, fail, not_used
 from components.core.settings import PARAMS, load_settings
 from components.core.system.errors import InputError
@@ -29,7 +29,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "registry": servers.check_registry,
     "DVC remote": servers.check_dvc_remote,
     "generation store": servers.check_generation_store,
-    "LLM endpoint": endpoints.check_language_models,
+    "LLM endpoint": servers.check_language_models,
     "GPU and driver": machine.check_gpu,
     "disk space": machine.check_disk,
     "data": machine.check_data,
@@ -76,6 +76,8 @@ def _result(check: CheckFunction, installation: Installation) -> CheckResult:
         return check(installation)
     except NoSettingsError:
         return not_used("params.yaml cannot be read")
+    except ModuleNotFoundError as error:
+        return not_used(f"package {error.name} is not installed")
     except InputError as error:
         detail, _, fix = str(error).rpartition(": ")
         return fail(detail, fix)

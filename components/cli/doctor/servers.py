@@ -1,4 +1,4 @@
-"""Checks of servers and stores: Prefect, MLflow, databases and the DVC remote.
+"""Checks of servers and stores: Prefect, MLflow, databases, the DVC remote, and the endpoints of language models.
 
 Requests to Prefect use the variables of its own client, whose import takes seconds; only flows/ imports it.
 """
@@ -8,22 +8,45 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 import yaml
 
-from components.cli.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
+from components.captions.generating.engines import make_engine
+from components.captions.prompting.request import PICTURE, Request, Sampling
+from components.captions.prompting.tasks import find_task
+from components.cli.doctor.check import (
+    TIMEOUT_S,
+    CheckFunction,
+    CheckResult,
+    Installation,
+    fail,
+    not_used,
+    ok,
+    warn,
+)
+from components.core.settings import Settings
 from components.core.system.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
 from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri
 from components.registry.model import CHAMPION, find_alias
 from components.registry.restoring import check_files
 
+if TYPE_CHECKING:
+    from components.captions.generating.engines.server import ServerEngine
+
+QUESTION_S = 15.0
+"""Time limit of a question to a language model, one for each model, before hours are spent."""
+_CAPTION = "a photograph of two dogs that run over a wide green lawn behind a red ball on a sunny afternoon"
 _CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
 _LOCAL_POOL = "local"
 """Without a worker of this pool no flow runs here; other pools may belong to other hosts."""
@@ -188,3 +211,76 @@ def check_dvc_remote(installation: Installation) -> CheckResult:
     elif not (Path(url).is_dir() and os.access(url, os.W_OK)):
         return fail(f"{name}: {url} is not a writable folder", "make it, mount it, or correct its rights")
     return ok(f"{name}: {url}")
+
+
+def check_language_models(installation: Installation) -> CheckResult:
+    """The HTTP endpoints of all language models of params.yaml answer; the first fault is the result."""
+    checks = endpoint_checks(installation.settings, _stages_of(installation.settings))
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(lambda check: check(installation), checks.values()))
+    faults = [result for result in results if result.status == "fail"]
+    if not results:
+        return not_used("no stage uses a server")
+    return faults[0] if faults else ok("; ".join(result.detail for result in results))
+
+
+def endpoint_checks(settings: Settings, stages: Iterable[str]) -> dict[str, CheckFunction]:
+    """Model -> its check, for each model with engine `server` that one of the stages uses."""
+    requests = dict[str, Request]()
+    for name, request in (pair for stage in stages for pair in _questions(settings, stage)):
+        requests[name] = max(requests.get(name, request), request, key=_length)
+    llms = settings.synthesize.llms
+    servers = [name for name in requests if llms.get(name, {}).get("engine") == "server"]
+    return {name: partial(_ask, name, requests[name]) for name in servers}
+
+
+def _stages_of(settings: Settings) -> list[str]:
+    return [*(f"students@{name}" for name in settings.students), "test_set",
+            *(f"synthesize@{task}" for task in settings.synthesize.tasks)]  # fmt: skip
+
+
+def _questions(settings: Settings, stage: str) -> list[tuple[str, Request]]:
+    """The models that a stage uses, each with its longest kind of question."""
+    group, _, name = stage.partition("@")
+    block = settings.synthesize
+    if group == "synthesize" and name in block.tasks:
+        task = block.tasks[name]
+        asked = (block.model_of(task), task.judge_llm)
+        return [(model, _question(settings, name)) for model in asked if model is not None]
+    if group == "students" and name in settings.students:
+        student = settings.students[name]
+        teacher = student.teacher if isinstance(student.teacher, str) else ""
+        return [(teacher, _question(settings, task)) for task in student.tasks]
+    if group == "test_set" and settings.test_set.llm:
+        sampling = Sampling(0.0, 1.0, settings.test_set.max_tokens)
+        models = {settings.test_set.llm, settings.test_set.judge_llm or settings.test_set.llm}
+        return [(model, Request(group, (("user", _CAPTION),), "", sampling, 0)) for model in sorted(models)]
+    return []
+
+
+def _question(settings: Settings, name: str) -> Request:
+    """A question of a prompt task about a made-up caption, without pictures."""
+    task, options = find_task(name), settings.synthesize.tasks.get(name)
+    messages = task.render(dict.fromkeys(task.inputs, _CAPTION), options.prompt if options else "own")
+    chat = tuple((message["role"], message["content"].replace(PICTURE, "")) for message in messages)
+    return Request(name, chat, "", Sampling(0.0, 1.0, options.max_tokens if options else 40), 0)
+
+
+def _length(request: Request) -> int:
+    """Letters of the question; servers refuse one that is longer than their context."""
+    return sum(len(text) for _, text in request.chat)
+
+
+def _ask(name: str, request: Request, installation: Installation) -> CheckResult:
+    synthesize = installation.settings.synthesize
+    for part, example in (("urls", "the URL of an endpoint: [https://host/v1]"), ("model", "a model of the endpoint")):
+        if not synthesize.llms[name].get(part):
+            fix = f"set it in params.yaml to {example}; nothing that needs captions runs before"
+            return fail(f"synthesize.llms.{name}.{part} is not set", fix)
+    engine = cast("ServerEngine", make_engine(synthesize, name))
+    options = engine.options.model_copy(update={"timeout_s": QUESTION_S, "give_up_s": QUESTION_S, "attempts": 1})
+    reply, *_ = chain.from_iterable(replace(engine, options=options).answer([request]))
+    if reply.failure is not None:
+        fix = f"correct synthesize.llms.{name} or synthesize.tasks.{request.task} in params.yaml"
+        return fail(f"{name}: {options.url} does not answer a question of {request.task} ({reply.failure})", fix)
+    return ok(f"{name}: {options.url} serves {options.model}")

@@ -6,17 +6,23 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from components.cli.own_data.counting import counts_of
 from components.cli.own_data.text_facts import text_facts
-from components.cli.own_data.unknown_folder import content_and_fix
+from components.core.pictures.folder import is_ignored
 from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
+from components.core.tables.parquet_rows import DAMAGED
 from components.core.text.languages import ENGLISH, detected, language_name
 from components.data.checked_pictures import check_picture
 from components.data.described import Described
@@ -30,6 +36,9 @@ _LONGEST = 15
 """Most words of captions that ParaCLIP rewrites; more where one in twenty captions is longer."""
 _DEPTH = 10
 """The largest k of profiles' `evaluate.top_k`."""
+_COUNTED, _ENDINGS_SHOWN = 10_000, 6
+"""Files of an unknown folder that are counted at most, and the number of their endings that are named."""
+_URLS = ("url", "image_url", "img_url", "URL", "image_link", "link")
 _ROW_BYTES = 150
 """Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
 
@@ -39,6 +48,7 @@ class Survey:
     """A folder as a source of pairs.
 
     Attributes:
+        fields: `prepare.text`, `prepare.item` and `prepare.image`, if they are set.
         bad: the reasons why some of the `opened` images cannot be used.
         seconds: expected time of `prepare`.
         facts: facts about captions and items, in words.
@@ -46,6 +56,8 @@ class Survey:
         caption_words: number of words of captions that are rewritten, at least and at most.
     """
 
+    folder: Path
+    fields: Mapping[str, str]
     source: str
     file: str
     described: Described
@@ -57,6 +69,18 @@ class Survey:
     facts: tuple[str, ...]
     languages: tuple[str, ...]
     caption_words: tuple[int, int]
+
+    @property
+    def prepare(self) -> dict[str, Any]:
+        """Block `prepare` of params.yaml, without `counts`."""
+        share = {} if self.unusable_share is None else {"max_unusable_share": self.unusable_share}
+        return {"source": self.source, "folder": str(self.folder), **self.fields, **share}
+
+    @property
+    def watched(self) -> Path | None:
+        """The file of captions, or the folder of several; None for shards, which take DVC long to read."""
+        watches = find_source(self.source).watched
+        return None if watches is None else watches(self.folder)
 
     @property
     def unusable_share(self) -> float | None:
@@ -72,21 +96,14 @@ class Survey:
         return min(share, 0.99) if share > usual else None
 
 
-def survey(folder: Path, fields: Mapping[str, str] | None = None, seed: int = 0) -> Survey:
-    """Inspect a folder.
-
-    Args:
-        fields: `prepare.text`, `prepare.item` and `prepare.image`, if they are set.
-        seed: `dataset.seed`, by which images are drawn.
-    """
+def survey(folder: Path, fields: Mapping[str, str] = MappingProxyType({}), seed: int = 0) -> Survey:
+    """Inspect a folder; for `fields` see `Survey`, `seed` is `dataset.seed`, by which images are drawn."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder: give the folder of the images")
     name, source, file = _source_of(folder)
     assert source.describe is not None
-    described = source.describe(
-        Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **fields or {})
-    )
-    item = (fields or {}).get("item")
+    described = source.describe(Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder, **fields))
+    item = fields.get("item")
     if item and not any(named for _, named, _ in described.groups):
         raise InputError(f"{folder}: no row has a value of '{item}', which --item names: correct it")
     _require_images(folder, described)
@@ -104,6 +121,8 @@ def survey(folder: Path, fields: Mapping[str, str] | None = None, seed: int = 0)
     texts, languages = text_facts(described.texts), detected([*described.texts])
     lines = texts.lines(bool(item)) if texts is not None else []
     return Survey(
+        folder=folder,
+        fields=fields,
         source=name,
         file=file,
         described=described,
@@ -151,7 +170,7 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
     files = {name: file for name, source in able.items() if (file := source.found_in(folder)) is not None}
     if not files:
         formats = "; ".join(f"{name}: {source.file}" for name, source in able.items())
-        raise InputError(f"{folder} is in no known format ({formats}); {content_and_fix(folder)}")
+        raise InputError(f"{folder} is in no known format ({formats}); {_content_and_fix(folder)}")
     if len(files) > 1:
         formats = ", ".join(f"{name} ({file})" for name, file in files.items())
         raise InputError(
@@ -159,6 +178,45 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
         )
     (name, file), *_ = files.items()
     return name, able[name], file
+
+
+def _content_and_fix(folder: Path) -> str:
+    """The folder's files by ending with the columns of a table, and what to do, in words."""
+    names = (path for path in folder.rglob("*") if not is_ignored(str(path.relative_to(folder))))
+    files = sorted(islice((path for path in names if path.is_file()), _COUNTED))
+    endings = Counter(path.suffix.lower() or "without ending" for path in files)
+    has = ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common(_ENDINGS_SHOWN)) or "no files"
+    table = next((path for path in files if path.suffix == ".parquet"), None)
+    columns = _columns(table)
+    shown = f"; {table.relative_to(folder)} has the columns {', '.join(columns)}" if table and columns else ""
+    return f"it has {has}{shown}: {_fix(folder, files, table, columns)}"
+
+
+def _fix(folder: Path, files: Iterable[Path], table: Path | None, columns: Sequence[str]) -> str:
+    url = next((name for name in _URLS if name in columns), None)
+    if table is not None and url is not None:
+        return (
+            f"it has URLs and no pictures, which img2dataset downloads: img2dataset --url_list {table} --input_format "
+            f"parquet --url_col {url} --caption_col ... --output_format webdataset --output_folder ..."
+        )
+    if table is not None and columns:
+        return "if it names pictures in this folder, rename it to captions.parquet; their column is named by --image"
+    for path in files:
+        if path.suffix == ".arrow":
+            return (
+                f"{path.name} is of the `datasets` library's save_to_disk: write Parquet files by load_from_disk(...)"
+                ".to_parquet('train.parquet'), one for each split"
+            )
+        if path.parent == folder and path.suffix in (".csv", ".tsv", ".json", ".jsonl"):
+            return f"rename {path.name} to captions{path.suffix}"
+    return "write a captions.tsv into it, or have a model write it (--captions model)"
+
+
+def _columns(table: Path | None) -> list[str]:
+    try:
+        return [] if table is None else list(pq.read_schema(table).names)
+    except DAMAGED:
+        return []
 
 
 def _require_images(folder: Path, described: Described) -> None:

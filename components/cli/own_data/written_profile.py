@@ -1,22 +1,26 @@
-"""The profile that `cliptune init` writes: one page that is complete over the committed params.yaml."""
+"""The profile that `cliptune init` writes: one page over the committed params.yaml, or over another profile."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from components.core.settings import Counts
-from components.core.system.errors import InputError, printable
+from components.core.system.checking import check_settings
+from components.core.system.errors import InputError, prefixed_errors, printable
+from components.core.system.profiles import settings_with
 from components.core.text.languages import ENGLISH
 from components.training.recipe import recipe
 
-METHODS = ("paraclip", "semclip")
-"""Methods that fit any captioned pictures: paraphrases, and paraphrases with negations."""
-WRITTEN_BENCHMARKS = ("paraphrased_retrieval", "ranking_stability", "retrieval", "negations", "swaps")
+if TYPE_CHECKING:
+    from components.cli.own_data.survey import Survey
+
+LlmPlace = tuple[str, str]
+"""URL and model of an OpenAI-compatible server; empty texts where they are not known yet."""
+_WRITTEN_BENCHMARKS = ("paraphrased_retrieval", "ranking_stability", "retrieval", "negations", "swaps")
 """Benchmarks of a dataset whose test queries a model writes."""
-_LLM = "llm"
+_LLM, _RECALL = "llm", "retrieval/t2i_recall_at_5"
 _STEPS = 4
 """Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
 _ACCEPTED = 0.3
@@ -27,30 +31,6 @@ _SEMCLIP_TASKS = {
     "negate_semclip": ("negations", "data/pairs/train.parquet"),
     "judge_negation": ("negations", "data/captions/negations/negate_semclip.parquet"),
 }
-
-
-@dataclass(frozen=True)
-class OwnData:
-    """The data that a profile is written for.
-
-    Attributes:
-        prepare: source, folder, text and item of block `prepare`.
-        watched: the file of captions, or the folder of several, if DVC can watch it.
-        paraphrases: whether people wrote paraphrases.
-        llm: URL and model of an OpenAI-compatible server; empty texts where they are not known yet.
-        caption_words: words of captions that are rewritten, at least and at most.
-    """
-
-    name: str
-    prepare: Mapping[str, Any]
-    counts: Counts
-    watched: Path | None
-    paraphrases: bool
-    base: Mapping[str, Any]
-    llm: tuple[str, str]
-    methods: Sequence[str]
-    languages: tuple[str, ...]
-    caption_words: tuple[int, int]
 
 
 def base_block(text: str) -> dict[str, Any]:
@@ -68,64 +48,118 @@ def base_block(text: str) -> dict[str, Any]:
     return {"source": "open_clip", "model": model, "pretrained": tag, "scratch": None}
 
 
-def server_block(llm: tuple[str, str]) -> dict[str, Any]:
-    """Keys of block `synthesize` for the server and the model in `llm`."""
-    return {"llms": {_LLM: {"engine": "server", "urls": [llm[0]], "model": llm[1]}}, "default_llm": _LLM}
+def own_profile(contents: Survey, name: str, base: dict[str, Any], llm: LlmPlace, methods: Sequence[str]) -> str:
+    """The text of a profile that is complete over the committed params.yaml.
 
-
-def content_of(data: OwnData) -> dict[str, Any]:
-    """The blocks of params.yaml that the data changes."""
-    semclip = "semclip" in data.methods
+    Args:
+        base: block `base`.
+        methods: those to train.
+    """
+    counts, semclip = contents.counts, "semclip" in methods
     content: dict[str, Any] = {
-        "dataset": {"name": data.name},
-        "prepare": {**data.prepare, "counts": data.counts.model_dump()},
-        "base": dict(data.base),
+        "dataset": {"name": name},
+        "prepare": {**contents.prepare, "counts": counts.model_dump()},
+        "base": base,
         "synthesize": {
-            **server_block(data.llm),
-            "max_captions": data.counts.train,
+            **_server(llm),
+            "max_captions": counts.train,
             "cached_answers": None,
-            "tasks": _tasks(data, semclip),
+            "tasks": _tasks(contents, semclip),
         },
-        "validate": {"check_scene_facts": False, "min_accepted_share": _ACCEPTED, "language": _language(data)},
+        "validate": {
+            "check_scene_facts": False, "min_accepted_share": _ACCEPTED, "language": _language(contents.languages)
+        },
         "train": {"precision": "auto", "keep_index": True},
-        "methods": _methods(data),
-        "compare_encoders": ["base", *data.methods],
-        "evaluate": {"benchmarks": list(WRITTEN_BENCHMARKS)},
-        "promote": {
-            "require_benchmarks": ["paraphrased_retrieval", "retrieval"],
-            "guards": {"retrieval/t2i_recall_at_5": 0.01, "zero_shot/top1": None},
-            "card": {"datasets": [data.name], "data": "", "licences": [], "weaknesses": []},
-        },
-    }
+        "methods": _methods(methods, counts.train),
+        "compare_encoders": ["base", *methods],
+        "promote": {**_gate(name), "guards": {_RECALL: 0.01, "zero_shot/top1": None}},
+        **_queries(contents),
+    }  # fmt: skip
     if semclip:
         content["validate"]["tables"] = {
             "semclip_paraphrases": {"folder": "data/validated/semclip"},
             "negations": {"folder": "data/validated/semclip"},
         }
-    if data.watched is not None:
-        # DVC watches files of captions, but not shards or pictures, which take long to read.
-        content["depends"] = {"prepare": str(data.watched)}
-    if data.paraphrases:
-        content["evaluate"]["benchmarks"] = ["paraphrased_retrieval", "ranking_stability", "retrieval"]
-    else:
-        content["test_set"] = {"llm": _LLM}
-    return content
+    return _checked_text(contents, None, content)
 
 
-def fitting_batch(rows: int, most: int) -> int:
+def extending_profile(contents: Survey, name: str, llm: LlmPlace, over: str) -> str:
+    """The text of a profile over profile `over`; of the same source only folder and model change."""
+    settings, writer = settings_with(over), _server(llm) if llm[0] else {}
+    if settings.prepare.source == contents.source:
+        changed = {key: value for key, value in contents.prepare.items() if key != "source"}
+        return _checked_text(contents, over, {"prepare": changed} | ({"synthesize": writer} if writer else {}))
+    described, counts = contents.described.images, contents.counts.model_dump()
+    images = described.get("train", 0) - sum(counts[split] for split in ("val", "test") if not described.get(split))
+    captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else contents.counts.train
+    content = {
+        "dataset": {"name": name},
+        "prepare": {**contents.prepare, "counts": counts},
+        "synthesize": {**writer, "max_captions": captions},
+        "compare_encoders": ["base", "paraclip"],
+        "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
+        # The profile's card and facts are of other pictures, and its guards name benchmarks that are not scored here.
+        "promote": {**_gate(name), "guards": dict.fromkeys(settings.promote.guards) | {_RECALL: 0.01}},
+        "validate": {"check_scene_facts": False},
+        # As if only the least share of the paraphrases were accepted.
+        "methods": {"paraclip": asdict(recipe(int(settings.validation.min_accepted_share * captions)))},
+        **_queries(contents),
+    }
+    if not contents.described.paraphrases:
+        # The small models of a profile cannot write test queries. Without --llm the server has empty places, and no
+        # stage that needs it runs before they are filled.
+        content["synthesize"]["llms"] = _server(llm)["llms"]
+    fit = settings.base.fit
+    if fit is not None and (size := _fitting_batch(images, fit.batch_size)) < fit.batch_size:
+        content["base"] = {"fit": {"batch_size": size}}
+    return _checked_text(contents, over, content)
+
+
+def _checked_text(contents: Survey, over: str | None, content: dict[str, Any]) -> str:
+    """The text of a profile; raises InputError if params.yaml would not be valid with it."""
+    if contents.watched is not None:
+        content["depends"] = {"prepare": str(contents.watched)}
+    with prefixed_errors("the profile" if over is None else f"over profile '{over}'"):
+        check_settings(settings_with(over, content))
+    images = sum(contents.described.images.values())
+    title = f"{images:,} captioned images of {contents.folder.name}, by source {contents.source}."
+    return profile_text(title, content if over is None else {"over": over, **content})
+
+
+def _server(llm: LlmPlace) -> dict[str, Any]:
+    """Keys of block `synthesize` for a server."""
+    return {"llms": {_LLM: {"engine": "server", "urls": [llm[0]], "model": llm[1]}}, "default_llm": _LLM}
+
+
+def _gate(name: str) -> dict[str, Any]:
+    """Keys of block `promote` for a new dataset."""
+    return {
+        "require_benchmarks": ["paraphrased_retrieval", "retrieval"],
+        "card": {"datasets": [name], "data": "", "licences": [], "weaknesses": []},
+    }
+
+
+def _queries(contents: Survey) -> dict[str, Any]:
+    """The blocks that score people's paraphrases of test captions, or those that the model writes."""
+    if contents.described.paraphrases:
+        return {"evaluate": {"benchmarks": ["paraphrased_retrieval", "ranking_stability", "retrieval"]}}
+    return {"test_set": {"llm": _LLM}, "evaluate": {"benchmarks": list(_WRITTEN_BENCHMARKS)}}
+
+
+def _fitting_batch(rows: int, most: int) -> int:
     """The largest power of two, at most `most`, of which an epoch of `rows` has at least four steps."""
     # A contrastive batch has two rows or more.
     return min(most, max(2, 1 << max(0, (rows // _STEPS).bit_length() - 1)))
 
 
-def _language(data: OwnData) -> str | list[str]:
-    return data.languages[0] if len(data.languages) == 1 else list(data.languages)
+def _language(codes: tuple[str, ...]) -> str | list[str]:
+    return codes[0] if len(codes) == 1 else list(codes)
 
 
-def _tasks(data: OwnData, semclip: bool) -> dict[str, Any]:
-    common = {"caption_length": list(data.caption_words), **_ANSWER}
+def _tasks(contents: Survey, semclip: bool) -> dict[str, Any]:
+    common = {"caption_length": list(contents.caption_words), **_ANSWER}
     # MiniLM, which compares meanings, reads English.
-    judge = {} if set(data.languages) <= {ENGLISH} else {"judge_llm": _LLM}
+    judge = {} if set(contents.languages) <= {ENGLISH} else {"judge_llm": _LLM}
     tasks: dict[str, Any] = {
         "paraphrase_1": {"samples": 1, "always_ask_first": 0, **common, **judge},
         "paraphrase_2": {"samples": 1, **_ANSWER, **judge},
@@ -137,11 +171,10 @@ def _tasks(data: OwnData, semclip: bool) -> dict[str, Any]:
     return tasks
 
 
-def _methods(data: OwnData) -> dict[str, Any]:
+def _methods(names: Sequence[str], captions: int) -> dict[str, Any]:
     """The recipe for the rows that are sure: those of the least share that `validate` must accept."""
-    found = asdict(recipe(int(_ACCEPTED * data.counts.train)))
-    folders = {"paraclip": "data/validated/paraclip", "semclip": "data/validated/semclip"}
-    return {name: {"method": name, "train_data": folders[name], **found} for name in data.methods}
+    found = asdict(recipe(int(_ACCEPTED * captions)))
+    return {name: {"method": name, "train_data": f"data/validated/{name}", **found} for name in names}
 
 
 _ORDER = ("over", "dataset", "prepare", "depends", "base", "synthesize", "test_set", "validate", "train", "methods",

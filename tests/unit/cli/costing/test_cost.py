@@ -186,16 +186,14 @@ def test_kinds_of_test_queries_that_the_data_set_has_cost_nothing(
     assert (kept.questions, kept.work) == (0, "keeps the test set")
 
 
-def test_every_entry_of_methods_and_stages_of_the_study_have_a_cost(
+def test_every_entry_of_methods_and_unknown_stages_have_a_cost(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
     stages = [f"{stage}@{name}" for stage in ("train", "evaluate") for name in raw_params["methods"]]
-    stages += ["seed@1", "repeat@1-paraclip", "repeat_mix@1-x", "claims@papers", "compare"]
+    stages += ["seed@1", "compare"]
     found = cost(stages)
     assert list(found) == stages
     assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
-    assert found["repeat@1-paraclip"].seconds == found["train@paraclip"].seconds
-    assert any("not counted is its evaluation" in note for note in found["repeat@1-paraclip"].notes)
     assert any("tries in each batch" in note for note in found["train@leaf"].notes)
     raw_params["methods"]["lm_alignment"]["language_model"] = "nobody/has-fetched-it"
     (note,) = cost(["evaluate@lm_alignment"])["evaluate@lm_alignment"].notes

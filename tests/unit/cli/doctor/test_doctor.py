@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.cli.doctor import servers
 from components.cli.doctor.check import CheckResult, Installation, fail, ok
-from components.cli.doctor.endpoints import endpoint_checks
 from components.cli.doctor.examine import CHECKS, examine, read_installation
 from components.cli.doctor.machine import driver_cuda, torch_cuda
+from components.cli.doctor.servers import endpoint_checks
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tracking import make_client
@@ -274,7 +274,7 @@ def test_a_prefect_server_that_redirects_is_named_and_not_followed() -> None:
 
 
 def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.cli.doctor.endpoints.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("components.cli.doctor.servers.QUESTION_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = {"engine": "server", "urls": [f"http://127.0.0.1:{silent.getsockname()[1]}/v1"], "model": "phi"}
         models = dict.fromkeys(raw_params["synthesize"]["llms"], server)
