@@ -52,8 +52,8 @@ class KnownSet:
 def known_sets(data: Path) -> list[KnownSet]:
     """The test sets in the folder of `cliptune evaluate --data-dir`; each set reads its pictures once."""
     return [
-        KnownSet(found.name, fault=found.fault) if found.tested is None else _known(found.name, found.tested)
-        for found in load_test_sets(data)
+        KnownSet(name, fault=found) if isinstance(found, str) else _known(name, found)
+        for name, found in load_test_sets(data)
     ]
 
 

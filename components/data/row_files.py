@@ -180,13 +180,13 @@ def _unquoted(text: str) -> str:
 def _jsonl(_kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
     with _opened(file, "\n") as stream:
         lines = ((f"line {number}", text) for number, text in enumerate(_lines(file, stream), 1) if text.strip())
-        yield from _objects(file, ((place, _parsed(file, place, text)) for place, text in lines), check)
+        yield from _objects(file, ((place, _parsed(f"{file}: {place}", text)) for place, text in lines), check)
 
 
 def _json(_kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
     """A list of objects, or an object of images and their captions."""
     with _opened(file, "\n") as stream:
-        rows = _parsed(file, "it", stream.read())
+        rows = _parsed(str(file), stream.read())
     texts = (
         [one for value in rows.values() for one in (value if isinstance(value, list) else [value])]
         if isinstance(rows, dict)
@@ -199,11 +199,11 @@ def _json(_kind: RowFiles, file: Path, check: _Check) -> Iterator[Row]:
     yield from _objects(file, ((f"object {number}", row) for number, row in enumerate(rows, 1)), check)
 
 
-def _parsed(file: Path, place: str, text: str) -> Any:
+def _parsed(place: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: {place} is not JSON ({error}): correct or remove it") from None
+        raise InputError(f"{place} is not JSON ({error}): correct or remove it") from None
 
 
 def _objects(file: Path, rows: Iterator[tuple[str, Any]], check: _Check) -> Iterator[Row]:
@@ -254,19 +254,11 @@ def sidecar_rows(folder: Path, names: Iterable[str]) -> Iterator[Row]:
     for name in names:
         image, row = folder / name, dict[str, Any]()
         if is_file(file := image.with_suffix(".json")):
-            row = _object(file, folder)
+            row = _parsed(str(file), _text(file, folder))
+            if not isinstance(row, dict):
+                raise InputError(f'{file} is not a JSON object: write {{"caption": ...}}')
         text = next((file for ending in _TEXTS if is_file(file := image.with_suffix(ending))), None)
         yield name, row | {"image": name} | ({} if text is None else {"caption": _text(text, folder)})
-
-
-def _object(file: Path, folder: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(_text(file, folder))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not JSON ({error}): correct or remove it") from None
-    if not isinstance(row, dict):
-        raise InputError(f'{file} is not a JSON object: write {{"caption": ...}}')
-    return row
 
 
 def _text(file: Path, folder: Path) -> str:

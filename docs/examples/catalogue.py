@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from components.data.world.alt_text import alt_text
-from components.data.world.description.evaluation_text import evaluation_text
-from components.data.world.description.lexicon import TIERS
-from components.data.world.description.scenes import Split, draw_scenes
 from components.data.world.drawing import draw
+from components.data.world.evaluation_text import evaluation_text
+from components.data.world.lexicon import TIERS
+from components.data.world.scenes import Split, draw_scenes
 
 SEED, RARE = 7, 0.04
 COUNTS: dict[Split, int] = {"train": 2300, "val": 200, "test": 500}

@@ -12,9 +12,9 @@ from dataclasses import replace
 import torch
 
 import cliptune
-from components.data.world.description.evaluation_text import plain_query, swapped
-from components.data.world.description.scenes import Scene, draw_scenes
 from components.data.world.drawing import draw
+from components.data.world.evaluation_text import plain_query, swapped
+from components.data.world.scenes import Scene, draw_scenes
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
 from components.training.methods.registry import find_method, method_names

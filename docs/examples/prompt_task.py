@@ -15,7 +15,7 @@ from components.captions.prompting.tasks import find_task
 from components.core.settings import load_settings
 from components.core.system.discovery import names_in
 from components.data.world.alt_text import alt_text
-from components.data.world.description.scenes import draw_scenes
+from components.data.world.scenes import draw_scenes
 
 SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_tokens=40)
 

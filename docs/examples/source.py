@@ -21,8 +21,8 @@ from components.core.settings import Settings, load_settings
 from components.data.source import Pair
 from components.data.sources import find_source
 from components.data.world.alt_text import alt_text
-from components.data.world.description.scenes import draw_scenes
 from components.data.world.drawing import draw
+from components.data.world.scenes import draw_scenes
 
 Write = Callable[[pd.DataFrame, Path], None]
 

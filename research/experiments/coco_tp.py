@@ -11,12 +11,15 @@ Averages need all of their parts. RSUM is a sum of six shares, a hundredth of th
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import numpy as np
 
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
-from components.data.test_sets.readers.captions import COCO, CaptionedImages, read_caption_lists
+from components.data.test_sets.files import TestSetFiles
+from components.data.test_sets.readers.captions import COCO, CaptionedImages, captioned_images
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
 from components.evaluation.scoring.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
 from components.evaluation.scoring.published_context import PublishedContext
@@ -47,9 +50,7 @@ def score(context: PublishedContext) -> Scores:
     for methods in LEVELS.values():
         for name, method in methods.items():
             paths = _paths(context, name, method)
-            rsums = [
-                _rsum(context, images, _same_images(read_caption_lists(context, path), clean, path)) for path in paths
-            ]
+            rsums = [_rsum(context, images, _same_images(_read_lists(context, path), clean, path)) for path in paths]
             if rsums:
                 sums[name] = float(np.mean(rsums))
     if not sums:
@@ -60,6 +61,16 @@ def score(context: PublishedContext) -> Scores:
 def _clean(context: PublishedContext) -> tuple[CaptionedImages, Features]:
     clean = COCO.read(context)
     return clean, context.image_files(COCO.pictures, clean.images)
+
+
+def _read_lists(files: TestSetFiles, path: str) -> CaptionedImages:
+    """A list of `{"image": "val2014/<name>.jpg", "caption": [...]}`: BLIP's and COCO-TP's `coco_karpathy_test.json`."""
+    by_image = {}
+    for row in files.read_rows(path, {"image": str, "caption": list}):
+        captions = [{"caption": caption} for caption in row["caption"]]
+        texts = files.complete_rows(f"{path}: {row['image']}", captions, {"caption": str})
+        by_image[PurePosixPath(row["image"]).name] = [text["caption"] for text in texts]
+    return captioned_images(files, path, by_image)
 
 
 def _rsum(context: PublishedContext, images: Features, captioned: CaptionedImages) -> float:

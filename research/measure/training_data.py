@@ -17,8 +17,8 @@ from PIL import Image
 from components.core.tables.records import PAIRS, SPLITS
 from components.data.source import Pair, Sample
 from components.data.world.alt_text import alt_text
-from components.data.world.description.scenes import Scene, Split, draw_scenes
 from components.data.world.drawing import draw
+from components.data.world.scenes import Scene, Split, draw_scenes
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
 from components.training.data import TrainingFiles

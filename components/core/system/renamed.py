@@ -78,6 +78,7 @@ MODULES = {
     "components.test_sets.written": "components.core.tables.written_queries",
     "components.test_sets": "components.data.test_sets",
     "components.validation": "components.captions.validation",
+    "components.data.world.description": "components.data.world",
     "components.tracking": "components.core.tracking",
 }
 """Old module or package -> the new one, for files of the user's own; of several, the first that fits."""

@@ -10,13 +10,12 @@ from components.core.settings import Settings
 from components.core.tables import records
 from components.data.source import EvaluationTables, Pair, Sample, Source, filled
 from components.data.world.alt_text import alt_text
-from components.data.world.description.difference_text import comparison_rows
-from components.data.world.description.evaluation_text import evaluation_text, plain_query, swapped
-from components.data.world.description.lexicon import TIERS
-from components.data.world.description.likeness import half_truth_rows, likeness_rows
-from components.data.world.description.negation_text import CUES, negation_text
-from components.data.world.description.scenes import Scene, Split, draw_scenes, pair_is_held_out
+from components.data.world.difference_text import comparison_rows
 from components.data.world.drawing import draw
+from components.data.world.evaluation_text import CUES, evaluation_text, negation_text, plain_query, swapped
+from components.data.world.lexicon import TIERS
+from components.data.world.likeness import half_truth_rows, likeness_rows
+from components.data.world.scenes import Scene, Split, draw_scenes, pair_is_held_out
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import asdict
 
-from components.data.world.description.lexicon import Concept
-from components.data.world.description.scenes import Scene, slots
+from components.data.world.lexicon import Concept
+from components.data.world.scenes import Scene, slots
 
 _FRAMES = {
     "pair": (

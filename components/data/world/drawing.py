@@ -9,8 +9,8 @@ from functools import cache
 from PIL import Image
 
 from components.core.pictures.rgb import open_picture
-from components.data.world.description.lexicon import load_lexicon
-from components.data.world.description.scenes import Scene, Thing
+from components.data.world.lexicon import load_lexicon
+from components.data.world.scenes import Scene, Thing
 
 CANVAS = 64
 _PIXELS = {"small": 18, "large": 31}

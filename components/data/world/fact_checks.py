@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
 
-from components.data.world.description import difference_text, evaluation_text, likeness, negation_text
-from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, word_pattern
-from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, RELATIONS, SIZES, Scene, Thing
+from components.data.world import difference_text, evaluation_text, likeness
+from components.data.world.lexicon import TIERS, Concept, load_lexicon, word_pattern
+from components.data.world.scenes import COUNTS, INVERSE, POSITIONS, RELATIONS, SIZES, Scene, Thing
 
 ORDINAL = re.compile(r"\b(?:first|second)\b", re.IGNORECASE)
 """The words by which a difference names its two pictures."""
@@ -151,7 +151,7 @@ def evaluation_frames() -> tuple[re.Pattern[str], ...]:
     frames = (
         *sum(evaluation_text.QUERIES.values(), ()),
         *sum(evaluation_text.PARAPHRASES.values(), ()),
-        *negation_text.frames(),
+        *evaluation_text.negation_frames(),
         *difference_text.frames(),
         *likeness.FRAMES,
     )

@@ -23,8 +23,8 @@ from components.core.settings import Settings
 from components.core.tables.files import content_hash, file_hash
 from components.core.tables.records import PAIRS
 from components.core.tracking import TrackedRun
-from components.data.world.description.lexicon import load_lexicon
-from components.data.world.description.scenes import RELATIONS, Scene
+from components.data.world.lexicon import load_lexicon
+from components.data.world.scenes import RELATIONS, Scene
 from components.encoders.adapter.architecture import refuse_batch_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config, plain_name

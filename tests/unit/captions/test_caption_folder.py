@@ -30,10 +30,10 @@ from components.cli import app
 from components.core.settings import Counts, Prepare, Settings
 from components.core.system.errors import InputError
 from components.data.sources import find_source
-from components.data.world.description.evaluation_text import plain_query
-from components.data.world.description.scenes import Scene, Split, draw_scenes
 from components.data.world.drawing import draw
+from components.data.world.evaluation_text import plain_query
 from components.data.world.fact_checks import FactChecks
+from components.data.world.scenes import Scene, Split, draw_scenes
 from tests.support.scripted_llm import Answer, Body, openai_error, said, scripted
 
 REPO = Path(__file__).parents[3]

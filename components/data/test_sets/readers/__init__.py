@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.system.discovery import file_names, names_in
@@ -15,19 +14,6 @@ from components.core.system.errors import InputError
 from components.data.test_sets.files import Tested, TestSet, TestSetFiles
 
 _RESEARCH = "research.test_sets"
-
-
-@dataclass(frozen=True)
-class LoadedTestSet:
-    """The content of one test set.
-
-    Attributes:
-        fault: why its files cannot be read; `tested` is then None.
-    """
-
-    name: str
-    tested: Tested | None
-    fault: str = ""
 
 
 def all_test_sets() -> list[TestSet]:
@@ -38,8 +24,8 @@ def all_test_sets() -> list[TestSet]:
     return sorted(sets, key=lambda one: one.name)
 
 
-def load_test_sets(data: Path) -> Iterator[LoadedTestSet]:
-    """The test sets in the folder of `cliptune evaluate --data-dir`, one after another, sorted by name.
+def load_test_sets(data: Path) -> Iterator[tuple[str, Tested | str]]:
+    """Name and content of each test set in the folder of `cliptune evaluate --data-dir`, or why it cannot be read.
 
     Incomplete sets are read as far as possible, because they can be scored with `--allow-partial`.
     """
@@ -53,7 +39,7 @@ def load_test_sets(data: Path) -> Iterator[LoadedTestSet]:
         if not any((folder / file.path).exists() for file in test_set.files):
             continue
         try:
-            tested = test_set.read(TestSetFiles(folder, allow_partial=True))
-            yield LoadedTestSet(test_set.name, tested)
+            found: Tested | str = test_set.read(TestSetFiles(folder, allow_partial=True))
         except (InputError, OSError) as fault:
-            yield LoadedTestSet(test_set.name, None, " ".join(str(fault).split()))
+            found = " ".join(str(fault).split())
+        yield test_set.name, found

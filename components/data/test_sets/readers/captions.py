@@ -78,7 +78,7 @@ def read_coco_captions(files: TestSetFiles, path: str) -> CaptionedImages:
     for row in captions:
         if row["image_id"] in names:
             by_image[names[row["image_id"]]].append(row["caption"])
-    return _captioned(files, path, by_image)
+    return captioned_images(files, path, by_image)
 
 
 def read_karpathy_split(files: TestSetFiles, path: str) -> CaptionedImages:
@@ -90,17 +90,7 @@ def read_karpathy_split(files: TestSetFiles, path: str) -> CaptionedImages:
             where = f"{path}: sentences of {row['filename']}"
             sentences = files.complete_rows(where, row["sentences"], {"raw": str})
             by_image[PurePosixPath(row["filename"]).name] = [sentence["raw"] for sentence in sentences]
-    return _captioned(files, path, by_image)
-
-
-def read_caption_lists(files: TestSetFiles, path: str) -> CaptionedImages:
-    """A list of `{"image": "val2014/<name>.jpg", "caption": [...]}`: BLIP's and COCO-TP's `coco_karpathy_test.json`."""
-    by_image = {}
-    for row in files.read_rows(path, {"image": str, "caption": list}):
-        captions = [{"caption": caption} for caption in row["caption"]]
-        texts = files.complete_rows(f"{path}: {row['image']}", captions, {"caption": str})
-        by_image[PurePosixPath(row["image"]).name] = [text["caption"] for text in texts]
-    return _captioned(files, path, by_image)
+    return captioned_images(files, path, by_image)
 
 
 def read_flickr_lines(files: TestSetFiles, path: str) -> CaptionedImages:
@@ -122,10 +112,11 @@ def read_flickr_lines(files: TestSetFiles, path: str) -> CaptionedImages:
             bad.append(number)
     if bad:
         files.deviates(f"{path}: {len(bad)} lines are not <name>.jpg,<caption>, first line {bad[0]}")
-    return _captioned(files, path, by_image)
+    return captioned_images(files, path, by_image)
 
 
-def _captioned(files: TestSetFiles, path: str, by_image: Mapping[str, list[str]]) -> CaptionedImages:
+def captioned_images(files: TestSetFiles, path: str, by_image: Mapping[str, list[str]]) -> CaptionedImages:
+    """Images with their captions, by file name; those without a caption deviate."""
     silent = sorted(name for name, captions in by_image.items() if not captions)
     if silent:
         files.deviates(f"{path}: {len(silent)} images have no caption, first {silent[0]}")

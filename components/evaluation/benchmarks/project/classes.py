@@ -6,7 +6,7 @@ import numpy as np
 
 from components.core.compute.metrics import Features, Indices, gold_ranks, hit_at_k, top_k
 from components.core.tables.records import LABELS
-from components.data.world.description.difference_text import object_difference
+from components.data.world.difference_text import object_difference
 from components.evaluation.benchmarks.project import on_test_split
 from components.evaluation.scoring.benchmark import Scores, grouped, metrics
 from components.evaluation.scoring.context import ProjectContext

@@ -16,9 +16,9 @@ from components.captions.validation.rules.checks.general import says_name
 from components.captions.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
 from components.captions.validation.rules.tables import CUES, find_denial_fault
 from components.core.text import content_words, new_words, normalised
-from components.data.world.description.lexicon import load_lexicon, plural
-from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, RELATIONS, SIZES, Scene, Thing
 from components.data.world.fact_checks import find_fault, find_part_fault
+from components.data.world.lexicon import load_lexicon, plural
+from components.data.world.scenes import COUNTS, INVERSE, POSITIONS, RELATIONS, SIZES, Scene, Thing
 
 REPO = Path(__file__).parents[4]
 ASSETS = REPO / "components" / "captions" / "students" / "assets"

@@ -23,7 +23,7 @@ from components.core.settings import Limits, Settings
 from components.core.tables.files import write_json
 from components.core.tables.folders import SUMMARY
 from components.core.tables.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
-from components.data.world.description.scenes import Scene, Thing
+from components.data.world.scenes import Scene, Thing
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from tests.support.params import every_method

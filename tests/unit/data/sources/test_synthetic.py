@@ -13,8 +13,8 @@ from components.core.tables.records import COMPARISONS, NEGATION_QUERIES
 from components.data import prepare
 from components.data.source import EvaluationTables, Pair
 from components.data.sources.synthetic import SOURCE
-from components.data.world.description.lexicon import TIERS
-from components.data.world.description.negation_text import CUES
+from components.data.world.evaluation_text import CUES
+from components.data.world.lexicon import TIERS
 
 
 def _made(raw_params: dict[str, Any], test: int, seed: int = 0) -> tuple[list[Pair], EvaluationTables]:

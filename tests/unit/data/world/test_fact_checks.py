@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from components.data.world.description.evaluation_text import plain_query, swapped
-from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing, draw_scenes
+from components.data.world.evaluation_text import plain_query, swapped
 from components.data.world.fact_checks import FactChecks, find_fault, find_part_fault
+from components.data.world.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing, draw_scenes
 
 FACTS = FactChecks()
 DOG_LEFT_OF_CAT = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")

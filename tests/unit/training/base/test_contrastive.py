@@ -15,8 +15,8 @@ import torch.nn.functional as F
 
 from components.core.compute import hardware
 from components.core.tracking import make_client
-from components.data.world.description.lexicon import load_lexicon
-from components.data.world.description.scenes import Scene, Thing
+from components.data.world.lexicon import load_lexicon
+from components.data.world.scenes import Scene, Thing
 from components.encoders.adapter.encoder import Encoder
 from components.training.base.base import run
 from components.training.base.contrastive import PLACES, SHOWN, Naming, scene_labels

@@ -15,7 +15,7 @@ from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash, file_hash
 from components.data.world.alt_text import alt_text
-from components.data.world.description.scenes import draw_scenes
+from components.data.world.scenes import draw_scenes
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config
 from components.training.base.base import run

@@ -14,7 +14,7 @@ from components.captions.validation.rules.checks.numbers_and_names import (
     find_lost_number,
 )
 from components.data.world.alt_text import alt_text
-from components.data.world.description.scenes import draw_scenes
+from components.data.world.scenes import draw_scenes
 
 WORDS = inflect.engine()
 

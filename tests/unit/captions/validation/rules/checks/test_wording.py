@@ -19,8 +19,8 @@ from components.captions.validation.rules.checks.wording import (
     prompt_phrases,
 )
 from components.data.world.alt_text import alt_text
-from components.data.world.description.evaluation_text import plain_query
-from components.data.world.description.scenes import draw_scenes
+from components.data.world.evaluation_text import plain_query
+from components.data.world.scenes import draw_scenes
 
 PHRASES = prompt_phrases(find_task("paraphrase_1")) | prompt_phrases(find_task("paraphrase_2"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from components.data.world.alt_text import alt_text
-from components.data.world.description.lexicon import load_lexicon, word_pattern
-from components.data.world.description.scenes import Scene, Thing, draw_scenes
 from components.data.world.fact_checks import find_fault
+from components.data.world.lexicon import load_lexicon, word_pattern
+from components.data.world.scenes import Scene, Thing, draw_scenes
 
 SINGLE = Scene("single", "red", Thing("dog", "small"), position="center")
 

@@ -18,13 +18,12 @@ from components.core.text import normalised
 from components.data.source import EvaluationTables
 from components.data.sources.synthetic import SOURCE
 from components.data.world.alt_text import alt_text
-from components.data.world.description.evaluation_text import evaluation_text
-from components.data.world.description.lexicon import TIERS, load_lexicon, plural, word_pattern
-from components.data.world.description.negation_text import CUES, negation_text
-from components.data.world.description.scenes import Scene, draw_scenes, pair_is_held_out
+from components.data.world.evaluation_text import CUES, evaluation_text, negation_text
 from components.data.world.fact_checks import find_leak
+from components.data.world.lexicon import TIERS, load_lexicon, plural, word_pattern
+from components.data.world.scenes import Scene, draw_scenes, pair_is_held_out
 
-COMPONENTS = Path(__file__).parents[5] / "components"
+COMPONENTS = Path(__file__).parents[4] / "components"
 COUNTS = {"train": 60, "val": 10, "test": 150}
 SENTENCES = (
     "query", "paraphrase", "text", "true_caption", "false_caption", "caption", "negation", "true_difference",

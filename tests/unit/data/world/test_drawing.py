@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from components.data.world.description.lexicon import load_lexicon
-from components.data.world.description.scenes import Scene, Thing
 from components.data.world.drawing import CANVAS, draw
+from components.data.world.lexicon import load_lexicon
+from components.data.world.scenes import Scene, Thing
 
 SEEDS = [str(seed) for seed in range(6)]
 

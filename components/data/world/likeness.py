@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from more_itertools import powerset
 
-from components.data.world.description.evaluation_text import evaluation_text, plain_query
-from components.data.world.description.lexicon import TIERS, Tier, load_lexicon
-from components.data.world.description.scenes import (
+from components.data.world.evaluation_text import evaluation_text, plain_query
+from components.data.world.lexicon import TIERS, Tier, load_lexicon
+from components.data.world.scenes import (
     COUNTS,
     POSITIONS,
     RELATIONS,

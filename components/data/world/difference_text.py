@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from components.data.world.description.lexicon import with_article
-from components.data.world.description.scenes import Scene
+from components.data.world.lexicon import with_article
+from components.data.world.scenes import Scene
 
 _FRAMES = {
     "size": (

@@ -9,11 +9,10 @@ from functools import cache
 
 import pytest
 
-from components.data.world.description.evaluation_text import evaluation_text
-from components.data.world.description.lexicon import TIERS, load_lexicon, plural, with_article, word_pattern
-from components.data.world.description.negation_text import CUES, negation_text
-from components.data.world.description.scenes import Scene, draw_scenes
+from components.data.world.evaluation_text import CUES, evaluation_text, negation_text
 from components.data.world.fact_checks import find_fault
+from components.data.world.lexicon import TIERS, load_lexicon, plural, with_article, word_pattern
+from components.data.world.scenes import Scene, draw_scenes
 
 WORDS = {"no": r"\bno\b", "not": r"\bnot\b", "without": r"\bwithout\b", "not_but": r"\bnot .* but\b"}
 ANY_CUE = re.compile(r"\b(?:no|not|without)\b", re.IGNORECASE)

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from components.data.world.description.difference_text import KINDS, comparison_rows, contrast, difference_text
-from components.data.world.description.lexicon import load_lexicon
-from components.data.world.description.scenes import POSITIONS, Scene, Thing, draw_scenes
+from components.data.world.difference_text import KINDS, comparison_rows, contrast, difference_text
+from components.data.world.lexicon import load_lexicon
+from components.data.world.scenes import POSITIONS, Scene, Thing, draw_scenes
 
 Row = tuple[str, ...]
 

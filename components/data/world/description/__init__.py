@@ -1,1 +1,0 @@
-"""Scenes, their words, and sentences that describe them."""
