@@ -45,10 +45,10 @@ def images(tmp_path: Path, track_in: Callable[[Path], None], raw_params: dict[st
     scenes = [pair for pair in source.pairs(settings) if pair.split == "test"]
     for name, (table, rows) in source.evaluation(settings, scenes).items():
         table.write(DEFAULT.evaluation / f"{name}.parquet", rows)
-    given = {"id": [one.id for one in scenes], "image_id": [one.image_id for one in scenes]}
-    given |= {"caption": [one.caption for one in scenes], "image": [one.image for one in scenes]}
+    given = {"id": [one.id for one in scenes], "image_id": [one.image.image_id for one in scenes]}
+    given |= {"caption": [one.caption for one in scenes], "image": [one.image.raw for one in scenes]}
     PAIRS.write(PAIRS_FOLDER / "test.parquet", given | {"facts": [None] * SCENES})
-    return [one.image for one in scenes]
+    return given["image"]
 
 
 def test_the_examples_are_true(images: list[bytes]) -> None:

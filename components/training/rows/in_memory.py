@@ -31,6 +31,8 @@ def source_in_memory(pairs: Columns, method: Method, hyper: Any, encoder: Encode
     """
     plan = BatchPlan.of(method, hyper, seed, World())
     near = any(column.startswith(NEIGHBOUR) for column in plan.columns)
+    if method.neighbours(hyper).data is not None:
+        raise InputError(f"method '{method.name}' searches the images of pairs: set distractor_data to None")
     wanted = {column.removeprefix(NEIGHBOUR) for column in (*method.needs(hyper), *(["image"] if near else []))}
     if missing := sorted(wanted - set(pairs)):
         raise InputError(f"method '{method.name}' needs the column '{missing[0]}' of pairs: add it")
