@@ -1,4 +1,4 @@
-"""Geometry of features: differences of pairs, opposites, modality gap, alignment and uniformity.
+"""Geometry of features: differences of pairs, opposites, alignment and potentials.
 
 Difference-based classification compares the difference of two images with a text about it (PC-CLIP, section 3.3).
 """
@@ -57,14 +57,6 @@ def antisymmetry(difference: Features, opposite: Features) -> Reals:
     return np.asarray(-np.einsum("nd,nd->n", difference.astype(np.float64), opposite))
 
 
-def modality_gap(images: Features, texts: Features) -> float:
-    """Distance of the mean of unit image features `[images, dim]` from that of unit text features `[texts, dim]`
-    (Liang et al. 2022, arXiv 2203.02053, section 4.2).
-    """
-    finite(images, texts)
-    return float(np.linalg.norm(images.mean(axis=0, dtype=np.float64) - texts.mean(axis=0, dtype=np.float64)))
-
-
 def alignment(first: Features, second: Features) -> Reals:
     """Squared distance of the two features of each positive pair `[pairs]`; the mean is l_align for alpha 2
     (Wang and Isola 2020, arXiv 2005.10242, section 4.1)."""
@@ -85,15 +77,3 @@ def gaussian_potential(features: Features) -> Reals:
         diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
         means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
     return means
-
-
-def uniformity(features: Features) -> float:
-    """Logarithm of the mean Gaussian potential of all pairs of `[items, dim]`, l_uniform for t = 2
-    (Wang and Isola 2020, section 4.1); 0 if all features are the same, -4 at best.
-
-    Raises:
-        ValueError: there are fewer than two features.
-    """
-    if len(features) < 2:
-        raise ValueError("uniformity needs at least two features")
-    return float(np.log(gaussian_potential(features).mean()))

@@ -15,7 +15,7 @@ from components.evaluation.scoring.benchmark import Correlation, Scores
 from components.evaluation.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
 from components.evaluation.scoring.protocols import choices, geometry, retrieval, zero_shot
 from components.evaluation.scoring.results import summarise
-from research.experiments import linear_probe
+from research.experiments import embedding_geometry, linear_probe
 from research.experiments.parts import classes
 
 LABELS, ROWS = np.array([0, 1, 0, 1, 0, 1]), np.arange(6)
@@ -24,9 +24,9 @@ F, V, P = (6, 3), (6,), (2, 6, 3)
 WAYS = [f"{way}/recall_at_{k}" for way in retrieval.WAYS for k in retrieval.SUMMED]
 
 PLAIN: list[tuple[list[tuple[int, ...]], list[Callable[..., Any]]]] = [
-    ([F], [geometry.uniformity, geometry.gaussian_potential, zero_shot.unit]),
+    ([F], [embedding_geometry.uniformity, geometry.gaussian_potential, zero_shot.unit]),
     ([F, F], [metrics.row_correlations, choices.row_cosine, choices.caption_recall, geometry.difference_features,
-              geometry.antisymmetry, geometry.modality_gap, geometry.alignment, retrieval.pair_cosines,
+              geometry.antisymmetry, embedding_geometry.modality_gap, geometry.alignment, retrieval.pair_cosines,
               classes.predicted, classes.confidence_margins]),
     ([F, F, F], [metrics.rank_correlation, choices.text_triplets, choices.original_over_negation, geometry.margins,
                  geometry.comparison_distance]),

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from components.core.compute.metrics import BLOCK
 from components.data.test_sets.files import drawn
 from components.evaluation.benchmarks.published.difference_classification import pooled, unlike_pairs
-from components.evaluation.scoring.protocols import geometry
 from components.evaluation.scoring.protocols.geometry import classified, margins
 from components.evaluation.scoring.protocols.zero_shot import comparative_weights, prompt_ensemble
+from research.experiments import embedding_geometry
 
 X, Y, Z = np.eye(3, dtype=np.float32)
 
@@ -55,17 +55,17 @@ def test_pooled_runs_keep_their_seed_and_the_error_of_their_means() -> None:
 
 
 def test_uniformity_by_hand_and_over_several_blocks() -> None:
-    assert geometry.uniformity(np.stack([X, X, X])) == pytest.approx(0)
+    assert embedding_geometry.uniformity(np.stack([X, X, X])) == pytest.approx(0)
     # One pair at squared distance 4, two at 2.
     wanted = math.log((math.exp(-8) + 2 * math.exp(-4)) / 3)
-    assert geometry.uniformity(np.stack([X, -X, Y])) == pytest.approx(wanted)
+    assert embedding_geometry.uniformity(np.stack([X, -X, Y])) == pytest.approx(wanted)
     features = np.random.default_rng(1).normal(size=(BLOCK + 7, 3)).astype(np.float32)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     potential = np.exp(4 * (features.astype(np.float64) @ features.T - 1))
     mean = (potential.sum() - np.trace(potential)) / (len(features) * (len(features) - 1))
-    assert geometry.uniformity(features) == pytest.approx(math.log(mean))
+    assert embedding_geometry.uniformity(features) == pytest.approx(math.log(mean))
     with pytest.raises(ValueError, match="at least two features"):
-        geometry.uniformity(X[None])
+        embedding_geometry.uniformity(X[None])
 
 
 def reals(rows: Any) -> Any:

@@ -1,10 +1,9 @@
-"""Difference-based classification, Spot-the-Difference and geometry on tiny files in the published formats."""
+"""Difference-based classification and Spot-the-Difference on tiny files in the published formats."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy.io import savemat
 
 from components.captions.prompting.inputs.readers import Ask, anything, read_caption_pairs
 from components.core.system.errors import InputError
-from components.core.tables.records import DIFFERENCES, DIFFERENCES_CUB, PAIRS
+from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair, Sample
 from components.data.test_sets.readers import difference_sets
 from components.evaluation.benchmarks.published import difference_classification as benchmark
@@ -246,83 +245,3 @@ def test_missing_pictures_and_sentences_are_named(tmp_path: Path) -> None:
     (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
     with pytest.raises(InputError, match="has no sentences"):
         find_published("spot_the_difference").score(context)
-
-
-HALF = 2**-0.5
-
-
-def _row(class_a: str, class_b: str, difference: str, dataset: str = "cifar100") -> dict[str, str]:
-    return {"dataset": dataset, "class_a": class_a, "class_b": class_b, "difference": difference}
-
-
-def test_table_7_by_hand_with_both_prompts(tmp_path: Path) -> None:
-    rows = [_row("crab", "lobster", "rounder"), _row("lobster", "crab", "longer"), _row("oak", "maple", "?", "sun397")]
-    (tmp_path / "comparisons.json").write_text(json.dumps(rows))
-    table = {
-        "This is a photo of crab": (1, 0, 0), "This is a photo of lobster": (0, 1, 0),
-        "A photo of a crab": (0, 3, 0), "A photo of a lobster": (4, 0, 0),
-        "rounder": (1, 0, 0), "longer": (-1, 0, 0),
-    }  # fmt: skip
-    context = toy_context(tmp_path, table, allow_partial=True)
-    scores = find_published("comparison_distance").score(context).values
-    found = {name.removeprefix("comparison_distance/"): values for name, values in scores.items()}
-    assert found["cifar100/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
-    assert found["cifar100/reverse_comparison"] == pytest.approx([1 + HALF, 1 + HALF])
-    # (0, 3, 0) less (4, 0, 0) is as long as 5, and its cosine with "rounder" is -4/5: classes keep their lengths.
-    assert found["cifar100_released/comparison"] == pytest.approx([1.8, 1.8])
-    assert found["cifar100/antisymmetry"].tolist() == [1]
-    assert "sun397/antisymmetry" not in found
-    assert context.notes[:2] == [
-        "comparisons.json: data sets: 2 found, 5 published",
-        "comparisons.json: pairs of cifar100: 1 found, 3 published",
-    ]
-    (tmp_path / "comparisons.json").write_text(json.dumps([_row("a", "b", "c", "../x")]))
-    with pytest.raises(InputError, match=r"dataset '../x': write small letters"):
-        find_published("comparison_distance").score(context)
-
-
-def test_an_encoder_of_unit_features_alone_lacks_the_released_group(tmp_path: Path) -> None:
-    class Sentences:
-        def embed_texts(self, texts: Any, batch_size: int = 1, title: str | None = None) -> Any:
-            return np.eye(3, dtype=np.float32)[[len(text) % 3 for text in texts]]
-
-    (tmp_path / "comparisons.json").write_text(json.dumps([_row("crab", "lobster", "rounder")]))
-    context = toy_context(tmp_path, {}, allow_partial=True)
-    context.under_test = replace(context.under_test, encoder=Sentences())
-    found = find_published("comparison_distance").score(context).values
-    assert not any("released" in name for name in found)
-    assert context.left_out == ["..._released: the encoder only returns unit features"]
-
-
-def test_caption_differences_from_the_table(tmp_path: Path) -> None:
-    columns: dict[str, list[object]] = {
-        "id": ["1", "2"], "other_id": ["2", "1"], "sample": [0, 0], "caption": ["red", "green"],
-        "other_caption": ["green", "red"], "difference": ["redder", "greener"], "similarity": [0.5, 0.5],
-    }  # fmt: skip
-    DIFFERENCES.write(tmp_path / "differences.parquet", columns)
-    table = {"red": (1, 0, 0), "green": (0, 1, 0), "redder": (1, 0, 0), "greener": (0, 1, 0)}
-    benchmark = find_published("caption_differences")
-    found = benchmark.score(toy_context(tmp_path, table)).values
-    assert found["caption_differences/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
-    assert found["caption_differences/antisymmetry"].tolist() == [0]
-    DIFFERENCES.write(tmp_path / "differences.parquet", {name: [] for name in columns})
-    with pytest.raises(InputError, match=r"differences.parquet has no rows"):
-        benchmark.score(toy_context(tmp_path, table))
-
-
-def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
-    images = [{"id": 9, "file_name": "000000000009.png"}, {"id": 4, "file_name": "000000000004.png"}]
-    captions = [(7, 9, "later"), (2, 9, "red "), (3, 4, "blue")]
-    annotations = [{"id": one, "image_id": image, "caption": caption} for one, image, caption in captions]
-    (tmp_path / "annotations").mkdir()
-    content = {"info": {}, "images": images, "annotations": annotations}
-    (tmp_path / "annotations/captions_val2017.json").write_text(json.dumps(content))
-    colour_image(tmp_path / "val2017/000000000009.png", (255, 0, 0))
-    colour_image(tmp_path / "val2017/000000000004.png", (0, 255, 0))
-    context = toy_context(tmp_path, {"red": (1, 0, 0), "blue": (0, 0, 1)}, allow_partial=True)
-    found = find_published("modality_gap").score(context)
-    # Images in the order of their ids: green, red; captions: blue, red.
-    assert found.values["modality_gap/alignment"] == pytest.approx([2, 0])
-    assert found.scalars["modality_gap/gap"] == pytest.approx(HALF)
-    assert found.scalars["modality_gap/images/uniformity"] == pytest.approx(-4)
-    assert "captions_val2017.json: images: 2 found, 5,000 published" in context.notes

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from components.core.compute.metrics import Reals
+from components.core.compute.metrics import Features, Reals, finite
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES
@@ -106,9 +106,9 @@ def score_gap(context: PublishedContext) -> Scores:
     return Scores(
         {f"{GAP}/alignment": geometry.alignment(images, texts)},
         scalars={
-            f"{GAP}/gap": geometry.modality_gap(images, texts),
-            f"{GAP}/images/uniformity": geometry.uniformity(images),
-            f"{GAP}/texts/uniformity": geometry.uniformity(texts),
+            f"{GAP}/gap": modality_gap(images, texts),
+            f"{GAP}/images/uniformity": uniformity(images),
+            f"{GAP}/texts/uniformity": uniformity(texts),
         },
     )
 
@@ -124,6 +124,26 @@ def _first_captions(context: PublishedContext) -> dict[str, str]:
     captions = {row["image_id"]: row["caption"].strip() for row in sorted(rows, key=lambda row: -row["id"])}
     captioned = sorted((row for row in images if row["id"] in captions), key=lambda row: int(row["id"]))
     return {row["file_name"]: captions[row["id"]] for row in captioned}
+
+
+def modality_gap(images: Features, texts: Features) -> float:
+    """Distance of the mean of unit image features `[images, dim]` from that of unit text features `[texts, dim]`
+    (Liang et al. 2022, arXiv 2203.02053, section 4.2).
+    """
+    finite(images, texts)
+    return float(np.linalg.norm(images.mean(axis=0, dtype=np.float64) - texts.mean(axis=0, dtype=np.float64)))
+
+
+def uniformity(features: Features) -> float:
+    """Logarithm of the mean Gaussian potential of all pairs of `[items, dim]`, l_uniform for t = 2
+    (Wang and Isola 2020, section 4.1); 0 if all features are the same, -4 at best.
+
+    Raises:
+        ValueError: there are fewer than two features.
+    """
+    if len(features) < 2:
+        raise ValueError("uniformity needs at least two features")
+    return float(np.log(geometry.gaussian_potential(features).mean()))
 
 
 _NONE = "none: a distance"
