@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_rows, say
-from components.core.system.errors import InputError, run_command
-from components.core.system.project import from_root, run_in_project
+from components.core.system.errors import InputError, reported
+from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.evaluation.benchmarks.published import PublishedBenchmark
@@ -21,6 +21,7 @@ _DATA, _RESULTS, _RANKING = Path("data/benchmarks"), Path("reports/published"), 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for torch.
 
 
+@in_project
 def evaluate(
     encoder: Annotated[
         list[str] | None,
@@ -70,35 +71,32 @@ def evaluate(
 
     cliptune evaluate --encoder base --benchmark mieb:CIFAR10ZeroShot
     """
+    if list_all:
+        _list(as_json)
+        return
+    if not encoder or not benchmark:
+        raise InputError("give --encoder and --benchmark; --list shows all benchmarks")
+    names = encoder_names(encoder)
+    options = _options(benchmark_option or [])
+    chosen = _chosen(benchmark)
+    from components.evaluation.scoring.published import Plan, run_all
+    from components.registry.encoder_lookup import find_encoder
 
-    def command() -> None:
-        if list_all:
-            _list(as_json)
-            return
-        if not encoder or not benchmark:
-            raise InputError("give --encoder and --benchmark; --list shows all benchmarks")
-        names = encoder_names(encoder)
-        options = _options(benchmark_option or [])
-        chosen = _chosen(benchmark)
-        from components.evaluation.scoring.published import Plan, run_all
-        from components.registry.encoder_lookup import find_encoder
-
-        places = from_root(data_dir, _DATA), from_root(results, _RESULTS)
-        plan = Plan(*places, overwrite, allow_partial, options=options, dry_run=dry_run)
-        outcomes: dict[str, list[BenchmarkRun]] = {}
-        for name in names:
-            outcomes[name] = run_all(find_encoder(name, precision=precision, device=device), chosen, plan)
-        if as_json:
-            print_json({name: [_as_json(outcome) for outcome in done] for name, done in outcomes.items()})
-        else:
-            for name, done in outcomes.items():
-                _show(name, done)
-        if any(outcome.state == "failed" for done in outcomes.values() for outcome in done):
-            raise SystemExit(1)
-
-    run_in_project(command)
+    places = from_root(data_dir, _DATA), from_root(results, _RESULTS)
+    plan = Plan(*places, overwrite, allow_partial, options=options, dry_run=dry_run)
+    outcomes: dict[str, list[BenchmarkRun]] = {}
+    for name in names:
+        outcomes[name] = run_all(find_encoder(name, precision=precision, device=device), chosen, plan)
+    if as_json:
+        print_json({name: [_as_json(outcome) for outcome in done] for name, done in outcomes.items()})
+    else:
+        for name, done in outcomes.items():
+            _show(name, done)
+    if any(outcome.state == "failed" for done in outcomes.values() for outcome in done):
+        raise SystemExit(1)
 
 
+@in_project
 def rank(
     encoders: Annotated[list[str], typer.Argument(help="Two encoders or more, named as in `cliptune evaluate`.")],
     benchmark: Annotated[
@@ -117,33 +115,30 @@ def rank(
 
     cliptune rank ViT-B-32-quickgelu:openai ViT-B-16-SigLIP2:webli hf-hub:org/name --benchmark paraphrased_retrieval
     """
+    if len(encoders) < 2:
+        raise InputError("give at least two encoders")
+    names = encoder_names(encoders)
+    from components.core.system.checking import load_checked
+    from components.evaluation.report.formats import to_html, write_text
+    from components.evaluation.report.published.tables import ranking_tables
+    from components.evaluation.scoring import ranking
+    from components.evaluation.scoring.terminal import print_results
+    from components.registry.encoder_lookup import find_encoder
 
-    def command() -> None:
-        if len(encoders) < 2:
-            raise InputError("give at least two encoders")
-        names = encoder_names(encoders)
-        from components.core.system.checking import load_checked
-        from components.evaluation.report.formats import to_html, write_text
-        from components.evaluation.report.published.tables import ranking_tables
-        from components.evaluation.scoring import ranking
-        from components.evaluation.scoring.terminal import print_results
-        from components.registry.encoder_lookup import find_encoder
-
-        settings = load_checked(entries=())
-        chosen = ranking.chosen_benchmarks(benchmark or [])
-        scored = ranking.score_encoders((find_encoder(name, device=device) for name in names), chosen, settings)
-        rankings = ranking.rank(scored, chosen, settings.evaluate.seed)
-        tables = ranking_tables(rankings)
-        write_text(from_root(_RANKING), to_html(tables, "Ranking of encoders"))
-        if as_json:
-            print_json([asdict(one) for one in rankings])
-            return
-        print_results(*tables)
-        say(f"page: {_RANKING}; values per query: reports/rank")
-
-    run_in_project(command)
+    settings = load_checked(entries=())
+    chosen = ranking.chosen_benchmarks(benchmark or [])
+    scored = ranking.score_encoders((find_encoder(name, device=device) for name in names), chosen, settings)
+    rankings = ranking.rank(scored, chosen, settings.evaluate.seed)
+    tables = ranking_tables(rankings)
+    write_text(from_root(_RANKING), to_html(tables, "Ranking of encoders"))
+    if as_json:
+        print_json([asdict(one) for one in rankings])
+        return
+    print_results(*tables)
+    say(f"page: {_RANKING}; values per query: reports/rank")
 
 
+@in_project
 def table(
     collection: Annotated[
         str | None,
@@ -167,33 +162,30 @@ def table(
 
     cliptune table --collection paraclip --format html --output paraclip.html
     """
+    from components.evaluation.report import formats
+    from components.evaluation.report.published import tables
+    from components.evaluation.report.published.paper_tables import find_collection
+    from components.evaluation.scoring.results import all_published
 
-    def command() -> None:
-        from components.evaluation.report import formats
-        from components.evaluation.report.published import tables
-        from components.evaluation.report.published.paper_tables import find_collection
-        from components.evaluation.scoring.results import all_published
-
-        place = from_root(results, _RESULTS)
-        written = None if output is None else new_file(output)
-        reports = all_published(place)
-        if collection is not None:
-            text = formats.FORMATS[form](tables.paper_tables(find_collection(collection), reports))
-        elif not reports:
-            raise InputError(f"{place} has no results: run `cliptune evaluate` first")
-        elif baseline is not None:
-            text = formats.FORMATS[form](tables.paired_tables(reports, baseline, place, groups=groups))
-        else:
-            text = formats.FORMATS[form](tables.metric_tables(reports, groups=groups))
-        if written is None:
-            say(text, nl=False)
-            return
-        formats.write_text(written, text)
-        say(f"wrote {output}")
-
-    run_in_project(command)
+    place = from_root(results, _RESULTS)
+    written = None if output is None else new_file(output)
+    reports = all_published(place)
+    if collection is not None:
+        text = formats.FORMATS[form](tables.paper_tables(find_collection(collection), reports))
+    elif not reports:
+        raise InputError(f"{place} has no results: run `cliptune evaluate` first")
+    elif baseline is not None:
+        text = formats.FORMATS[form](tables.paired_tables(reports, baseline, place, groups=groups))
+    else:
+        text = formats.FORMATS[form](tables.metric_tables(reports, groups=groups))
+    if written is None:
+        say(text, nl=False)
+        return
+    formats.write_text(written, text)
+    say(f"wrote {output}")
 
 
+@reported
 def encoders(
     pattern: Annotated[str, typer.Argument(help="Only names or tags with these letters.")] = "",
     as_json: AsJson = False,
@@ -204,23 +196,19 @@ def encoders(
 
     Examples: cliptune encoders; cliptune encoders siglip2; cliptune encoders --json
     """
+    from open_clip import list_pretrained
 
-    def command() -> None:
-        from open_clip import list_pretrained
+    from components.training.base.published import facts_of
 
-        from components.training.base.published import facts_of
-
-        wanted = [pair for pair in list_pretrained() if pattern.lower() in ":".join(pair).lower()]
-        rows = [facts_of(*pair) for pair in wanted]
-        if as_json:
-            print_json(rows)
-            return
-        accepted = sum(row["accepted"] for row in rows)
-        columns = ("name", "tag", "pixels", "resize", "tokenizer", "context", "trims", "loss", "reason of a refusal")
-        cells = ((row["name"], row["tag"], *_base_cells(row), row["reason"]) for row in rows)
-        print_rows(columns, cells, f"{accepted} of {len(rows)} weights can be a base", numbers=("pixels", "context"))
-
-    run_command(command)
+    wanted = [pair for pair in list_pretrained() if pattern.lower() in ":".join(pair).lower()]
+    rows = [facts_of(*pair) for pair in wanted]
+    if as_json:
+        print_json(rows)
+        return
+    accepted = sum(row["accepted"] for row in rows)
+    columns = ("name", "tag", "pixels", "resize", "tokenizer", "context", "trims", "loss", "reason of a refusal")
+    cells = ((row["name"], row["tag"], *_base_cells(row), row["reason"]) for row in rows)
+    print_rows(columns, cells, f"{accepted} of {len(rows)} weights can be a base", numbers=("pixels", "context"))
 
 
 def _options(entries: list[str]) -> dict[str, Any]:

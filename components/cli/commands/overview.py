@@ -104,9 +104,10 @@ def doctor(as_json: AsJson = False) -> None:
 
     Examples: cliptune doctor; cliptune doctor --json
     """
-    from components.cli.doctor.examine import examine, read_installation
+    from components.cli.doctor import CHECKS
+    from components.cli.doctor.check import examine, read_installation
 
-    lines = examine(read_installation(Path()))
+    lines = examine(read_installation(Path()), CHECKS)
     if as_json:
         print_json([asdict(line) for line in lines])
     else:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.cli.doctor.check import CheckResult
-from components.cli.doctor.examine import CHECKS, examine, read_installation
+from components.cli.doctor import CHECKS
+from components.cli.doctor.check import CheckResult, examine, read_installation
 from components.cli.doctor.servers import endpoint_checks
 from components.core.compute.provenance import locked_stages
 from components.core.settings import PARAMS, Settings, load_settings
@@ -144,4 +144,4 @@ def problems(stages: Iterable[Planned]) -> list[CheckResult]:
     """Missing files that no stage makes, and language models of the stages that do not answer."""
     running = [planned.stage for planned in stages if planned.state != "up to date"]
     checks = {"data": CHECKS["data"], **endpoint_checks(load_settings(), running)}
-    return [line for line in examine(read_installation(Path()), checks=checks) if line.status == "fail"]
+    return [line for line in examine(read_installation(Path()), checks) if line.status == "fail"]

@@ -20,7 +20,7 @@ from components.cli.tables import (
 )
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
-from components.core.system.project import from_root, in_project, require_project, run_in_project
+from components.core.system.project import from_root, in_project, require_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
@@ -216,6 +216,7 @@ def quiet_mlflow() -> None:
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 
+@in_project
 def serve(
     encoder: Annotated[
         list[str] | None,
@@ -260,22 +261,18 @@ def serve(
     cliptune serve --encoder text-encoder@champion --encoder text-encoder@challenger;
     CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
     """
+    from components.serving.server.address import ServingLimits, bind, read_tokens
 
-    def command() -> None:
-        from components.serving.server.address import ServingLimits, bind, read_tokens
+    tokens = read_tokens(host, os.environ)
+    limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue)
+    names = encoder_names(encoder or ["text-encoder@champion"])
+    if len(names) > 2:
+        raise InputError("a server has one encoder and a challenger: give --encoder at most twice")
+    with bind(host, port) as place:
+        quiet_mlflow()
+        from components.evaluation.scoring.drift import known_texts
+        from components.serving.server.serve import serve as run
+        from components.serving.server.served import Loading
 
-        tokens = read_tokens(host, os.environ)
-        limits = ServingLimits(batch=batch_size, texts=max_texts, queue=max_queue)
-        names = encoder_names(encoder or ["text-encoder@champion"])
-        if len(names) > 2:
-            raise InputError("a server has one encoder and a challenger: give --encoder at most twice")
-        with bind(host, port) as place:
-            quiet_mlflow()
-            from components.evaluation.scoring.drift import known_texts
-            from components.serving.server.serve import serve as run
-            from components.serving.server.served import Loading
-
-            loading = Loading(cache, precision, device, exclude, known_texts() if count_unlike else ())
-            run(names, place, tokens, limits, loading, any_tower=allow_tower_change, every=poll_seconds)
-
-    run_in_project(command)
+        loading = Loading(cache, precision, device, exclude, known_texts() if count_unlike else ())
+        run(names, place, tokens, limits, loading, any_tower=allow_tower_change, every=poll_seconds)

@@ -1,1 +1,24 @@
 """The checks of `cliptune doctor`: of servers and stores, and of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from components.cli.doctor import machine, servers
+from components.cli.doctor.check import CheckFunction
+
+CHECKS: Mapping[str, CheckFunction] = {
+    "params.yaml": machine.check_params,
+    "versions": machine.check_versions,
+    "Prefect API": servers.check_prefect,
+    "work pools and workers": servers.check_workers,
+    "tracking": servers.check_tracking,
+    "registry": servers.check_registry,
+    "DVC remote": servers.check_dvc_remote,
+    "generation store": servers.check_generation_store,
+    "LLM endpoint": servers.check_language_models,
+    "GPU and driver": machine.check_gpu,
+    "disk space": machine.check_disk,
+    "data": machine.check_data,
+}
+"""Title -> check, in the order of the table."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +15,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from components.cli.own_data.counting import counts_of
-from components.cli.own_data.text_facts import text_facts
 from components.core.pictures.folder import is_ignored
 from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Counts, Prepare
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
 from components.core.tables.parquet_rows import DAMAGED
-from components.core.text.languages import ENGLISH, detected, language_name
+from components.core.text.languages import ENGLISH, detected, language_name, word_count
 from components.data.checked_pictures import check_picture
 from components.data.described import Described
 from components.data.source import Source
@@ -41,6 +43,14 @@ _COUNTED, _ENDINGS_SHOWN = 10_000, 6
 _URLS = ("url", "image_url", "img_url", "URL", "image_link", "link")
 _ROW_BYTES = 150
 """Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
+_NOISE = {
+    "file names": re.compile(r"\.(?:jpe?g|png|webp|gif|tiff?)\b|^(?:IMG|DSC|P)_?\d{3,}", re.IGNORECASE),
+    "HTML": re.compile(r"</?[a-z][^>]*>|&[a-z]+;", re.IGNORECASE),
+    "codes": re.compile(r"\b(?=\w*\d)(?=\w*[A-Z])[A-Z0-9-]{6,}\b"),
+    "links": re.compile(r"https?://|www\."),
+}
+_PERCENTILES, _RARE = (5, 50, 95), 0.01
+"""Numbers of words that are told, and the share of captions below which nothing is told of them."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +128,7 @@ def survey(folder: Path, fields: Mapping[str, str] = MappingProxyType({}), seed:
     per_image = (time.perf_counter() - started) / max(1, len(chosen))
     images, captions = sum(described.images.values()), sum(described.captions.values())
     seconds = per_image * images / len(os.sched_getaffinity(0))
-    texts, languages = text_facts(described.texts), detected([*described.texts])
-    lines = texts.lines(bool(item)) if texts is not None else []
+    (lines, long), languages = _text_facts(described.texts, bool(item)), detected([*described.texts])
     return Survey(
         folder=folder,
         fields=fields,
@@ -133,7 +142,7 @@ def survey(folder: Path, fields: Mapping[str, str] = MappingProxyType({}), seed:
         bytes=_ROW_BYTES * captions,
         facts=(*_languages(languages), *lines, *_items(described), *_copied(described.copies)),
         languages=tuple(languages) or (ENGLISH,),
-        caption_words=(2, max(_LONGEST, texts.words[2]) if texts is not None else _LONGEST),
+        caption_words=(2, max(_LONGEST, long)),
     )
 
 
@@ -252,3 +261,36 @@ def problems(contents: Survey) -> Sequence[str]:
     if contents.bad:
         texts.append(f"{len(contents.bad)} of {contents.opened} opened images cannot be used: {contents.bad[0]}")
     return texts
+
+
+def _text_facts(texts: Mapping[str, int], has_items: bool) -> tuple[list[str], int]:
+    """Facts about captions that decide what can be learned from them, one line each, and the words of a long caption.
+
+    Args:
+        texts: captions with the number of pictures that have each.
+        has_items: whether the products of pictures are known.
+    """
+    if not texts:
+        return [], 0
+    counts = np.array(list(texts.values()))
+    lengths = np.array([word_count(text) for text in texts]).repeat(counts)
+    low, median, high = (int(np.percentile(lengths, share)) for share in _PERCENTILES)
+    example = textwrap.shorten(next(iter(texts)), 60, placeholder=" ...")
+    lines = [f"captions: {median} words (median; 90% have {low} to {high}), such as: {example}"]
+    if (one_word := float((lengths <= 1).mean())) >= _RARE:
+        lines.append(f"captions of one word: {one_word:.0%}; they have no paraphrase and are not rewritten")
+    pictures = Counter[str]()
+    for text, count in texts.items():
+        pictures[text.casefold()] += count
+    shared = sum(count for count in pictures.values() if count > 1) / counts.sum()
+    if shared >= _RARE and not has_items:
+        lines.append(
+            f"captions that several pictures share: {shared:.0%}; for several pictures of one product, name its column "
+            "by --item"
+        )
+    found = {kind: np.array([bool(pattern.search(text)) for text in texts]) for kind, pattern in _NOISE.items()}
+    found["capitals only"] = np.array([text.isupper() and len(text) > 3 for text in texts])
+    shares = {kind: float((counts * has).sum() / counts.sum()) for kind, has in found.items()}
+    if noise := ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items() if share >= _RARE):
+        lines.append(f"noise in captions: {noise}; the model rewrites it as plain language")
+    return lines, high

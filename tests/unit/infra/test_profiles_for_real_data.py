@@ -20,7 +20,8 @@ from components.captions.prompting.inputs.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.tables import synthesised_tables
 from components.cli import app
-from components.cli.doctor.examine import CHECKS, examine, read_installation
+from components.cli.doctor import CHECKS
+from components.cli.doctor.check import examine, read_installation
 from components.core.settings import Settings, load_settings
 from components.core.system.checking import check_methods, table_files
 from components.core.system.profiles import overlaid, write
@@ -255,7 +256,7 @@ def test_missing_data_is_named_with_the_fix(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
     def examined() -> Any:
-        return examine(read_installation(folder), 120, {"data": CHECKS["data"]})[0]
+        return examine(read_installation(folder), {"data": CHECKS["data"]}, 120)[0]
 
     for name in (name for name in REAL if name not in OVER):
         folder, prepare = projects[name], load(name).prepare

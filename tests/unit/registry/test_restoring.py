@@ -10,8 +10,8 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
+from components.cli.doctor import CHECKS
 from components.cli.doctor.check import Installation
-from components.cli.doctor.examine import CHECKS
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tracking import make_client

@@ -18,9 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.cli.doctor import servers
-from components.cli.doctor.check import CheckResult, Installation, fail, ok
-from components.cli.doctor.examine import CHECKS, examine, read_installation
+from components.cli.doctor import CHECKS, servers
+from components.cli.doctor.check import CheckResult, Installation, examine, fail, ok, read_installation
 from components.cli.doctor.machine import driver_cuda, torch_cuda
 from components.cli.doctor.servers import endpoint_checks
 from components.core.settings import Settings
@@ -44,7 +43,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def _check(title: str, settings: Settings | None = None, **environment: str) -> CheckResult:
     installation = Installation(environment, Path(), settings, "params.yaml: key 'x': fix it")
-    (line,) = examine(installation, 120, {title: CHECKS[title]})
+    (line,) = examine(installation, {title: CHECKS[title]}, 120)
     return replace(line, check="")
 
 
@@ -109,7 +108,7 @@ def test_a_check_that_hangs_or_breaks_is_one_line_among_others(settings: Setting
         raise InputError("it is broken: fix it")
 
     checks = {"hang": hangs, "break": breaks, "refuse": refuses, "fine": lambda _installation: ok("fine")}
-    hung, broken, refused, fine = examine(Installation({}, Path(), settings), 2, checks)
+    hung, broken, refused, fine = examine(Installation({}, Path(), settings), checks, 2)
     released.set()
     assert (hung.status, broken.status, fine.status) == ("fail", "fail", "ok")
     assert "no answer within 2 s" in hung.detail
@@ -316,14 +315,14 @@ def test_versions_of_cuda_and_packages(settings: Settings, monkeypatch: pytest.M
 
 def test_broken_settings_fail_once(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("dataset: {nam: x}")
-    lines = {line.check: line.status for line in examine(read_installation(tmp_path), 120)}
+    lines = {line.check: line.status for line in examine(read_installation(tmp_path), CHECKS, 120)}
     assert lines["params.yaml"] == "fail"
     assert lines["registry"] == lines["generation store"] == lines["LLM endpoint"] == "not used"
 
 
 def test_the_exit_code_is_1_if_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for result, code in ((ok("fine"), 0), (fail("broken", "fix [it]"), 1)):
-        monkeypatch.setattr("components.cli.doctor.examine.examine", lambda _installation, result=result: [result])
+        monkeypatch.setattr("components.cli.doctor.check.examine", lambda *_, result=result: [result])
         as_json, table = (CliRunner().invoke(app, ["doctor", *options]) for options in (["--json"], []))
         assert as_json.exit_code == table.exit_code == code
         assert json.loads(as_json.stdout)[0]["status"] == result.status

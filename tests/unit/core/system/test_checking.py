@@ -14,7 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.cli.doctor.examine import CHECKS, examine, read_installation
+from components.cli.doctor import CHECKS
+from components.cli.doctor.check import examine, read_installation
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
 
@@ -98,7 +99,7 @@ def test_plan_and_doctor_report_it(
     monkeypatch.chdir(tmp_path)
     planned = CliRunner().invoke(app, ["plan"])
     assert (planned.exit_code, f"error: params.yaml: {message}" in planned.output) == (1, True)
-    (line,) = examine(read_installation(tmp_path), checks={"params.yaml": CHECKS["params.yaml"]})
+    (line,) = examine(read_installation(tmp_path), {"params.yaml": CHECKS["params.yaml"]})
     assert (line.status, message in f"{line.detail}: {line.fix}") == ("fail", True)
 
 
