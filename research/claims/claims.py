@@ -60,7 +60,7 @@ def _measured(settings: Settings, seeds: Iterable[Folders]) -> list[str]:
 
 
 @in_project
-def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, without .yaml.")]) -> None:
+def main(claims: Annotated[str, typer.Option(help="A file of research/papers/, without .yaml.")]) -> None:
     """Decide the claims of a file by the results of all seeds.
 
     Example: python -m research.claims.claims --claims papers

@@ -1,4 +1,4 @@
-"""Claims of papers as comparisons that can be decided, in files of infra/claims/, and their verdicts.
+"""Claims of papers as comparisons that can be decided, in files of research/papers/, and their verdicts.
 
 A part holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it does not hold
 if all of them fall short of it; otherwise it is undecided. A claim holds if all of its parts hold, and does not hold if
@@ -21,7 +21,7 @@ from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from research.claims.results import ClaimValue, Results
 
-CLAIMS = Path("infra/claims")
+CLAIMS = Path("research/papers")
 
 
 class ClaimPart(Block):

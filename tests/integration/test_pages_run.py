@@ -30,7 +30,7 @@ ELSEWHERE = {
     "make .venv/.ready": ".ci/run",
     "git clone": ".ci/toy-pipeline",
     "python -m research.claims.claims": ".ci/toy-pipeline",
-    "for seed in infra/claims/results": "tests/integration/test_stored_results.py",
+    "for seed in research/papers/results": "tests/integration/test_stored_results.py",
     "cliptune profile apply claims": "tests/integration/test_stored_results.py",
     "xdg-open": "tests/integration/test_report_in_browser.py",
     "cliptune evaluate --encoder": "tests/unit/cli/commands/test_evaluate.py",

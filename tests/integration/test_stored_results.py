@@ -12,7 +12,7 @@ from components.evaluation.scoring.results import Folders
 from research.claims import claims
 
 REPO = Path(__file__).parents[2]
-RESULTS = REPO / "infra/claims/results"
+RESULTS = REPO / "research/papers/results"
 VERDICTS = {
     "paraclip_keeps": "holds",
     "semclip_delta": "holds",
