@@ -1,9 +1,10 @@
-"""Vectors and texts of databases become a folder that source `embeddings` reads, or nothing is written."""
+"""Rows of databases become a folder that source `embeddings` reads, all of one generation, or nothing is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +22,106 @@ from components.core.system.errors import InputError
 from components.data.sources import find_source
 from components.data.vector_databases import copying, find_store
 from components.data.vector_databases.copying import copy, look
-from components.data.vector_databases.store import OpenStore, Page, StoreUrl, VectorStore
+from components.data.vector_databases.store import OpenStore, Page, StoreUrl
 
-ROWS, DIM = 2500, 4
-VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
-VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
-PAYLOADS: list[dict[str, Any]] = [
-    {"title": f"mug {row}", "brand": "Acme" if row % 2 else None, "path": f"{row}.jpg"} for row in range(ROWS)
-]
+REPO = Path(__file__).parents[4]
+ROWS, DIM = 60, 4
+Write = Callable[..., str]
 
 
-def _qdrant(folder: Path, vectors: np.ndarray[Any, Any] = VECTORS) -> str:
+@pytest.fixture(autouse=True)
+def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three pages without three thousand rows."""
+    monkeypatch.setattr(copying, "_ROWS", 25)
+
+
+def _vectors(generation: str) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(len(generation)).normal(size=(ROWS, DIM)).astype(np.float32)
+
+
+def _payloads(generation: str) -> list[dict[str, Any]]:
+    """The first 40 rows are of one collection, the others of another one."""
+    return [
+        {
+            "title": f"{generation} {row}", "brand": "Acme" if row % 2 else None, "path": f"{row}.jpg",
+            "collection_id": "a" if row < 40 else "b",
+        }
+        for row in range(ROWS)
+    ]  # fmt: skip
+
+
+def _qdrant(folder: Path, generation: str, lacking: int = 0) -> str:
+    """The first points may lack the vector `image`."""
     client = QdrantClient(path=str(folder))
-    client.create_collection("images", models.VectorParams(size=vectors.shape[1], distance=models.Distance.COSINE))
-    if len(vectors):
-        client.upload_collection("images", vectors, PAYLOADS[: len(vectors)], range(len(vectors)))
+    kind = models.VectorParams(size=DIM, distance=models.Distance.DOT)
+    if not client.collection_exists("rows"):
+        client.create_collection("rows", {"image": kind, "text": kind})
+    rows = zip(_vectors(generation).tolist(), _payloads(generation), strict=True)
+    points = [
+        models.PointStruct(id=row, vector={"text" if row < lacking else "image": vector}, payload=payload)
+        for row, (vector, payload) in enumerate(rows)
+    ]
+    client.upsert("rows", points)
     client.close()
-    return f"qdrant+file://{folder}/images"
+    return f"qdrant+file://{folder}/rows?vector=image"
 
 
-def _lance(folder: Path, vectors: np.ndarray[Any, Any] = VECTORS) -> str:
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    rows = pa.Table.from_pylist(PAYLOADS[: len(vectors)]).append_column("vector", lists)
-    lancedb.connect(folder).create_table("images", rows)
-    return f"lance://{folder}/images"
+def _lance(folder: Path, generation: str, lacking: int = 0) -> str:
+    vectors = [None if row < lacking else vector for row, vector in enumerate(_vectors(generation).tolist())]
+    table = pa.Table.from_pylist(_payloads(generation))
+    table = table.append_column("vector", pa.array(vectors, pa.list_(pa.float32(), DIM)))
+    lancedb.connect(folder).create_table("rows", table, mode="overwrite", on_bad_vectors="null")
+    return f"lance://{folder}/rows"
 
 
-@pytest.mark.parametrize("write", [_qdrant, _lance])
-def test_rows_become_a_folder_of_embeddings(write: Callable[[Path], str], tmp_path: Path) -> None:
-    url, folder = write(tmp_path / "database"), tmp_path / "shop"
+databases = pytest.mark.parametrize("write", [_qdrant, _lance])
+
+
+def _copied(folder: Path) -> pa.Table:
+    return pa.concat_tables((pq.read_table(file) for file in sorted(folder.iterdir())), promote_options="permissive")
+
+
+class _Watched:
+    """An open database whose connection breaks behind so many pages, and which may give other states."""
+
+    def __init__(self, opened: OpenStore, pages: int, states: Sequence[str], asked: list[Any]) -> None:
+        self._opened, self._left, self._states, self._asked = opened, pages, iter(states), asked
+        self.count = opened.count
+
+    def state(self) -> str:
+        return next(self._states, self._opened.state())
+
+    def page(self, after: Any, rows: int) -> Page:
+        if self._left == 0:
+            raise OSError("connection reset")
+        self._left -= 1
+        self._asked.append(after)
+        return self._opened.page(after, rows)
+
+
+@contextmanager
+def _watched(url: str, pages: int = 99, states: Sequence[str] = ()) -> Iterator[list[Any]]:
+    """Within the block, copies of this kind of database behave as `_Watched`; yields what they ask for."""
+    store, asked = find_store(url.partition(":")[0].partition("+")[0]), list[Any]()
+
+    @contextmanager
+    def opened(place: StoreUrl) -> Iterator[OpenStore]:
+        with store.opened(place) as one:
+            yield _Watched(one, pages, states, asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copying, "find_store", lambda _: replace(store, opened=opened))
+        yield asked
+
+
+@databases
+def test_rows_become_a_folder_of_embeddings(write: Write, tmp_path: Path) -> None:
+    url, folder = write(tmp_path / "database", "mug"), tmp_path / "shop"
     first = look(url, "title, brand")
     assert (first.rows, first.dim, first.captions[:2]) == (ROWS, DIM, ["mug 0", "mug 1, Acme"])
     assert copy(url, folder, "title, brand", tmp_path / "state") == ROWS
-    rows = pa.concat_tables(pq.read_table(file) for file in sorted(folder.iterdir()))
-    np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), VECTORS, atol=1e-6)
+    rows = _copied(folder)
+    np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("mug"), atol=1e-6)
     assert rows.select(["title", "brand"]).to_pylist()[1] == {"title": "mug 1", "brand": "Acme"}
     assert rows["image_path"].to_pylist()[7] == "7.jpg"
     source = find_source("embeddings")
@@ -66,80 +133,134 @@ def test_rows_become_a_folder_of_embeddings(write: Callable[[Path], str], tmp_pa
     assert not list((tmp_path / "state").iterdir())
 
 
-class _Breaking:
-    """A database whose connection breaks after some pages, or which changes meanwhile."""
-
-    def __init__(self, pages: int, changes: bool = False, vectors: np.ndarray[Any, Any] = VECTORS) -> None:
-        self.left, self.asked, self.states = pages, list[Any](), iter(["a", "b" if changes else "a"])
-        self.vectors = vectors
-
-    def state(self) -> str:
-        return next(self.states)
-
-    def count(self) -> int:
-        return ROWS
-
-    def page(self, after: Any, rows: int) -> Page:
-        if self.left == 0:
-            raise OSError("connection reset")
-        self.left -= 1
-        self.asked.append(after)
-        start = after or 0
-        keys = [str(key) for key in range(start, min(ROWS, start + rows))]
-        stop = start + len(keys)
-        return Page.of(keys, PAYLOADS[start:stop], list(self.vectors[start:stop]), stop)
+@databases
+def test_a_stopped_copy_never_mixes_two_generations(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, folder, state = write(tmp_path / "database", "old"), tmp_path / "shop", tmp_path / "state"
+    with _watched(url, pages=2), pytest.raises(InputError, match="the copy resumes"):
+        copy(url, folder, "title", state)
+    write(tmp_path / "database", "renewed")
+    assert copy(url, folder, "title", state) == ROWS
+    assert "the database changed since the last run: it is read from the start" in capsys.readouterr().out
+    rows = _copied(folder)
+    assert {text.split()[0] for text in rows["title"].to_pylist()} == {"renewed"}
+    np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("renewed"), atol=1e-6)
 
 
-def _use(store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def opened(_: StoreUrl) -> Iterator[OpenStore]:
-        yield store
-
-    found = VectorStore("psycopg", "", (), opened, lambda: (OSError,))
-    monkeypatch.setattr(copying, "find_store", lambda _: found)
-
-
-def test_a_copy_that_broke_goes_on_and_writes_nothing_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, state = tmp_path / "shop", tmp_path / "state"
-    _use(_Breaking(2), monkeypatch)
-    with pytest.raises(
-        InputError, match=r"^postgresql://\*\*\*@host/shop: connection reset; .* the copy resumes"
-    ) as error:
-        copy("postgresql://reader:secret@host/shop", folder, "title", state)
-    assert "secret" not in str(error.value)
+@databases
+def test_a_stopped_copy_writes_nothing_and_resumes(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, folder, state = write(tmp_path / "database", "old"), tmp_path / "shop", tmp_path / "state"
+    with _watched(url, pages=2), pytest.raises(InputError, match=r"connection reset; .* the copy resumes"):
+        copy(url, folder, "title", state)
     assert not folder.exists()
-    _use(again := _Breaking(99), monkeypatch)
-    assert copy("postgresql://reader:secret@host/shop", folder, "title", state) == ROWS
+    kept = {file.name: file.stat().st_ino for file in state.rglob("*.parquet")}
+    assert len(kept) == 2
+    with _watched(url) as asked:
+        assert copy(url, folder, "title", state) == ROWS
     # Pages that are copied already are compared before and after.
-    assert again.asked == [None, 1000, 1000, 2000, 2500, None, 1000, 2000, 2000]
-    assert len(pa.concat_tables(pq.read_table(file) for file in folder.iterdir())) == ROWS
+    assert [*asked[:4], *asked[5:]] == [None, 25, 25, 50, None, 25, 50, 50]
+    assert {name: (folder / name).stat().st_ino for name in kept} == kept
+    assert "changed" not in capsys.readouterr().out
+    assert _copied(folder)["title"].to_pylist() == [payload["title"] for payload in _payloads("old")]
 
 
-def test_a_database_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _use(_Breaking(99, changes=True), monkeypatch)
-    with pytest.raises(InputError, match=r"it changed while it was read \(2,500 of 2,500 rows\)"):
-        copy("postgresql://host/shop", tmp_path / "shop", "title", tmp_path / "state")
+def test_a_database_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+    url = _lance(tmp_path / "database", "old")
+    with (
+        _watched(url, states=("a", "b")),
+        pytest.raises(InputError, match=r"it changed while it was read \(60 of 60 rows\)"),
+    ):
+        copy(url, tmp_path / "shop", "title", tmp_path / "state")
     assert not (tmp_path / "shop").exists()
 
 
+def test_a_database_that_is_written_during_the_copy_is_refused(tmp_path: Path) -> None:
+    url = _qdrant(tmp_path / "database", "old")
+    with _watched(url, pages=2), pytest.raises(InputError):
+        copy(url, tmp_path / "shop", "title", tmp_path / "state")
+    (part,) = sorted((tmp_path / "state").rglob("*_000001.parquet"))
+    # The page is that of another generation, whatever its mark says.
+    table = pq.read_table(part)
+    mark = table.schema.metadata[b"mark"].replace(b'"content": "', b'"content": "0')
+    pq.write_table(table.replace_schema_metadata({b"mark": mark}), part)
+    assert copy(url, tmp_path / "shop", "title", tmp_path / "state") == ROWS
+    assert len(_copied(tmp_path / "shop")) == ROWS
+
+
+@databases
+@pytest.mark.parametrize("lacking", [30, 52])
+def test_rows_without_a_vector_are_left_out(
+    write: Write, lacking: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = write(tmp_path / "database", "new", lacking=lacking)
+    first = look(url, "title")
+    assert (first.rows, first.dim, first.captions[0]) == (ROWS, DIM, f"new {lacking}")
+    assert copy(url, tmp_path / "shop", "title", tmp_path / "state") == ROWS - lacking
+    assert f"{lacking:,} rows have no vector and are left out" in capsys.readouterr().out
+    rows = _copied(tmp_path / "shop")
+    np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("new")[lacking:], atol=1e-6)
+
+
+@databases
+def test_a_database_without_any_vector_is_refused(write: Write, tmp_path: Path) -> None:
+    url = write(tmp_path / "database", "new", lacking=ROWS)
+    for read in (lambda: look(url), lambda: copy(url, tmp_path / "shop", None, tmp_path / "state")):
+        with pytest.raises(InputError, match="none of 60 rows has a finite vector: choose another one with vector="):
+            read()
+    assert not (tmp_path / "shop").exists()
+
+
+@pytest.mark.parametrize(
+    ("write", "where"),
+    [
+        (_qdrant, "collection_id=b"),
+        (_qdrant, "collection_id='b'"),
+        (_qdrant, '{"must": [{"key": "collection_id", "match": {"value": "b"}}]}'),
+        (_lance, "collection_id='b'"),
+        (_lance, "title >= 'new 40' AND collection_id = 'b'"),
+    ],
+)
+def test_where_selects_rows(write: Write, where: str, tmp_path: Path) -> None:
+    url = write(tmp_path / "database", "new")
+    # The first page alone does not show that there are two.
+    (note,) = look(url, "title").notes
+    assert note.startswith("column collection_id has 2 values, such as 'a' and 'b'")
+    assert note.endswith("where=collection_id='a'")
+    url += f"{'&' if '?' in url else '?'}where={where}"
+    first = look(url, "title")
+    assert first.rows < ROWS
+    assert list(first.notes) == []
+    assert copy(url, tmp_path / "shop", "title", tmp_path / "state") == first.rows
+    assert set(_copied(tmp_path / "shop")["collection_id"].to_pylist()) == {"b"}
+
+
 def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    qdrant, lance = _qdrant(tmp_path / "qdrant"), _lance(tmp_path / "lance")
-    bad = _lance(tmp_path / "zeros", np.zeros((20, DIM), np.float32))
+    qdrant, lance = _qdrant(tmp_path / "qdrant", "new"), _lance(tmp_path / "lance", "new")
+    zero = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(DIM, np.float32)), DIM)
+    lancedb.connect(tmp_path / "lance").create_table("zeros", pa.table({"title": ["mug"], "vector": zero}))
     for url, text, message in (
         ("milvus://host/images", None, "--index 'milvus' is unknown: choose one of lance, postgresql, qdrant"),
         (f"{lance}?vectors=x", None, "--index: option 'vectors' is unknown: choose of vector, key, where"),
-        (f"{lance}s", None, "no table 'imagess': choose of images"),
+        (f"{lance}s", None, "no table 'rowss': choose of rows, zeros"),
         (f"{lance}?vector=clip", None, r"its columns of vectors are vector: choose with vector=COLUMN"),
-        (f"{qdrant}s", None, "no collection 'imagess': choose of images"),
-        (f"{qdrant}?vector=clip", None, r"its vectors are without a name: choose with vector=NAME"),
+        (f"{lance}?key=sku", "title", "no column 'sku': its columns are title, brand, path, collection_id"),
+        (lance, "name", "no field 'name' for the caption: choose with --text of brand, collection_id, path, title"),
+        (f"{lance}?where=colour = 'red'", "title", "where=colour = 'red': .*colour"),
+        (f"{lance}?where=title =", "title", "where=title =: "),
         (
-            "qdrant://127.0.0.1:9/images",
-            None,
-            "refused.*; start the database or correct the URL$",
+            lance.replace("rows", "zeros"),
+            "title",
+            "none of 1 rows has a finite vector: choose another one with vector=",
         ),
-        (lance, "name", "no field 'name' for the caption: choose with --text of brand, path, title"),
-        (_qdrant(tmp_path / "empty", VECTORS[:0]), None, "it has no rows"),
-        (bad, "title", r"none of 20 rows has a finite vector: choose another one with vector="),
+        (qdrant.replace("rows", "rowss"), None, "no collection 'rowss': choose of rows"),
+        (qdrant.replace("=image", "=clip"), None, "its vectors are image, text: choose with vector=NAME"),
+        (f"{qdrant}&where=collection_id", "title", "where=collection_id: write it as FIELD=VALUE, or as a filter"),
+        (f'{qdrant}&where={{"mus": []}}', "title", "where=.*: Extra inputs are not permitted"),
+        (f"{qdrant}&where=collection_id=c", "title", "it has no rows"),
+        ("qdrant://127.0.0.1:9/images", None, "refused.*; start the database or correct the URL$"),
     ):
         with pytest.raises(InputError, match=message) as error:
             copy(url, tmp_path / "shop", text, tmp_path / "state")
@@ -151,25 +272,67 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert find_store("lance").package == "lancedb"
 
 
-def test_init_copies_into_the_folder_and_writes_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repo = Path(__file__).parents[4]
+def test_every_field_is_a_column_of_the_copy(tmp_path: Path) -> None:
+    client = QdrantClient(path=str(tmp_path / "database"))
+    client.create_collection("rows", models.VectorParams(size=2, distance=models.Distance.DOT))
+    payloads: list[dict[str, Any]] = [
+        {"title": "mug", "sku": 0, "tags": ["red", "new"], "meta": {"brand": "Acme"}, "price": 7, "file": "a.jpg"},
+        {"title": "cup", "sku": 1, "tags": [], "meta": {}, "price": "on request", "embedding": [0.5], "key": "own"},
+    ]
+    rest = [{"title": "rest", "late": "field"}] * 40
+    client.upload_collection("rows", np.ones((42, 2)), payloads + rest, range(42))
+    client.close()
+    url = f"qdrant+file://{tmp_path}/database/rows"
+    with pytest.raises(InputError, match="its vectors are without a name: choose with vector=NAME"):
+        look(f"{url}?vector=clip")
+    copy(url, tmp_path / "shop", None, tmp_path / "state")
+    first, second, *_ = _copied(tmp_path / "shop").to_pylist()
+    # A field that only some pages have is a column of all files.
+    assert len({tuple(sorted(pq.read_schema(file).names)) for file in (tmp_path / "shop").iterdir()}) == 1
+    assert first == {
+        "title": "mug", "sku": 0, "tags": ["red", "new"], "meta": {"brand": "Acme"}, "price": "7", "file": "a.jpg",
+        "key": None, "image_path": "a.jpg", "embedding": [1.0, 1.0], "late": None,
+    }  # fmt: skip
+    assert (second["sku"], second["tags"], second["price"], second["key"]) == (1, [], "on request", "own")
+
+
+def test_a_url_that_cannot_be_read_is_said_without_its_password(tmp_path: Path) -> None:
+    for url, message in (
+        ("postgresql://me:pa/ssWORD@127.0.0.1:1/x?table=a", "host or port cannot be read: write it as postgresql://"),
+        ("postgresql://me@127.0.0.1:pgport/x?table=a", "the URL's host or port cannot be read"),
+        ("qdrant://me:pa/ssWORD@127.0.0.1/images", "the URL's host or port cannot be read: write it as qdrant://"),
+        ("qdrant://[::1/images", "the URL's host or port cannot be read"),
+        ("qdrant:///images", "the URL has no host: write it as qdrant://"),
+        ("me:ssWORD@127.0.0.1/images", "the URL has no scheme: begin it with qdrant://"),
+        ("postgresql://host/x?table=a&foo=1", "option 'foo' is unknown: choose of table, vector, key, where"),
+        ("postgres://127.0.0.1:9/x?table=a&sslmode=require&password=ssWORD", "refused.*correct the URL"),
+        ("postgresql+psycopg://127.0.0.1/x?table=a&host=/nowhere&port=9", "nowhere.*correct the URL"),
+        ("postgresql://127.0.0.1/x?table=a&sslmode=strict", 'invalid sslmode value: "strict"; .*correct the URL'),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            look(url)
+        assert "ssWORD" not in str(error.value)
+        assert "resumes" not in str(error.value)
+
+
+def test_init_shows_the_content_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("params.yaml", "dvc.yaml", "infra"):
-        (tmp_path / name).symlink_to(repo / name)
+        (tmp_path / name).symlink_to(REPO / name)
     monkeypatch.chdir(tmp_path)
-    url = _lance(tmp_path / "database")
+    url = _lance(tmp_path / "database", "mug")
     seen = CliRunner().invoke(app, ["init", "data/mugs", "--index", url, "--text", "title,brand", "--dry-run"])
-    assert "2,500 vectors of 4 numbers; fields of the first: title, brand, path" in seen.output
+    assert "60 vectors of 4 numbers; fields of the first: title, brand, path, collection_id" in seen.output
     assert "caption: mug 1, Acme" in seen.output
     assert not Path("data").exists()
 
 
 def test_fields_of_a_database_are_read_as_those_of_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repo = Path(__file__).parents[4]
     for name in ("params.yaml", "dvc.yaml", "components", "infra/profiles/toy.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).symlink_to(repo / name)
+        (tmp_path / name).symlink_to(REPO / name)
     monkeypatch.chdir(tmp_path)
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS[:90].ravel()), DIM)
+    vectors = np.random.default_rng(0).normal(size=90 * DIM).astype(np.float32)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors), DIM)
     rows = [{"title": f"mug {row}", "brand": "Acme", "sku": row // 3} for row in range(90)]
     lancedb.connect(tmp_path / "database").create_table("images", pa.Table.from_pylist(rows).append_column("v", lists))
     arguments = ["--index", f"lance://{tmp_path}/database/images", "--text", "{title}[ by {brand}]", "--item", "sku"]
