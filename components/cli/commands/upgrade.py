@@ -38,8 +38,8 @@ def upgrade(
         changed += 1
         say(f"{path}: {'; '.join([*said, *([f'its folder is now {target.parent}'] if target != path else [])])}")
         if dry_run:
-            lines = (part.splitlines(keepends=True) for part in (text, new))
-            say("".join(difflib.unified_diff(*lines, str(path), str(target), n=0)), nl=False)
+            before, after = (part.splitlines(keepends=True) for part in (text, new))
+            say("".join(difflib.unified_diff(before, after, str(path), str(target), n=0)), nl=False)
             continue
         if target != path and target.exists():
             say(f"{target} exists and stays: move {path} yourself", err=True)
