@@ -83,8 +83,7 @@ class _Tables:
 
 def load_data(
     settings: Settings,
-    method: Method,
-    hyper: Optimisation,
+    method: Method[Optimisation],
     encoder: Encoder,
     files: TrainingFiles,
     world: World,
@@ -92,10 +91,8 @@ def load_data(
 ) -> Data:
     """Join, split and tokenise a method's rows, once per machine."""
     train = settings.train
-    plan = BatchPlan.of(method, hyper, train.seed, world)
-    tables = once_per_machine(
-        world, lambda: _read_tables(train, method, hyper, encoder, files, plan), train.checkpoint_dir
-    )
+    plan = BatchPlan.of(method, train.seed, world)
+    tables = once_per_machine(world, lambda: _read_tables(train, method, encoder, files, plan), train.checkpoint_dir)
     # Arrow keeps the memory of the tables, half a kilobyte a row, for tables to come.
     pa.default_memory_pool().release_unused()
     source: BatchSource
@@ -114,16 +111,16 @@ def load_data(
         captions, paraphrases = (
             tables.queries[name].tolist() if name in tables.queries else None for name in ("caption", "paraphrase_1")
         )
-        held_out = HeldOut(captions or [], paraphrases, _gallery(tables.gallery, encoder, hyper, device))
+        held_out = HeldOut(captions or [], paraphrases, _gallery(tables.gallery, encoder, method.settings, device))
     return Data(source, tables.inputs, held_out, tables.held_rows, streamed)
 
 
 def _read_tables(
-    train: Train, method: Method, hyper: Optimisation, encoder: Encoder, files: TrainingFiles, plan: BatchPlan
+    train: Train, method: Method[Optimisation], encoder: Encoder, files: TrainingFiles, plan: BatchPlan
 ) -> _Tables:
     embeddings = ImageEmbeddings.open(files.embeddings, "train", files.train)
-    images = _images(method, hyper, encoder, files, embeddings)
-    inputs, held, queries, rows = _rows(method, hyper, files, embeddings, train)
+    images = _images(method, encoder, files, embeddings)
+    inputs, held, queries, rows = _rows(method, files, embeddings, train)
     own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
     # The other image of a row may be a held-out one, too.
     shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
@@ -141,7 +138,7 @@ def _read_tables(
     if len(queries) < _FEWEST or "caption" not in queries:
         return _Tables(inputs, held, None, gallery, source, held_rows)
     ids = queries["id"].tolist()
-    if hyper.image_tower == "frozen":
+    if images.cached is not None:
         val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
         features = np.concatenate([embeddings.features[embeddings.ids.places(ids)], val.features])
         gallery = torch.from_numpy(features)
@@ -151,11 +148,11 @@ def _read_tables(
 
 
 def _images(
-    method: Method, hyper: Optimisation, encoder: Encoder, files: TrainingFiles, embeddings: ImageEmbeddings
+    method: Method[Optimisation], encoder: Encoder, files: TrainingFiles, embeddings: ImageEmbeddings
 ) -> TableImages:
     """The images that rows name: cached features of a frozen image tower, or pictures to decode."""
     cached = None
-    if hyper.image_tower == "frozen":
+    if method.settings.image_tower == "frozen":
         if embeddings.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
             raise InputError(
                 f"{files.embeddings} was made by another image tower than {files.base}: run `dvc repro embed`"
@@ -168,15 +165,15 @@ def _images(
         preparation=encoder.sidecar.preparation,
         cached=cached,
         similar=embeddings.features,
-        others=_other_images(method.neighbours(hyper).data, encoder, cached is None),
+        others=_other_images(method.neighbours.data, encoder, cached is None),
     )
 
 
 def _rows(
-    method: Method, hyper: Optimisation, files: TrainingFiles, embeddings: ImageEmbeddings, train: Train
+    method: Method[Optimisation], files: TrainingFiles, embeddings: ImageEmbeddings, train: Train
 ) -> tuple[dict[str, Path], frozenset[str], pd.DataFrame, pd.DataFrame]:
     """The input files by name, the ids of held-out images, the rows of held-out queries, and all rows."""
-    columns = method.needs(hyper)
+    columns = method.needs
     inputs = input_files(columns, files.validated, files.train)
     if has_weights(files.train):
         inputs |= {"pairs": files.train}

@@ -19,8 +19,7 @@ from components.training.engine.gradients import Objective, Teacher
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
-from components.training.methods.contract.low_rank import add_low_rank, merge_low_rank
-from components.training.methods.contract.method import Method
+from components.training.methods.contract.method import Method, Optimisation
 from components.training.methods.registry import find_method
 from components.training.rows.batches import BatchSource
 from components.training.rows.in_memory import Columns, source_in_memory
@@ -52,12 +51,11 @@ def tune(
     'paraclip'
     """
     torch.manual_seed(seed)
-    found, place = find_method(method), pick_device(device)
-    hyper = found.settings(settings)
-    tuning = FineTuning.of(copy.deepcopy(base), found, hyper)
-    source = source_in_memory(pairs, found, hyper, tuning.encoder.to(place), seed)
+    found, place = find_method(method).read(settings), pick_device(device)
+    tuning = FineTuning.of(copy.deepcopy(base), found)
+    source = source_in_memory(pairs, found, tuning.encoder.to(place), seed)
     autocast = pick_autocast(pick_precision("auto", place), place)
-    tuning.fit(source, name, LoopOptions(place, autocast, log_every=1), seed, report=report)
+    tuning.fit(source, name, LoopOptions(place, autocast, log_every=1), report=report)
     return tuning.encoder
 
 
@@ -66,35 +64,32 @@ class FineTuning:
     """An encoder that a method trains.
 
     Attributes:
-        hyper: the method's hyper-parameters.
         base: the base's weights, only for `weight_ensemble`.
         from_base: whether all weights begin as the base's.
         teacher: the base encoder, unchanged, if losses read its features.
     """
 
-    method: Method
-    hyper: Any
+    method: Method[Optimisation]
     encoder: Encoder
     base: Mapping[str, Tensor]
     from_base: bool
     teacher: Encoder | None
 
     @staticmethod
-    def of(base: Encoder, method: Method, hyper: Any) -> FineTuning:
+    def of(base: Encoder, method: Method[Optimisation]) -> FineTuning:
         """The encoder that training starts from; `base` may be changed."""
-        teacher = copy.deepcopy(base) if method.reads_base(hyper) else None
+        teacher = copy.deepcopy(base) if method.reads_base else None
         kept = {}
-        if hyper.weight_ensemble < 1:
+        if method.settings.weight_ensemble < 1:
             kept = {name: weights.clone() for name, weights in base.model.state_dict().items()}
-        encoder = method.start(base, hyper)
-        return FineTuning(method, hyper, encoder, kept, encoder is base and hyper.image_tower != "random", teacher)
+        from_base = not method.builds_tower and method.settings.image_tower != "random"
+        return FineTuning(method, method.start(base), kept, from_base, teacher)
 
     def fit(
         self,
         source: BatchSource,
         title: str,
         options: LoopOptions,
-        seed: int = 0,
         *,
         checkpoints: Checkpoints | None = None,
         report: Callable[[Step], None] | None = None,
@@ -105,27 +100,24 @@ class FineTuning:
 
         Args:
             title: the trained encoder's name.
-            seed: of the differences of LoRA.
             checkpoints, report, validate, select: as in `Run`.
         """
-        method, hyper, encoder = self.method, self.hyper, self.encoder
+        method, encoder = self.method, self.encoder
         model = encoder.model.to(options.device)
-        extra = method.extra(encoder, hyper).to(options.device)
-        learnt = method.freeze(model, hyper)
-        share = hyper.weight_ensemble
+        extra = method.extra(encoder).to(options.device)
+        learnt = method.freeze(model)
+        share = method.settings.weight_ensemble
         check_ensemble(share, learnt, self.base)
-        if hyper.lora_rank:
-            learnt = add_low_rank(model, learnt, hyper.lora_rank, hyper.lora_alpha, method.fresh_params(hyper), seed)
         trained = learnt | {f"extra.{key}": one for key, one in extra.named_parameters() if one.requires_grad}
         run = Run(
             title=title,
             model=model,
             trained=trained,
-            losses=lambda features: method.objective(features, hyper),
+            losses=method.objective,
             source=source,
-            optimisation=hyper,
+            optimisation=method.settings,
             extra=extra,
-            perturb=method.augment and method.augment(encoder, hyper),
+            perturb=method.augment and method.augment(encoder),
             options=options,
             checkpoints=checkpoints,
             report=report,
@@ -141,10 +133,9 @@ class FineTuning:
                 raise InputError(f"{checkpoints.folder} has no best weights: set train.select_checkpoint to 'last'")
             copy_into(trained, best)
         ensemble(share, learnt, self.base)
-        if hyper.lora_rank:
-            merge_low_rank(model)
         encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
-        facts = {"name": title, "method": method.name, "settings": asdict(hyper), "from_base": self.from_base}
+        own = asdict(method.settings)
+        facts = {"name": title, "method": method.name, "settings": own, "from_base": self.from_base}
         # Of the weights before; `Encoder.save` computes them again.
         hashes = dict.fromkeys(("weights_sha256", "image_tower_sha256", "method_tensors_sha256"), "")
         encoder.sidecar = encoder.sidecar.model_copy(update=facts | hashes)
@@ -154,7 +145,7 @@ class FineTuning:
     def _teacher(self, options: LoopOptions) -> Teacher | None:
         if self.teacher is None:
             return None
-        if self.hyper.image_tower == "frozen":
+        if self.method.settings.image_tower == "frozen":
             self.teacher.model.visual = nn.Identity()
         tokenizer, shares = self.encoder.tokenizer, self.from_base
         return Teacher.of(self.teacher, tokenizer, options.device, options.autocast, shares_blocks=shares)
@@ -172,15 +163,9 @@ def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapp
 
 @torch.no_grad()
 def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5).
-
-    Of a difference of low rank, `share` remains.
-    """
+    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5)."""
     for name, weights in trained.items() if share < 1 else ():
-        if name in base:
-            weights.lerp_(base[name].to(weights), 1 - share)
-        elif name.endswith(".up"):
-            weights.mul_(share)
+        weights.lerp_(base[name].to(weights), 1 - share)
 
 
 @contextmanager

@@ -52,8 +52,8 @@ class TrainingJob:
     @property
     def fingerprint(self) -> str:
         train = self.settings.train
-        method, hyper = self.entry.method, self.entry.hyper
-        parts = self.entry.name, method.name, repr(hyper), method.epoch_unit(hyper)
+        method = self.entry.method
+        parts = self.entry.name, method.name, repr(method.settings), method.epoch_unit
         chosen = str(train.seed), str(train.validation_images), train.select_checkpoint, train.precision
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 
@@ -73,9 +73,10 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         False if `observe` stopped the run early, so that there is no encoder.
     """
     entry = find_entry(settings.methods, name)
+    method = entry.method
     files = files or TrainingFiles(validated=entry.reads)
     with join_world(pick_device(settings.device)) as (world, device), ExitStack() as stack:
-        for warning in entry.method.warnings(entry.hyper) if world.leads else []:
+        for warning in method.warnings() if world.leads else []:
             print(f"{name}: {warning}")
         # Parameters and fingerprint have the precision, not `auto`.
         precision = pick_precision(settings.train.precision, device)
@@ -83,10 +84,10 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
         tower = base.sidecar.image_tower_sha256
-        tuning = FineTuning.of(base, entry.method, entry.hyper)
-        data = load_data(settings, entry.method, entry.hyper, tuning.encoder, files, world, device)
+        tuning = FineTuning.of(base, method)
+        data = load_data(settings, method, tuning.encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
-        other_files = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
+        other_files = {key: path_hash(path) for key, path in method.files().items()}
         hashes = once_per_machine(world, lambda: data_hashes(inputs.values()), settings.train.checkpoint_dir)
         hashes |= other_files | data.streamed
         job = TrainingJob(settings, entry, tuning, data, hashes, tower)
@@ -94,7 +95,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
             raise InputError(
                 "the machines have different params.yaml, tables or base encoders: copy those of one to all"
             )
-        params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
+        params = asdict(method.settings) | {"method": method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
             tracked.set_tags(leak_tags(files.leaks))
@@ -135,7 +136,6 @@ def _train(
             job.data.source,
             job.entry.name,
             LoopOptions.of(train, device, world),
-            train.seed,
             checkpoints=checkpoints,
             report=report_to(tracked) if tracked is not None else None,
             validate=watch(job.data, job.tuning.encoder.tokenizer, log) if tracked is not None else None,

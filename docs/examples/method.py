@@ -42,7 +42,7 @@ def main(name: str) -> list[float]:
     """Train; returns the loss of each step."""
     torch.manual_seed(0)
     method, losses = find_method(name), list[float]()
-    columns = method.needs(method.settings(SETTINGS))
+    columns = method.read(SETTINGS).needs
     scenes = [scene for _, scene in draw_scenes(0, {"train": BATCH * STEPS, "val": 0, "test": 0})]
     pairs = {one: column(one, scenes) for one in {one.removeprefix("neighbour.") for one in columns} | {"image"}}
     base = Encoder.create("base", "cliptune-tiny", model_config("cliptune-tiny"), "clip")

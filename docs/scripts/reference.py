@@ -94,7 +94,7 @@ def _methods() -> Iterator[str]:
     common = {field.name for field in dataclasses.fields(Optimisation)}
     for name in method_names():
         method = find_method(name)
-        yield f"### {name}\n\n{method.citation}.\n\n{_fields(method.hyper, common)}"
+        yield f"### {name}\n\n{method.citation}.\n\n{_fields(method.settings_class, common)}"
 
 
 def _fields(hyper: type, common: set[str]) -> str:

@@ -169,8 +169,7 @@ def train_ours(setup: Setup, *, compiled: bool = False) -> Figures:
     plan: Any = SimpleNamespace(
         lr=_LR, batch_size=setup.batch, epochs=1, weight_decay=_DECAY, decay_all=False, warmup_steps=0,
         schedule="constant", gamma=0.9, betas=_BETAS, eps=_EPS, clip_gradient=None, accumulate=1,
-        image_tower="frozen", learn_logit_scale=True, ema=None, least_crop=1.0, weight_ensemble=1.0, lora_rank=0,
-        lora_alpha=16.0, contrastive_loss="softmax",
+        image_tower="frozen", learn_logit_scale=True, least_crop=1.0, weight_ensemble=1.0,
     )  # fmt: skip
     source: Any = SimpleNamespace(describe=dict)
     options = LoopOptions(setup.device, setup.autocast, None, compiled)

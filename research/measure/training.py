@@ -43,15 +43,15 @@ def measure(model: str, batch: int, steps: int, rounds: int, device: str) -> Fou
     """
     if steps < 1 or rounds < 1:
         raise InputError("--steps and --rounds must be at least 1: the first step of each run is not timed")
-    device, hyper = pick_device(device), plan(batch, steps + 1)
+    device, method = pick_device(device), plan(batch, steps + 1)
     runs: dict[str, Rounds] = {name: [] for name in ("fp32", "bf16") if name == "fp32" or bf16_is_native(device)}
     with tempfile.TemporaryDirectory(prefix="training-") as folder:
         data = prepare(Path(folder), model, batch)
         embedding = embed_images(data)
         for _ in range(rounds):
             for precision, sides in runs.items():
-                peer = run_peer(data, model, hyper, device, precision)
-                sides.append((peer, run_ours(data, hyper, device, precision)))
+                peer = run_peer(data, model, method.settings, device, precision)
+                sides.append((peer, run_ours(data, method, device, precision)))
     both = list(zip(runs["fp32"], runs.get("bf16", ()), strict=False))
     found = {"model": model, "device": device, "batch": batch, "steps": steps, "rounds": rounds}
     return found | {

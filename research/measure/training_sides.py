@@ -25,10 +25,7 @@ from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions
 from components.training.fine_tuning import FineTuning
 from components.training.methods.contract.method import Optimisation
-from components.training.methods.registry import find_method
 from research.measure.training_data import Prepared
-
-_METHOD = find_method("caption_ft")
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,12 @@ class TrainedSide:
     processor: list[float]
 
 
-def plan(batch: int, steps: int) -> Optimisation:
+def plan(batch: int, steps: int) -> CaptionFt:
     """Contrastive fine-tuning of the whole text tower and the logit scale; one epoch is one batch."""
-    found: Optimisation = _METHOD.settings({
+    return CaptionFt.read({
         "scope": "tower", "temperature": None, "learn_logit_scale": True, "schedule": "constant", "weight_decay": 0.1,
         "lr": 1e-5, "betas": (0.9, 0.98), "eps": 1e-6, "batch_size": batch, "epochs": steps,
     })  # fmt: skip
-    return found
 
 
 def embed_images(data: Prepared) -> float:
@@ -62,17 +58,17 @@ def embed_images(data: Prepared) -> float:
     return (time.perf_counter() - start) / len(images)
 
 
-def run_ours(data: Prepared, hyper: Optimisation, device: str, precision: str) -> TrainedSide:
-    """Train for `hyper.epochs` steps on embedded images."""
+def run_ours(data: Prepared, method: CaptionFt, device: str, precision: str) -> TrainedSide:
+    """Train for as many steps as epochs on embedded images."""
     settings = load_settings()
     own = {"checkpoint_dir": data.folder / "state", "validation_images": 0, "shards": None}
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=own)})
-    tuning, found = FineTuning.of(Encoder.load(data.files.base), _METHOD, hyper), TrainedSide([], [], [])
-    source = load_data(settings, _METHOD, hyper, tuning.encoder, data.files, World(), device).source
+    tuning, found = FineTuning.of(Encoder.load(data.files.base), method), TrainedSide([], [], [])
+    source = load_data(settings, method, tuning.encoder, data.files, World(), device).source
 
     def report(step: Step) -> None:
         found.losses.append(step.losses["infonce"])
-        found.seconds.append(hyper.batch_size / step.pace.samples_per_second)
+        found.seconds.append(method.settings.batch_size / step.pace.samples_per_second)
         found.processor.append(time.process_time())
 
     options = LoopOptions(device, pick_autocast(precision, device), log_every=1)

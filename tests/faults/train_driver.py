@@ -50,7 +50,7 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
             title="tiny",
             model=found.encoder.model,
             trained=found.trained,
-            losses=lambda features: _noisy(found.method.losses(features, found.hyper)),
+            losses=lambda features: _noisy(found.method.losses(features)),
             source=_table(found, world),
             optimisation=Optimisation(
                 lr=1e-3,
@@ -60,7 +60,6 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
                 warmup_steps=5,
                 clip_gradient=1.0,
                 accumulate=ACCUMULATE,
-                ema=0.9,
             ),
             extra=found.extra,
             perturb=found.perturb,
@@ -87,7 +86,7 @@ def _table(found: Subject, world: World) -> TableSource:
     images = np.arange(rows) // 2
     return TableSource(
         sampler=Sampler(images, BATCH, 7),
-        columns=found.method.columns(found.hyper),
+        columns=found.method.columns,
         names=[f"row-{row}" for row in range(rows)],
         texts={name: Texts(column, tokenizer.lengths(column)) for name, column in tokens.items()},
         images={"image": images},

@@ -34,12 +34,12 @@ def entries() -> list[str]:
     return list(every_method()["methods"])
 
 
-def find(name: str) -> tuple[Method, Any]:
-    """The entry's method and hyper-parameters."""
+def find(name: str) -> Method[Any]:
+    """The entry's method."""
     given = every_method()["methods"][name]
     method = find_method(given.pop("method", name))
     given.pop("train_data")
-    return method, method.settings(given, name)
+    return method.read(given, name)
 
 
 @dataclass
@@ -47,8 +47,7 @@ class Subject:
     """A method on a small encoder, frozen as for training."""
 
     name: str
-    method: Method
-    hyper: Any
+    method: Method[Any]
     encoder: Encoder
     extra: nn.Module
     trained: dict[str, nn.Parameter]
@@ -60,35 +59,36 @@ class Subject:
         """A training run of the method; `options` are the other fields of `Run`."""
         fixed = {"title": self.name, "model": self.encoder.model, "trained": self.trained, "extra": self.extra}
         fixed |= {"perturb": self.perturb, "teacher": self.teacher}
-        return Run(**fixed, losses=lambda found: self.method.objective(found, self.hyper), **options)
+        return Run(**fixed, losses=self.method.objective, **options)
 
 
 def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> Subject:
     """The entry `name` of params.yaml on `base`, reproducibly."""
-    method, hyper = find(name)
+    method = find(name)
+    hyper = method.settings
     if hasattr(hyper, "language_model"):
         changes["language_model"] = str(language_model / CAUSAL if method.name == "read_clip" else language_model)
     if hasattr(hyper, "tries"):
         changes["tries"] = 3
     if hyper.matryoshka:
         changes["matryoshka"] = (4, 8)
-    hyper = replace(hyper, **changes)
+    method = type(method)(replace(hyper, **changes))
     torch.manual_seed(1)
     kept = copy.deepcopy(base)
-    encoder = method.start(base, hyper)
-    teacher = Teacher.of(kept, encoder.tokenizer) if method.reads_base(hyper) else None
-    extra = method.extra(encoder, hyper)
-    in_model = method.freeze(encoder.model, hyper)
+    encoder = method.start(base)
+    teacher = Teacher.of(kept, encoder.tokenizer) if method.reads_base else None
+    extra = method.extra(encoder)
+    in_model = method.freeze(encoder.model)
     own = {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     frozen = {key: tensor for key, tensor in encoder.model.named_parameters() if key not in in_model}
-    perturb = method.augment and method.augment(encoder, hyper)
-    return Subject(name, method, hyper, encoder, extra, in_model | own, frozen, perturb, teacher)
+    perturb = method.augment and method.augment(encoder)
+    return Subject(name, method, encoder, extra, in_model | own, frozen, perturb, teacher)
 
 
 def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
     """The rows of these numbers; a row's content depends on its number alone."""
     rows = list(rows)
-    columns = sorted(found.method.columns(found.hyper))
+    columns = sorted(found.method.columns)
     tokenizer, size = found.encoder.tokenizer, found.encoder.sidecar.preparation.size
     tokens, lengths, features, pixels = {}, {}, {}, {}
     for place, column in enumerate(columns):
@@ -97,7 +97,7 @@ def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
             texts = [" ".join(rng.choice(WORDS, size=rng.integers(2, 9))) for rng in draws]
             tokens[column] = tokenizer(texts)
             lengths[column] = tokenizer.lengths(tokens[column])
-        elif found.hyper.image_tower == "frozen":
+        elif found.method.settings.image_tower == "frozen":
             raw = np.stack([rng.normal(size=found.encoder.sidecar.embed_dim) for rng in draws])
             features[column] = torch.from_numpy(raw.astype(np.float32))
         else:

@@ -199,7 +199,7 @@ def _show_costs(name: str) -> None:
 
     settings = settings_with(name)
     trained = [find_entry(settings.methods, entry) for entry in settings.compare_encoders if entry in settings.methods]
-    read = {table for entry in trained for table in holders_of(entry.method.needs(entry.hyper))}
+    read = {table for entry in trained for table in holders_of(entry.method.needs)}
     stages = ["prepare", "base", "embed"]
     stages += ["test_set"] if settings.test_set.llm is not None else []
     stages += [f"synthesize@{name}" for name, task in settings.synthesize.tasks.items() if task.table in read]

@@ -22,8 +22,8 @@ from components.core.tables.written_queries import read_summary
 from components.encoders.adapter.architecture import build
 from components.encoders.adapter.language_tower import PACKAGED
 from components.encoders.adapter.model_configs import model_config
-from components.training.methods.joint import JointSettings
-from components.training.methods.lm_text_tower import LmTextTowerSettings
+from components.training.methods.joint import Joint
+from components.training.methods.lm_text_tower import LmTextTower, LmTextTowerSettings
 from components.training.methods.query_adapter import QueryAdapterSettings
 from components.training.methods.registry import find_entry
 
@@ -180,12 +180,12 @@ class Costing:
 
     def _train(self, name: str) -> Cost:
         entry, base = find_entry(self._settings.methods, name), self._settings.base
-        method, hyper = entry.method, entry.hyper
-        columns = method.columns(hyper)
-        rows = self._trained_rows(method.needs(hyper), entry.reads)
+        method, hyper = entry.method, entry.method.settings
+        columns = method.columns
+        rows = self._trained_rows(method.needs, entry.reads)
         shown = [column for column in columns if column.removeprefix(NEIGHBOUR) in IMAGES]
         texts, images = len(columns) - len(shown), 0 if hyper.image_tower == "frozen" else len(shown)
-        visited = self._pictures(rows) if method.epoch_unit(hyper) == "images" else rows
+        visited = self._pictures(rows) if method.epoch_unit == "images" else rows
         samples = hyper.epochs * (visited // hyper.batch_size) * hyper.batch_size
         tower = self._language_tower(name)
         # Frozen text towers have no backward pass.
@@ -229,9 +229,9 @@ class Costing:
         """The settings of a method, or of a part, whose text tower is a language model."""
         if encoder not in self._settings.methods:
             return None
-        hyper = find_entry(self._settings.methods, encoder).hyper
-        parts = [part.hyper for part in hyper.members.values()] if isinstance(hyper, JointSettings) else [hyper]
-        return next((part for part in parts if isinstance(part, LmTextTowerSettings)), None)
+        method = find_entry(self._settings.methods, encoder).method
+        parts = method.parts.values() if isinstance(method, Joint) else [method]
+        return next((part.settings for part in parts if isinstance(part, LmTextTower)), None)
 
     @cached_property
     def _questions(self) -> dict[str, TaskQuestions]:

@@ -47,7 +47,10 @@ def _check_index(settings: Settings, encoders: Sequence[str]) -> None:
         from components.training.methods.registry import find_entry
 
         for name in encoders:
-            if name in settings.methods and (tower := find_entry(settings.methods, name).hyper.image_tower) != "frozen":
+            if (
+                name in settings.methods
+                and (tower := find_entry(settings.methods, name).method.settings.image_tower) != "frozen"
+            ):
                 raise InputError(
                     f"params.yaml: methods.{name} has a {tower} image tower, which makes the vectors of an index "
                     f"useless: remove '{name}' from compare_encoders, or set train.keep_index to false"

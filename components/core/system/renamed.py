@@ -53,6 +53,11 @@ REMOVED = {
     "promote.min_vote_win_rate": "there are no blind votes; `cliptune rank` compares encoders",
     "validate.database": "the rules run without a database",
     "validate.near_duplicate": "nothing compares captions with each other",
+    "methods.*.lora_rank": "all matrices of the text side train",
+    "methods.*.lora_alpha": "all matrices of the text side train",
+    "methods.*.last_blocks": "all blocks train; `retention` or a lower `lr` limits changes",
+    "methods.*.ema": "`weight_ensemble` averages with the base's weights",
+    "methods.*.contrastive_loss": "the loss is sigmoid if the encoder has a logit bias, else softmax",
 }
 """Old key -> what replaces it."""
 

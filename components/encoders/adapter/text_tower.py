@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from components.encoders.adapter.language_tower import LanguageTower
-from components.encoders.adapter.low_rank import product
 from components.encoders.adapter.precision import Int8Attention
 
 _ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
@@ -239,7 +238,9 @@ def _projected(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, part
         columns: Tensor = attention.in_proj(x)
         return columns if part is None else columns[:, part]
     bias = attention.in_proj_bias
-    return product(x, attention, "in_proj_weight", bias if part is None else bias[part], part)
+    if part is None:
+        return F.linear(x, attention.in_proj_weight, bias)
+    return F.linear(x, attention.in_proj_weight[part], bias[part])
 
 
 def _attention(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, packing: Packing) -> Tensor:

@@ -88,7 +88,7 @@ def tune(settings: Settings, name: str, trials: int, store: str = STORE) -> Tune
         best = max(kept or complete, key=lambda trial: trial.user_attrs["gain"])
         parent.log_metrics({"gain": best.user_attrs["gain"]})
     values: dict[str, float | int] = {"lr": float(f"{best.params['lr']:.3g}")}
-    values["epochs"] = _epochs(entry.hyper.epochs, best)
+    values["epochs"] = _epochs(entry.method.settings.epochs, best)
     if best.user_attrs["share"] < 1:
         values["weight_ensemble"] = best.user_attrs["share"]
     facts = best.user_attrs
@@ -98,7 +98,7 @@ def tune(settings: Settings, name: str, trials: int, store: str = STORE) -> Tune
 
 def planned(settings: Settings, name: str, trials: int) -> str:
     """The plan of a search in words."""
-    hyper = find_entry(settings.methods, name).hyper
+    hyper = find_entry(settings.methods, name).method.settings
     epochs = ", ".join(str(max(1, round(hyper.epochs * factor))) for factor in _EPOCHS)
     return (
         f"tune {name}: {trials} trials; lr {hyper.lr / _WIDTH:.2g} to {hyper.lr * _WIDTH:.2g}; epochs {epochs}; shares "
@@ -117,7 +117,12 @@ def _study(store: str, settings: Settings, name: str, base: Encoder) -> optuna.S
     table = entry.reads
     files = sorted(table.rglob("*.parquet")) if table.is_dir() else [table]
     made_of = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files if path.is_file()]
-    parts = repr(entry.hyper), base.sidecar.weights_sha256, settings.promote.model_dump_json(), str(settings.train.seed)
+    parts = (
+        repr(entry.method.settings),
+        base.sidecar.weights_sha256,
+        settings.promote.model_dump_json(),
+        str(settings.train.seed),
+    )
     study = create_study(
         store,
         f"tune-{content_hash(name, *parts, *made_of)[:16]}",
@@ -126,7 +131,7 @@ def _study(store: str, settings: Settings, name: str, base: Encoder) -> optuna.S
         pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
     )
     if not study.trials:
-        study.enqueue_trial({"lr": entry.hyper.lr, "epochs_factor": 1.0})
+        study.enqueue_trial({"lr": entry.method.settings.lr, "epochs_factor": 1.0})
     return study
 
 
@@ -144,10 +149,10 @@ def _try_one(
 ) -> None:
     """Train and score one proposal; a run whose early metric is in the lower half is stopped."""
     trial, entry = study.ask(), find_entry(settings.methods, name)
-    lr = trial.suggest_float("lr", entry.hyper.lr / _WIDTH, entry.hyper.lr * _WIDTH, log=True)
+    lr = trial.suggest_float("lr", entry.method.settings.lr / _WIDTH, entry.method.settings.lr * _WIDTH, log=True)
     trial.suggest_categorical("epochs_factor", _EPOCHS)
     called, folder = f"{name}-trial-{trial.number}", STATE / f"{name}-trial-{trial.number}"
-    options = {"lr": lr, "epochs": _epochs(entry.hyper.epochs, trial), "weight_ensemble": 1.0}
+    options = {"lr": lr, "epochs": _epochs(entry.method.settings.epochs, trial), "weight_ensemble": 1.0}
     method = {"method": entry.method.name} | settings.methods[name] | options
     often = settings.train.model_copy(update={"validate_every": min(_EVERY, settings.train.validate_every or _EVERY)})
     changed = settings.model_copy(update={"methods": {called: method}, "train": often})

@@ -24,8 +24,7 @@ from components.training.rows.batches import Batch
 def fit(run: Run) -> State:
     """Train to the end, from the newest checkpoint if there is one; returns the last state.
 
-    After SIGINT or SIGTERM on any rank, the current step is finished, a checkpoint is saved and the process ends. The
-    model ends with the moving average of its weights if there is one.
+    After SIGINT or SIGTERM on any rank, the current step is finished, a checkpoint is saved and the process ends.
 
     Raises:
         InputError: there are too few rows for a batch, another process uses the same run's checkpoints, or ranks that
@@ -73,8 +72,6 @@ def _fit(run: Run, stop: Stop) -> State:
                         state.save()
                         stop.end(number)
             state.next_epoch()
-    if state.average is not None:
-        state.average.put()
     return state
 
 

@@ -1,4 +1,4 @@
-"""A training run: its parts, its moving average, and its state, which checkpoints save and restore."""
+"""A training run: its parts, and its state, which checkpoints save and restore."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Run:
             steps and after the last.
         select: metric and whether larger is better; the best weights by it are saved separately.
         preparation: of pixels that are not normalised.
-        exported: a context in which the weights, or their moving average, are those that would be exported.
+        exported: a context in which the weights are those that would be exported.
         teacher: the base encoder, if losses read its features.
         rates: prefixes of parameters' names -> the factor of the learning rate for these parameters.
     """
@@ -107,31 +107,6 @@ def put_back(tensors: Mapping[str, Tensor]) -> Iterator[None]:
         copy_into(tensors, kept)
 
 
-class MovingAverage:
-    """`average = decay * average + (1 - decay) * weights` after every step; it starts at the weights."""
-
-    def __init__(self, trained: Mapping[str, nn.Parameter], decay: float) -> None:
-        self._trained = trained
-        self._decay = decay
-        self.tensors: dict[str, Tensor] = {name: weights.detach().clone() for name, weights in trained.items()}
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Move the average towards the weights."""
-        torch._foreach_lerp_(list(self.tensors.values()), list(self._trained.values()), 1 - self._decay)
-
-    def put(self) -> None:
-        """Copy the average into the weights."""
-        copy_into(self._trained, self.tensors)
-
-    @contextmanager
-    def as_weights(self) -> Iterator[None]:
-        """Replace the weights by the average within the block."""
-        with put_back(self._trained):
-            self.put()
-            yield
-
-
 class State:
     """Step, position in the data, everything else that the next step depends on, and the early metrics by step.
 
@@ -147,7 +122,6 @@ class State:
         trained: Mapping[str, nn.Parameter],
         optimiser: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
-        average: MovingAverage | None,
         world: World,
         batch_size: int,
         source: Mapping[str, str],
@@ -156,7 +130,6 @@ class State:
         self.best: float | None = None
         self.best_step = 0
         self.metrics: dict[int, dict[str, float]] = {}
-        self.average = average
         self._checkpoints, self._world = checkpoints, world
         self._trained, self._optimiser, self._scaler = trained, optimiser, scaler
         self._fixed = {"batch_size": batch_size, "source": dict(source)}
@@ -212,17 +185,12 @@ class State:
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {f"weights.{name}": weights for name, weights in self._trained.items()}
-        tensors |= optimiser_tensors(self._optimiser)
-        if self.average is not None:
-            tensors |= {f"average.{name}": average for name, average in self.average.tensors.items()}
-        return tensors | {"rng": torch.get_rng_state()}
+        return tensors | optimiser_tensors(self._optimiser) | {"rng": torch.get_rng_state()}
 
     def _restore(self, facts: Facts, tensors: dict[str, Tensor]) -> None:
         self._compare(facts)
         copy_into(self._trained, {name: tensors[f"weights.{name}"] for name in self._trained})
         restore_optimiser(self._optimiser, tensors)
-        if self.average is not None:
-            copy_into(self.average.tensors, {name: tensors[f"average.{name}"] for name in self._trained})
         if facts["scaler"]:
             self._scaler.load_state_dict(facts["scaler"])
         torch.set_rng_state(tensors["rng"])

@@ -1,10 +1,9 @@
-"""One optimisation step: learning rate, gradients, clipping, weights, logit scale, moving average."""
+"""One optimisation step: learning rate, gradients, clipping, weights, logit scale."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from components.core.system.errors import InputError
 from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
-from components.training.engine.run import MovingAverage, Run, State
+from components.training.engine.run import Run, State
 from components.training.methods.contract.losses import has_sigmoid_loss
 
 if TYPE_CHECKING:
@@ -72,11 +71,9 @@ class Stepper:
         self._per_epoch = per_epoch
         self._skipped = 0
         self._scaler = torch.amp.GradScaler(options.device.split(":")[0], enabled=options.autocast == torch.float16)
-        average = MovingAverage(run.trained, plan.ema) if plan.ema is not None else None
         self.state = State(
-            run.checkpoints, run.trained, optimiser, self._scaler, average, options.world, plan.batch_size,
-            run.source.describe(),
-        )  # fmt: skip
+            run.checkpoints, run.trained, optimiser, self._scaler, options.world, plan.batch_size, run.source.describe()
+        )
         self._plain = Towers(run.model, options.device, options.autocast, preparation=run.preparation)
         towers = Towers(run.model, options.device, options.autocast, options.compiled, run.preparation)
         # DDP does not see these: they are in the loss and not in the towers.
@@ -94,7 +91,7 @@ class Stepper:
             micro_batch=options.micro_batch,
             world=options.world,
             device=options.device,
-            sigmoid=has_sigmoid_loss(run.model, plan),
+            sigmoid=has_sigmoid_loss(run.model),
             # Changed texts are new ones in every step.
             frozen=FrozenStates.of(self._plain, run.title, options.world.leads) if run.perturb is None else None,
             teacher=run.teacher,
@@ -128,8 +125,6 @@ class Stepper:
         if plan.learn_logit_scale:
             with torch.no_grad():
                 run.model.logit_scale.clamp_(0, MAX_LOGIT_SCALE)  # type: ignore[operator,union-attr]
-        if self.state.average is not None:
-            self.state.average.update()
         return Done(last, norm, lr)
 
     def _clip(self, limit: float | None) -> float:
@@ -144,12 +139,11 @@ class Stepper:
         """Score the weights that would be exported now, and keep a copy if they are the best so far."""
         run, state = self._run, self.state
         if run.options.world.leads and run.validate is not None:
-            with state.average.as_weights() if state.average is not None else nullcontext():
-                with run.exported():
-                    metrics = run.validate(replace(self._objective, towers=self._plain), state.step)
-                state.metrics[state.step] = metrics
-                if run.select and run.select[0] in metrics:
-                    state.keep_if_best(metrics[run.select[0]], larger=run.select[1])
+            with run.exported():
+                metrics = run.validate(replace(self._objective, towers=self._plain), state.step)
+            state.metrics[state.step] = metrics
+            if run.select and run.select[0] in metrics:
+                state.keep_if_best(metrics[run.select[0]], larger=run.select[1])
         run.options.world.wait()
 
     def _scaled(self, loss: Tensor) -> Tensor:

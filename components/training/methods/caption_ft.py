@@ -50,18 +50,29 @@ class CaptionFtSettings(Optimisation):
             raise InputError("params.yaml: caption_ft learns the logit scale only with temperature: null")
 
 
-def _losses(features: Features, hyper: CaptionFtSettings) -> Losses:
-    scale = scale_at(features, hyper.temperature)
-    return {"infonce": info_nce(features["image"], features[hyper.column], scale)}
+class CaptionFt(Method[CaptionFtSettings]):
+    """CLIP's loss of images and the texts of one column."""
+
+    name = "caption_ft"
+    citation = "Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025 (baselines)"
+    settings_class = CaptionFtSettings
+    weighted = True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({"image", self.settings.column})
+
+    @property
+    def rows(self) -> frozenset[str]:
+        return frozenset(self.settings.rows)
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        return (TEXT_BLOCKS if self.settings.scope == "blocks" else TEXT_TOWER,)
+
+    def losses(self, features: Features) -> Losses:
+        scale = scale_at(features, self.settings.temperature)
+        return {"infonce": info_nce(features["image"], features[self.settings.column], scale)}
 
 
-METHOD = Method(
-    name="caption_ft",
-    citation="Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025 (baselines)",
-    hyper=CaptionFtSettings,
-    columns=lambda hyper: frozenset({"image", hyper.column}),
-    losses=_losses,
-    weighted=lambda _hyper: True,
-    rows=lambda hyper: frozenset(hyper.rows),
-    trainable=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
-)
+METHOD = CaptionFt

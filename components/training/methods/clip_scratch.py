@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.training.methods.contract.losses import clip_loss
-from components.training.methods.contract.method import (
-    TEXT_TOWER,
-    Betas,
-    ImageTower,
-    Method,
-    NotNegative,
-    Optimisation,
-    Positive,
-)
+from components.training.methods.contract.losses import Features, Losses, clip_loss
+from components.training.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
@@ -36,20 +28,24 @@ class ClipScratchSettings(Optimisation):
     image_tower: ImageTower = "random"
 
 
-def _tower(base: Encoder, _hyper: ClipScratchSettings) -> Encoder:
-    from components.encoders.new_text_towers import with_random_weights
+class ClipScratch(Method[ClipScratchSettings]):
+    """CLIP's loss on a text tower with random weights."""
 
-    return with_random_weights(base)
+    name = "clip_scratch"
+    citation = "Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021"
+    settings_class = ClipScratchSettings
+    columns = frozenset({"image", "caption"})
+    weighted = True
+    epoch_unit = "pairs"
+    builds_tower = True
+
+    def losses(self, features: Features) -> Losses:
+        return clip_loss(features)
+
+    def build_encoder(self, base: Encoder) -> Encoder:
+        from components.encoders.new_text_towers import with_random_weights
+
+        return with_random_weights(base)
 
 
-METHOD = Method(
-    name="clip_scratch",
-    citation="Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021",
-    hyper=ClipScratchSettings,
-    columns=lambda _hyper: frozenset({"image", "caption"}),
-    losses=clip_loss(),
-    weighted=lambda _hyper: True,
-    epoch_unit=lambda _hyper: "pairs",
-    fresh_params=lambda _hyper: (TEXT_TOWER,),
-    build_encoder=_tower,
-)
+METHOD = ClipScratch

@@ -46,38 +46,46 @@ _ROW = frozenset({"image", "caption", "negated_term"})
 _DISTRACTOR = "neighbour.image"
 
 
-def _losses(features: Features, hyper: ConclipSettings) -> Losses:
+class Conclip(Method[ConclipSettings]):
     """The mean of three cross-entropies, of two without distractor images."""
-    image, caption, negated, scale = features["image"], features["caption"], features["negated_term"], features.scale
-    if not hyper.distractors:
-        to_text = contrast(image, caption, negated, scale=scale)
-        to_image = contrast(caption, image, scale=scale)
-        return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
-    distractor = features[_DISTRACTOR]
-    terms = {
-        "image_to_text": contrast(image, caption, negated, scale=scale),
-        "text_to_image": contrast(caption, image, distractor, scale=scale),
-        "distractor_to_text": contrast(distractor, negated, caption, scale=scale),
-    }
-    return {name: term / 3 for name, term in terms.items()}
+
+    name = "conclip"
+    citation = "Singh et al., Learn 'No' to Say 'Yes' Better: Improving Vision-Language Models via Negations, WACV 2025"
+    settings_class = ConclipSettings
+    weighted = True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return _ROW | {_DISTRACTOR} if self.settings.distractors else _ROW
+
+    def losses(self, features: Features) -> Losses:
+        image, caption, negated, scale = (
+            features["image"],
+            features["caption"],
+            features["negated_term"],
+            features.scale,
+        )
+        if not self.settings.distractors:
+            to_text = contrast(image, caption, negated, scale=scale)
+            to_image = contrast(caption, image, scale=scale)
+            return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+        distractor = features[_DISTRACTOR]
+        terms = {
+            "image_to_text": contrast(image, caption, negated, scale=scale),
+            "text_to_image": contrast(caption, image, distractor, scale=scale),
+            "distractor_to_text": contrast(distractor, negated, caption, scale=scale),
+        }
+        return {name: term / 3 for name, term in terms.items()}
+
+    @property
+    def neighbours(self) -> Neighbours:
+        data = self.settings.distractor_data
+        count = 1 if self.settings.protocol == "released" else Neighbours.count
+        return Neighbours(count, None if data is None else Path(data))
+
+    def files(self) -> dict[str, Path]:
+        data = self.settings.distractor_data
+        return {} if data is None else {"distractors": Path(data) / "embeddings"}
 
 
-def _neighbours(hyper: ConclipSettings) -> Neighbours:
-    data = None if hyper.distractor_data is None else Path(hyper.distractor_data)
-    return Neighbours(1 if hyper.protocol == "released" else Neighbours.count, data)
-
-
-def _files(hyper: ConclipSettings) -> dict[str, Path]:
-    return {"distractors": Path(hyper.distractor_data) / "embeddings"} if hyper.distractor_data is not None else {}
-
-
-METHOD = Method(
-    name="conclip",
-    citation="Singh et al., Learn 'No' to Say 'Yes' Better: Improving Vision-Language Models via Negations, WACV 2025",
-    hyper=ConclipSettings,
-    columns=lambda hyper: _ROW | {_DISTRACTOR} if hyper.distractors else _ROW,
-    losses=_losses,
-    weighted=lambda _hyper: True,
-    neighbours=_neighbours,
-    files=_files,
-)
+METHOD = Conclip

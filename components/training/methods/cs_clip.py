@@ -41,25 +41,27 @@ class HalfTruthsSettings(Optimisation):
     unit_weight: Positive = 0.5
 
 
-def _losses(features: Features, hyper: HalfTruthsSettings) -> Losses:
-    """All hard negatives of the batch are negatives of an image, but only its own part's foil."""
-    image, caption, negative, unit, foil = (features[column] for column in _COLUMNS)
-    scale, half = features.scale, hyper.unit_weight / 2
-    return {
-        "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
-        "text_to_image": contrast(caption, image, scale=scale) / 2,
-        "image_to_unit": contrast(image, unit, scale=scale, foil=foil) * half,
-        "unit_to_image": contrast(unit, image, scale=scale) * half,
-    }
-
-
 _COLUMNS = ("image", "caption", "hard_negative", "unit", "unit_foil")
 
-METHOD = Method(
-    name="cs_clip",
-    citation="Kargi et al., Half-Truths Break Similarity-Based Retrieval (CS-CLIP), arXiv 2602.23906",
-    hyper=HalfTruthsSettings,
-    columns=lambda _hyper: frozenset(_COLUMNS),
-    losses=_losses,
-    weighted=lambda _hyper: True,
-)
+
+class CsClip(Method[HalfTruthsSettings]):
+    """All hard negatives of the batch are negatives of an image, but only its own part's foil."""
+
+    name = "cs_clip"
+    citation = "Kargi et al., Half-Truths Break Similarity-Based Retrieval (CS-CLIP), arXiv 2602.23906"
+    settings_class = HalfTruthsSettings
+    columns = frozenset(_COLUMNS)
+    weighted = True
+
+    def losses(self, features: Features) -> Losses:
+        image, caption, negative, unit, foil = (features[column] for column in _COLUMNS)
+        scale, half = features.scale, self.settings.unit_weight / 2
+        return {
+            "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
+            "text_to_image": contrast(caption, image, scale=scale) / 2,
+            "image_to_unit": contrast(image, unit, scale=scale, foil=foil) * half,
+            "unit_to_image": contrast(unit, image, scale=scale) * half,
+        }
+
+
+METHOD = CsClip

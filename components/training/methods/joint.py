@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from typing_extensions import TypedDict
@@ -56,142 +55,137 @@ class JointSettings(Optimisation):
     warmup_steps: NonNegativeInt = 50
     parts: dict[str, JointPart] = field(default_factory=_default_parts)
 
-    @cached_property
-    def members(self) -> dict[str, _Member]:
-        """The parts with their methods."""
-        return _members(self, "joint")
+
+class Joint(Method[JointSettings]):
+    """The sum of all parts' losses, each times its weight.
+
+    Attributes:
+        parts: method name -> the method with its settings.
+    """
+
+    name = "joint"
+    citation = "ours; the losses are those of the methods in `parts`"
+    settings_class = JointSettings
+
+    def __init__(self, settings: JointSettings, entry: str = "") -> None:
+        super().__init__(settings, entry)
+        self.parts = _parts(settings, entry or self.name)
 
     @property
-    def builder(self) -> _Member | None:
+    def columns(self) -> frozenset[str]:
+        return _union(part.columns for part in self._all)
+
+    def losses(self, features: Features) -> Losses:
+        losses = {}
+        for name, part in self.parts.items():
+            seen = replace(features, extra=features.extra[name])  # type: ignore[index]
+            for term, loss in part.losses(seen).items():
+                losses[f"{name}/{term}"] = self.settings.parts[name].get("weight", 1.0) * loss
+        return losses
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        return self._builder.trainable if self._builder else tuple(sorted(_union(part.trainable for part in self._all)))
+
+    def extra(self, encoder: Encoder) -> nn.Module:
+        from torch import nn
+
+        return nn.ModuleDict({name: part.extra(encoder) for name, part in self.parts.items()})
+
+    @property
+    def builds_tower(self) -> bool:
+        return self._builder is not None
+
+    def build_encoder(self, base: Encoder) -> Encoder:
+        return self._builder.build_encoder(base) if self._builder else base
+
+    @property
+    def rows(self) -> frozenset[str]:
+        return _union(part.rows for part in self._all)
+
+    @property
+    def epoch_unit(self) -> Visits:
+        """`images` if any part needs it, because all parts share the batch.
+
+        A row has the texts of a caption and one comparison of its image, so an epoch over all comparisons would repeat
+        captions, several of one image in a batch.
+        """
+        units = {part.epoch_unit for part in self._all}
+        return "images" if "images" in units else "pairs" if "pairs" in units else "rows"
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The neighbours of the parts that read one; a batch has one for each row."""
+        wanted = {
+            part.neighbours: part.name
+            for part in self._all
+            if any(column.startswith(NEIGHBOUR) for column in part.columns)
+        }
+        if len(wanted) > 1:
+            raise InputError(
+                f"params.yaml: joint's parts {' and '.join(sorted(wanted.values()))} need different similar images, "
+                "and a row has only one: set distractor_data to null and protocol to drawn"
+            )
+        return next(iter(wanted), Neighbours())
+
+    @property
+    def column_mixture(self) -> dict[str, Mapping[str, float]]:
+        return {column: shares for part in self._all for column, shares in part.column_mixture.items()}
+
+    @property
+    def contrasts(self) -> bool:
+        return any(part.contrasts for part in self._all)
+
+    @property
+    def weighted(self) -> bool:
+        return all(part.weighted for part in self._all)
+
+    @property
+    def reads_base(self) -> bool:
+        return super().reads_base or any(part.reads_base for part in self._all)
+
+    def files(self) -> dict[str, Path]:
+        """The files of all parts; two parts may each have a language model."""
+        return {f"{name}.{key}": path for name, part in self.parts.items() for key, path in part.files().items()}
+
+    def warnings(self) -> list[str]:
+        return [text for part in self._all for text in part.warnings()]
+
+    @property
+    def _all(self) -> Iterable[Method[Optimisation]]:
+        return self.parts.values()
+
+    @property
+    def _builder(self) -> Method[Optimisation] | None:
         """The part that builds the text tower; None if all train the base's."""
-        own = (part for part in self.members.values() if part.method.build_encoder is not Method.build_encoder)
-        return next(own, None)
+        return next((part for part in self._all if part.builds_tower), None)
 
 
-@dataclass(frozen=True)
-class _Member:
-    weight: float
-    method: Method
-    hyper: Any
-
-
-def _members(joint: JointSettings, entry: str) -> dict[str, _Member]:
-    """Raises `InputError` with the key `methods.<entry>.parts...` for an unknown method or key, or without parts."""
+def _parts(joint: JointSettings, entry: str) -> dict[str, Method[Optimisation]]:
+    """The methods of `parts`; errors have the key `methods.<entry>.parts...`."""
     where = f"methods.{entry}.parts"
     if not joint.parts:
         raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
-    members, builders = {}, list[str]()
-    same_loss = {"contrastive_loss": joint.contrastive_loss}
-    for name, part in joint.parts.items():
-        with prefixed_errors(f"params.yaml: key '{where}'"):
-            method = find_method(name)
-        with prefixed_errors(f"params.yaml: key '{where}.{name}'"):
-            builders += [name] if method.build_encoder is not Method.build_encoder else []
-            if len(builders) > 1:
-                raise InputError(f"'{builders[0]}' builds the text tower already: remove one")
-            if method.augment is not None:
-                raise InputError("it perturbs the shared captions: remove it")
-        given: dict[str, Any] = dict(part)
-        weight = given.pop("weight", 1.0)
-        for shared in {common.name for common in fields(Optimisation)} & given.keys():
+    parts: dict[str, Method[Optimisation]] = {}
+    for name, given in joint.parts.items():
+        own = {key: value for key, value in given.items() if key != "weight"}
+        for shared in {common.name for common in fields(Optimisation)} & own.keys():
             key = f"{where}.{name}.{shared}"
             raise InputError(f"params.yaml: key '{key}' is common to all parts: move it to 'methods.{entry}'")
-        members[name] = _Member(weight, method, method.settings(given | same_loss, f"{entry}.parts.{name}"))
-    return members
-
-
-class Joint(Method):
-    """A method whose settings include those of other methods."""
-
-    def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:
-        """Like `Method.settings`, with checks of the parts' keys."""
-        hyper = super().settings(given, entry)
-        _members(hyper, entry or self.name)
-        return hyper
+        with prefixed_errors(f"params.yaml: key '{where}'"):
+            method = find_method(name)
+        part = method.read(own, f"{entry}.parts.{name}")
+        with prefixed_errors(f"params.yaml: key '{where}.{name}'"):
+            if part.builds_tower and (builder := next((one for one in parts if parts[one].builds_tower), None)):
+                raise InputError(f"'{builder}' builds the text tower already: remove one")
+            if part.augment is not None:
+                raise InputError("it perturbs the shared captions: remove it")
+        parts[name] = part
+    return parts
 
 
 def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
     return frozenset().union(*sets)
 
 
-def _trains(hyper: JointSettings) -> tuple[str, ...]:
-    if (builder := hyper.builder) is not None:
-        return builder.method.trainable(builder.hyper)
-    return tuple(sorted(_union(part.method.trainable(part.hyper) for part in hyper.members.values())))
-
-
-def _extra(encoder: Encoder, hyper: JointSettings) -> nn.Module:
-    from torch import nn
-
-    return nn.ModuleDict({name: member.method.extra(encoder, member.hyper) for name, member in hyper.members.items()})
-
-
-def _losses(features: Features, hyper: JointSettings) -> Losses:
-    losses = {}
-    for name, member in hyper.members.items():
-        seen = replace(features, extra=features.extra[name])  # type: ignore[index]
-        for term, loss in member.method.losses(seen, member.hyper).items():
-            losses[f"{name}/{term}"] = member.weight * loss
-    return losses
-
-
-def _visits(hyper: JointSettings) -> Visits:
-    """`images` if any part needs it, because all parts share the batch.
-
-    A row has the texts of a caption and one comparison of its image, so an epoch over all comparisons would repeat
-    captions, several of one image in a batch.
-    """
-    parts: set[Visits] = {part.method.epoch_unit(part.hyper) for part in hyper.members.values()}
-    return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
-
-
-def _neighbours(hyper: JointSettings) -> Neighbours:
-    """The neighbours of the parts that read one; a batch has one for each row."""
-    wanted = {
-        part.method.neighbours(part.hyper): part.method.name
-        for part in hyper.members.values()
-        if any(column.startswith(NEIGHBOUR) for column in part.method.columns(part.hyper))
-    }
-    if len(wanted) > 1:
-        raise InputError(
-            f"params.yaml: joint's parts {' and '.join(sorted(wanted.values()))} need different similar images, "
-            "and a row has only one: set distractor_data to null and protocol to drawn"
-        )
-    return next(iter(wanted), Neighbours())
-
-
-def _files(hyper: JointSettings) -> dict[str, Path]:
-    """The files of all parts; two parts may each have a language model."""
-    return {
-        f"{name}.{key}": path
-        for name, part in hyper.members.items()
-        for key, path in part.method.files(part.hyper).items()
-    }
-
-
-METHOD = Joint(
-    name="joint",
-    citation="ours; the losses are those of the methods in `parts`",
-    hyper=JointSettings,
-    columns=lambda hyper: _union(part.method.columns(part.hyper) for part in hyper.members.values()),
-    losses=_losses,
-    contrasts=lambda hyper: any(part.method.contrasts(part.hyper) for part in hyper.members.values()),
-    weighted=lambda hyper: all(part.method.weighted(part.hyper) for part in hyper.members.values()),
-    rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
-    epoch_unit=_visits,
-    neighbours=_neighbours,
-    files=_files,
-    column_mixture=lambda hyper: {
-        k: v for part in hyper.members.values() for k, v in part.method.column_mixture(part.hyper).items()
-    },
-    trainable=_trains,
-    fresh_params=lambda hyper: hyper.builder.method.fresh_params(hyper.builder.hyper) if hyper.builder else (),
-    build_encoder=lambda base, hyper: (
-        hyper.builder.method.build_encoder(base, hyper.builder.hyper) if hyper.builder else base
-    ),
-    extra=_extra,
-    reads_base=lambda hyper: (
-        hyper.retention > 0 or any(part.method.reads_base(part.hyper) for part in hyper.members.values())
-    ),
-    warnings=lambda hyper: [text for part in hyper.members.values() for text in part.method.warnings(part.hyper)],
-)
+METHOD = Joint

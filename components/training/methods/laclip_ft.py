@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from components.training.methods.contract.losses import clip_loss
+from components.training.methods.contract.losses import Features, Losses, clip_loss
 from components.training.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive
 
 DRAWN = "drawn_caption"
@@ -33,18 +32,22 @@ class LaclipFtSettings(Optimisation):
     rewrites: Annotated[tuple[str, ...], Field(min_length=1)] = ("rewrite", "paraphrase_1", "paraphrase_2")
 
 
-def _draws(hyper: LaclipFtSettings) -> Mapping[str, Mapping[str, float]]:
-    """Uniform over the caption and its rewrites, as in LaCLIP."""
-    texts = ("caption", *hyper.rewrites)
-    return {DRAWN: dict.fromkeys(texts, 1 / len(texts))}
+class LaclipFt(Method[LaclipFtSettings]):
+    """CLIP's loss of images and a column that is drawn uniformly from the caption and its rewrites, as in LaCLIP."""
+
+    name = "laclip_ft"
+    citation = "Fan et al., Improving CLIP Training with Language Rewrites, NeurIPS 2023"
+    settings_class = LaclipFtSettings
+    columns = frozenset({"image", DRAWN})
+    weighted = True
+
+    @property
+    def column_mixture(self) -> dict[str, dict[str, float]]:
+        texts = ("caption", *self.settings.rewrites)
+        return {DRAWN: dict.fromkeys(texts, 1 / len(texts))}
+
+    def losses(self, features: Features) -> Losses:
+        return clip_loss(features, DRAWN)
 
 
-METHOD = Method(
-    name="laclip_ft",
-    citation="Fan et al., Improving CLIP Training with Language Rewrites, NeurIPS 2023",
-    hyper=LaclipFtSettings,
-    columns=lambda _hyper: frozenset({"image", DRAWN}),
-    losses=clip_loss(DRAWN),
-    weighted=lambda _hyper: True,
-    column_mixture=_draws,
-)
+METHOD = LaclipFt

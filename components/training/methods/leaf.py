@@ -14,7 +14,7 @@ import copy
 import random
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -163,19 +163,23 @@ def _tried(text: str, place: int) -> str:
     return misspelt(text, place, "") if with_space.split() == text.split() else with_space
 
 
-def _losses(features: Features, _hyper: LeafSettings) -> Losses:
+class Leaf(Method[LeafSettings]):
     """The mean squared distance of raw features; LEAF does not normalise them."""
-    distance = features.raw("caption").own - features.raw("clean").own
-    return {"distance": distance.square().sum(dim=1).mean()}
+
+    name = "leaf"
+    citation = "Abad Rocamora et al., Robustness in Both Domains: CLIP Needs a Robust Text Encoder, NeurIPS 2025"
+    settings_class = LeafSettings
+    columns = frozenset({"caption"})
+    contrasts = False
+    epoch_unit = "pairs"
+
+    def losses(self, features: Features) -> Losses:
+        distance = features.raw("caption").own - features.raw("clean").own
+        return {"distance": distance.square().sum(dim=1).mean()}
+
+    @property
+    def augment(self) -> Callable[[Encoder], Search]:
+        return lambda encoder: Search(encoder, self.settings)
 
 
-METHOD = Method(
-    name="leaf",
-    citation="Abad Rocamora et al., Robustness in Both Domains: CLIP Needs a Robust Text Encoder, NeurIPS 2025",
-    hyper=LeafSettings,
-    columns=lambda _hyper: frozenset({"caption"}),
-    losses=_losses,
-    contrasts=lambda _hyper: False,
-    epoch_unit=lambda _hyper: "pairs",
-    augment=Search,
-)
+METHOD = Leaf

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from components.training.methods.contract.losses import clip_loss
-from components.training.methods.contract.method import (
-    TEXT_TOWER,
-    Betas,
-    ImageTower,
-    Method,
-    NotNegative,
-    Optimisation,
-    Positive,
-)
+from components.training.methods.contract.losses import Features, Losses, clip_loss
+from components.training.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
@@ -53,37 +45,38 @@ class LmTextTowerSettings(Optimisation):
     language_model: str | None = None
 
 
-def _tower(base: Encoder, hyper: LmTextTowerSettings) -> Encoder:
-    from components.encoders.new_text_towers import with_language_tower
+class LmTextTower(Method[LmTextTowerSettings]):
+    """CLIP's loss on a language model as text tower."""
 
-    adapters = hyper.adapter_norm, hyper.adapter_placement
-    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, *adapters)
+    name = "lm_text_tower"
+    citation = "Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024"
+    settings_class: ClassVar[type[LmTextTowerSettings]] = LmTextTowerSettings
+    columns = frozenset({"image", "caption"})
+    weighted = True
+    epoch_unit = "pairs"
+    builds_tower = True
+
+    def losses(self, features: Features) -> Losses:
+        return clip_loss(features)
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        from components.encoders.adapter.language_tower import trained
+
+        return trained(self.settings.strategy, self.settings.alignment_layers)
+
+    def build_encoder(self, base: Encoder) -> Encoder:
+        from components.encoders.new_text_towers import with_language_tower
+
+        own = self.settings
+        adapters = own.adapter_norm, own.adapter_placement
+        return with_language_tower(base, own.language_model, own.strategy, own.alignment_layers, *adapters)
+
+    def files(self) -> dict[str, Path]:
+        """The language model; the default one comes with a package, whose version identifies it."""
+        from components.encoders.adapter.language_tower import folder_of
+
+        return {"language_model": folder_of(self.settings.language_model)} if self.settings.language_model else {}
 
 
-def _files(hyper: LmTextTowerSettings) -> dict[str, Path]:
-    """The default model comes with a package, whose version identifies it."""
-    from components.encoders.adapter.language_tower import folder_of
-
-    return {"language_model": folder_of(hyper.language_model)} if hyper.language_model else {}
-
-
-def _trains(hyper: LmTextTowerSettings) -> tuple[str, ...]:
-    from components.encoders.adapter.language_tower import trained
-
-    return trained(hyper.strategy, hyper.alignment_layers)
-
-
-METHOD = Method(
-    name="lm_text_tower",
-    citation="Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024",
-    hyper=LmTextTowerSettings,
-    columns=lambda _hyper: frozenset({"image", "caption"}),
-    losses=clip_loss(),
-    weighted=lambda _hyper: True,
-    epoch_unit=lambda _hyper: "pairs",
-    trainable=_trains,
-    # All that the other strategies train is new.
-    fresh_params=lambda hyper: (r"^text\.projection\." if hyper.strategy == "finetuned" else TEXT_TOWER,),
-    build_encoder=_tower,
-    files=_files,
-)
+METHOD = LmTextTower

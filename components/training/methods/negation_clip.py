@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from pydantic import PositiveInt
 
-from components.training.methods.contract.losses import clip_loss
+from components.training.methods.contract.losses import Features, Losses, clip_loss
 from components.training.methods.contract.method import Betas, Method, NotNegative, Optimisation, Positive, Schedule
-
-_TRAINED = r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)"
-"""The text side without its last layer norm, which the released code freezes like the image tower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +28,20 @@ class NegationClipSettings(Optimisation):
     eps: Positive = 1e-8
 
 
-METHOD = Method(
-    name="negation_clip",
-    citation="Park et al., Know 'No' Better: Enhancing Negation Awareness in CLIP (NegationCLIP), ICCV 2025",
-    hyper=NegationClipSettings,
-    columns=lambda _hyper: frozenset({"image", "absence"}),
-    losses=clip_loss("absence"),
-    weighted=lambda _hyper: True,
-    epoch_unit=lambda _hyper: "pairs",
-    trainable=lambda _hyper: (_TRAINED,),
-)
+class NegationClip(Method[NegationClipSettings]):
+    """CLIP's loss of images and extended captions."""
+
+    name = "negation_clip"
+    citation = "Park et al., Know 'No' Better: Enhancing Negation Awareness in CLIP (NegationCLIP), ICCV 2025"
+    settings_class = NegationClipSettings
+    columns = frozenset({"image", "absence"})
+    weighted = True
+    epoch_unit = "pairs"
+    # The text side without its last layer norm, which the released code freezes like the image tower.
+    trainable = (r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)",)
+
+    def losses(self, features: Features) -> Losses:
+        return clip_loss(features, "absence")
+
+
+METHOD = NegationClip

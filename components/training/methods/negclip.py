@@ -31,33 +31,33 @@ class NegclipSettings(Optimisation):
 _ROW = ("image", "caption", "hard_negative")
 
 
-def _columns(hyper: NegclipSettings) -> frozenset[str]:
-    return frozenset(_ROW) | frozenset(f"neighbour.{column}" for column in _ROW if hyper.hard_images)
-
-
-def _losses(features: Features, hyper: NegclipSettings) -> Losses:
+class Negclip(Method[NegclipSettings]):
     """Images are contrasted with all texts, captions with all images; hard negatives are never anchors."""
-    image, caption, negative = (features[column] for column in _ROW)
-    scale = features.scale
-    if not hyper.hard_images:
-        to_text = contrast(image, caption, negative, scale=scale)
-        to_image = contrast(caption, image, scale=scale)
-        return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
-    near_image, near_caption, near_negative = (features[f"neighbour.{column}"] for column in _ROW)
-    to_text = contrast(image, caption, near_caption, negative, near_negative, scale=scale) + contrast(
-        near_image, near_caption, caption, negative, near_negative, scale=scale
-    )
-    to_image = contrast(caption, image, near_image, scale=scale) + contrast(
-        near_caption, near_image, image, scale=scale
-    )
-    return {"image_to_text": to_text / 4, "text_to_image": to_image / 4}
+
+    name = "negclip"
+    citation = "Yuksekgonul et al., When and Why Vision-Language Models Behave like Bags-of-Words, ICLR 2023"
+    settings_class = NegclipSettings
+    weighted = True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(_ROW) | frozenset(f"neighbour.{column}" for column in _ROW if self.settings.hard_images)
+
+    def losses(self, features: Features) -> Losses:
+        image, caption, negative = (features[column] for column in _ROW)
+        scale = features.scale
+        if not self.settings.hard_images:
+            to_text = contrast(image, caption, negative, scale=scale)
+            to_image = contrast(caption, image, scale=scale)
+            return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+        near_image, near_caption, near_negative = (features[f"neighbour.{column}"] for column in _ROW)
+        to_text = contrast(image, caption, near_caption, negative, near_negative, scale=scale) + contrast(
+            near_image, near_caption, caption, negative, near_negative, scale=scale
+        )
+        to_image = contrast(caption, image, near_image, scale=scale) + contrast(
+            near_caption, near_image, image, scale=scale
+        )
+        return {"image_to_text": to_text / 4, "text_to_image": to_image / 4}
 
 
-METHOD = Method(
-    name="negclip",
-    citation="Yuksekgonul et al., When and Why Vision-Language Models Behave like Bags-of-Words, ICLR 2023",
-    hyper=NegclipSettings,
-    columns=_columns,
-    losses=_losses,
-    weighted=lambda _hyper: True,
-)
+METHOD = Negclip

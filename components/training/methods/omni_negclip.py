@@ -48,28 +48,41 @@ class OmniNegclipSettings(Optimisation):
     margin: NotNegative = 0.9
 
 
-def _trains(hyper: OmniNegclipSettings) -> tuple[str, ...]:
-    front = "|".join(map(str, range(hyper.front_blocks)))
-    return rf"^(?!visual\.|logit_(scale|bias)$|{BLOCK}\d+\.)", rf"^{BLOCK}({front})\."
-
-
-def _losses(features: Features, hyper: OmniNegclipSettings) -> Losses:
+class OmniNegclip(Method[OmniNegclipSettings]):
     """`presence` is the mean of three cross-entropies; the others are the weighted terms of the second objective."""
-    image, caption, negated, absence = (features[name] for name in ("image", "caption", "negated_term", "absence"))
-    scale = features.scale
-    presence = (
-        contrast(image, caption, negated, scale=scale)
-        + contrast(caption, image, scale=scale)
-        # Of only these two texts: every other row is hidden.
-        + contrast(_alone(image), _alone(caption), scale=scale, foil=negated)
+
+    name = "omni_negclip"
+    citation = (
+        "Xu, Omni-NegCLIP: Enhancing CLIP with Front-Layer Contrastive Fine-Tuning for Comprehensive Negation "
+        "Understanding, 2026"
     )
-    weight = hyper.absence_weight
-    return {
-        "presence": presence / 3,
-        "absence": weight * info_nce(image, absence, scale),
-        "caption": weight * hyper.caption_weight * info_nce(image, caption, scale),
-        "margin": weight * hyper.margin_weight * _apart(caption, absence, hyper.margin),
-    }
+    settings_class = OmniNegclipSettings
+    columns = frozenset({"image", "caption", "negated_term", "absence"})
+    weighted = True
+    epoch_unit = "pairs"
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        front = "|".join(map(str, range(self.settings.front_blocks)))
+        return rf"^(?!visual\.|logit_(scale|bias)$|{BLOCK}\d+\.)", rf"^{BLOCK}({front})\."
+
+    def losses(self, features: Features) -> Losses:
+        names = ("image", "caption", "negated_term", "absence")
+        image, caption, negated, absence = (features[name] for name in names)
+        own, scale = self.settings, features.scale
+        presence = (
+            contrast(image, caption, negated, scale=scale)
+            + contrast(caption, image, scale=scale)
+            # Of only these two texts: every other row is hidden.
+            + contrast(_alone(image), _alone(caption), scale=scale, foil=negated)
+        )
+        weight = own.absence_weight
+        return {
+            "presence": presence / 3,
+            "absence": weight * info_nce(image, absence, scale),
+            "caption": weight * own.caption_weight * info_nce(image, caption, scale),
+            "margin": weight * own.margin_weight * _apart(caption, absence, own.margin),
+        }
 
 
 def _alone(rows: Feature) -> Feature:
@@ -86,14 +99,4 @@ def _apart(first: Feature, second: Feature, margin: float) -> Tensor:
     return (rows if first.weights is None else first.weights.to(rows) * rows).mean()
 
 
-METHOD = Method(
-    name="omni_negclip",
-    citation="Xu, Omni-NegCLIP: Enhancing CLIP with Front-Layer Contrastive Fine-Tuning for Comprehensive Negation "
-    "Understanding, 2026",
-    hyper=OmniNegclipSettings,
-    columns=lambda _hyper: frozenset({"image", "caption", "negated_term", "absence"}),
-    losses=_losses,
-    weighted=lambda _hyper: True,
-    epoch_unit=lambda _hyper: "pairs",
-    trainable=_trains,
-)
+METHOD = OmniNegclip

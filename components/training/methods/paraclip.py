@@ -33,25 +33,26 @@ class ParaclipSettings(Optimisation):
     terms: Annotated[tuple[Term, ...], Field(min_length=1)] = ("l1_second", "l2", "l3")
 
 
-def _columns(hyper: ParaclipSettings) -> frozenset[str]:
-    return frozenset(column for term in hyper.terms for column in _PAIRS[term])
+class Paraclip(Method[ParaclipSettings]):
+    """The sum of InfoNCE losses of the chosen pairs of columns."""
+
+    name = "paraclip"
+    citation = "Kim et al., Fine-tuning CLIP Text Encoders with Two-step Paraphrasing, EACL Findings 2024"
+    settings_class = ParaclipSettings
+    weighted = True
+    rows = frozenset({"caption", "paraphrase_1", "paraphrase_2"})
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(column for term in self.settings.terms for column in _PAIRS[term])
+
+    def losses(self, features: Features) -> Losses:
+        losses: Losses = {}
+        for term in self.settings.terms:
+            one, other = _PAIRS[term]
+            scale = features.scale if one == "image" else features.text_scale
+            losses[term] = info_nce(features[one], features[other], scale)
+        return losses
 
 
-def _losses(features: Features, hyper: ParaclipSettings) -> Losses:
-    losses: Losses = {}
-    for term in hyper.terms:
-        one, other = _PAIRS[term]
-        scale = features.scale if one == "image" else features.text_scale
-        losses[term] = info_nce(features[one], features[other], scale)
-    return losses
-
-
-METHOD = Method(
-    name="paraclip",
-    citation="Kim et al., Fine-tuning CLIP Text Encoders with Two-step Paraphrasing, EACL Findings 2024",
-    hyper=ParaclipSettings,
-    columns=_columns,
-    losses=_losses,
-    weighted=lambda _hyper: True,
-    rows=lambda _hyper: frozenset({"caption", "paraphrase_1", "paraphrase_2"}),
-)
+METHOD = Paraclip

@@ -61,41 +61,48 @@ class PcClipSettings(Optimisation):
             raise InputError("params.yaml: pc_clip learns the logit scale only with loss: infonce, temperature: null")
 
 
-def _losses(features: Features, hyper: PcClipSettings) -> Losses:
-    """Images are unit vectors before they are subtracted (section 3.2)."""
-    difference = features["image"].with_(operator.sub, features["other_image"])
-    text = features["difference"]
-    # The mean of the ranks' losses is the loss of the global batch.
-    rows = len(text.all) if hyper.protocol == "paper" else 1
-    if hyper.loss == "mse":
-        return {"mse": rows * _squared_distance(text, difference, hyper)}
-    return {"infonce": rows * _info_nce(text, difference.with_(unit), scale_at(features, hyper.temperature), hyper)}
+class PcClip(Method[PcClipSettings]):
+    """A contrast, or a squared distance, of a text with the difference of two images' unit vectors (section 3.2)."""
+
+    name = "pc_clip"
+    citation = "Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025"
+    settings_class = PcClipSettings
+    columns = frozenset({"image", "other_image", "difference"})
+    epoch_unit = "pairs"
+
+    @property
+    def contrasts(self) -> bool:
+        return self.settings.loss == "infonce"
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        return (TEXT_BLOCKS if self.settings.scope == "blocks" else TEXT_TOWER,)
+
+    def losses(self, features: Features) -> Losses:
+        difference = features["image"].with_(operator.sub, features["other_image"])
+        text = features["difference"]
+        # The mean of the ranks' losses is the loss of the global batch.
+        rows = len(text.all) if self.settings.protocol == "paper" else 1
+        if self.settings.loss == "mse":
+            return {"mse": rows * self._squared_distance(text, difference)}
+        scale = scale_at(features, self.settings.temperature)
+        return {"infonce": rows * self._info_nce(text, difference.with_(unit), scale)}
+
+    def _info_nce(self, text: Feature, direction: Feature, scale: Tensor | Sigmoid) -> Tensor:
+        """Equation 4: differences are normalised like the texts."""
+        reversed_pairs = (direction.with_(operator.neg),) if self.settings.antisymmetric else ()
+        to_direction = contrast(text, direction, *reversed_pairs, scale=scale)
+        return (to_direction + contrast(direction, text, scale=scale)) / 2
+
+    def _squared_distance(self, text: Feature, difference: Feature) -> Tensor:
+        """Equation 5 for one row on average; `released` divides it by the dimensions.
+
+        Its X are "differences in image embeddings" (appendix C.2), not unit vectors as equation 4 has them, and
+        released code does not normalise them either: a text learns how large the difference is as well as where it
+        points.
+        """
+        squares = (text.own - difference.own).square()
+        return squares.sum(dim=-1).mean() if self.settings.protocol == "paper" else squares.mean()
 
 
-def _info_nce(text: Feature, direction: Feature, scale: Tensor | Sigmoid, hyper: PcClipSettings) -> Tensor:
-    """Equation 4: differences are normalised like the texts."""
-    reversed_pairs = (direction.with_(operator.neg),) if hyper.antisymmetric else ()
-    to_direction = contrast(text, direction, *reversed_pairs, scale=scale)
-    return (to_direction + contrast(direction, text, scale=scale)) / 2
-
-
-def _squared_distance(text: Feature, difference: Feature, hyper: PcClipSettings) -> Tensor:
-    """Equation 5 for one row on average; `released` divides it by the dimensions.
-
-    Its X are "differences in image embeddings" (appendix C.2), not unit vectors as equation 4 has them, and released
-    code does not normalise them either: a text learns how large the difference is as well as where it points.
-    """
-    squares = (text.own - difference.own).square()
-    return squares.sum(dim=-1).mean() if hyper.protocol == "paper" else squares.mean()
-
-
-METHOD = Method(
-    name="pc_clip",
-    citation="Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025",
-    hyper=PcClipSettings,
-    columns=lambda _hyper: frozenset({"image", "other_image", "difference"}),
-    losses=_losses,
-    contrasts=lambda hyper: hyper.loss == "infonce",
-    epoch_unit=lambda _hyper: "pairs",
-    trainable=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
-)
+METHOD = PcClip

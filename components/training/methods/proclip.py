@@ -18,9 +18,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from components.training.methods.contract.distillation import BASE, instance_distance, structure_distance
 from components.training.methods.contract.losses import Features, Losses, info_nce
-from components.training.methods.contract.method import ImageTower, Method, NotNegative, Positive
-from components.training.methods.lm_text_tower import METHOD as LANGUAGE_TOWER
-from components.training.methods.lm_text_tower import LmTextTowerSettings
+from components.training.methods.contract.method import ImageTower, NotNegative, Positive
+from components.training.methods.lm_text_tower import LmTextTower, LmTextTowerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +41,22 @@ class ProclipSettings(LmTextTowerSettings):
     distil_weight: NotNegative = 0.1
 
 
-def _losses(features: Features, hyper: ProclipSettings) -> Losses:
-    if features.epoch is not None and features.epoch < int(hyper.distil_share * hyper.epochs):
-        return _near_base(features, "caption", 1.0)
-    contrast = {"infonce": info_nce(features["image"], features["caption"], features.scale)}
-    kept = "image" if BASE + "image" in features.columns else "caption"
-    return contrast | _near_base(features, kept, hyper.distil_weight)
+class Proclip(LmTextTower):
+    """Distances to the base's features, then CLIP's loss with the same distances."""
+
+    name = "proclip"
+    citation = "Hu et al., ProCLIP: Progressive Vision-Language Alignment via LLM-based Embedder, 2025"
+    settings_class = ProclipSettings
+    settings: ProclipSettings
+    reads_base = True
+
+    def losses(self, features: Features) -> Losses:
+        own = self.settings
+        if features.epoch is not None and features.epoch < int(own.distil_share * own.epochs):
+            return _near_base(features, "caption", 1.0)
+        contrast = {"infonce": info_nce(features["image"], features["caption"], features.scale)}
+        kept = "image" if BASE + "image" in features.columns else "caption"
+        return contrast | _near_base(features, kept, own.distil_weight)
 
 
 def _near_base(features: Features, column: str, weight: float) -> Losses:
@@ -55,17 +64,4 @@ def _near_base(features: Features, column: str, weight: float) -> Losses:
     return {name: weight * distance(features, column) for name, distance in distances.items()}
 
 
-METHOD = Method(
-    name="proclip",
-    citation="Hu et al., ProCLIP: Progressive Vision-Language Alignment via LLM-based Embedder, 2025",
-    hyper=ProclipSettings,
-    columns=LANGUAGE_TOWER.columns,
-    losses=_losses,
-    weighted=lambda _hyper: True,
-    epoch_unit=LANGUAGE_TOWER.epoch_unit,
-    trainable=LANGUAGE_TOWER.trainable,
-    fresh_params=LANGUAGE_TOWER.fresh_params,
-    build_encoder=LANGUAGE_TOWER.build_encoder,
-    files=LANGUAGE_TOWER.files,
-    reads_base=lambda _hyper: True,
-)
+METHOD = Proclip

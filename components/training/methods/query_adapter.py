@@ -21,8 +21,6 @@ from components.training.methods.contract.method import Method, NotNegative, Opt
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
 
-_MAP = r"^text\.text_projection\."
-
 
 @dataclass(frozen=True, kw_only=True)
 class QueryAdapterSettings(Optimisation):
@@ -43,32 +41,41 @@ class QueryAdapterSettings(Optimisation):
     contrast: NotNegative = 0.0
 
 
-def _tower(base: Encoder, hyper: QueryAdapterSettings) -> Encoder:
-    from components.encoders.adapter.encoder import Encoder
-    from components.encoders.new_text_towers import with_text_tower_of
+class QueryAdapter(Method[QueryAdapterSettings]):
+    """The distance of mapped captions to the base's, and CLIP's loss with their pictures if it has a weight."""
 
-    return with_text_tower_of(base, Encoder.load(Path(hyper.encoder)) if hyper.encoder else base)
+    name = "query_adapter"
+    citation = "Drift-Adapter, arXiv 2509.23471, as the projection of a text tower"
+    settings_class = QueryAdapterSettings
+    weighted = True
+    epoch_unit = "pairs"
+    trainable = (r"^text\.text_projection\.",)
+    builds_tower = True
+    reads_base = True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({"caption", *(["image"] if self.settings.contrast else [])})
+
+    @property
+    def contrasts(self) -> bool:
+        return self.settings.contrast > 0
+
+    def losses(self, features: Features) -> Losses:
+        losses = {"distance": instance_distance(features, "caption")}
+        if weight := self.settings.contrast:
+            losses["infonce"] = weight * info_nce(features["image"], features["caption"], features.scale)
+        return losses
+
+    def build_encoder(self, base: Encoder) -> Encoder:
+        from components.encoders.adapter.encoder import Encoder
+        from components.encoders.new_text_towers import with_text_tower_of
+
+        given = self.settings.encoder
+        return with_text_tower_of(base, Encoder.load(Path(given)) if given else base)
+
+    def files(self) -> dict[str, Path]:
+        return {"encoder": Path(self.settings.encoder)} if self.settings.encoder else {}
 
 
-def _losses(features: Features, hyper: QueryAdapterSettings) -> Losses:
-    losses = {"distance": instance_distance(features, "caption")}
-    if hyper.contrast:
-        losses["infonce"] = hyper.contrast * info_nce(features["image"], features["caption"], features.scale)
-    return losses
-
-
-METHOD = Method(
-    name="query_adapter",
-    citation="Drift-Adapter, arXiv 2509.23471, as the projection of a text tower",
-    hyper=QueryAdapterSettings,
-    columns=lambda hyper: frozenset({"caption", *(["image"] if hyper.contrast else [])}),
-    losses=_losses,
-    contrasts=lambda hyper: hyper.contrast > 0,
-    weighted=lambda _hyper: True,
-    epoch_unit=lambda _hyper: "pairs",
-    trainable=lambda _hyper: (_MAP,),
-    fresh_params=lambda _hyper: (_MAP,),
-    build_encoder=_tower,
-    files=lambda hyper: {"encoder": Path(hyper.encoder)} if hyper.encoder else {},
-    reads_base=lambda _hyper: True,
-)
+METHOD = QueryAdapter

@@ -114,37 +114,50 @@ class FrozenDecoder:
         return padded, (torch.arange(padded.shape[1]) < lengths[:, None])
 
 
-def _columns(hyper: ReadClipSettings) -> frozenset[str]:
-    return frozenset({"image", "caption", "hard_negative", hyper.paraphrase})
+class ReadClip(Method[ReadClipSettings]):
+    """NegCLIP's two terms, a contrast of paraphrases with captions, and the reconstruction of a paraphrase."""
 
+    name = "read_clip"
+    citation = (
+        "Kwon et al., Enhancing Compositional Reasoning in CLIP via Reconstruction and Alignment of Text Descriptions "
+        "(READ-CLIP), NeurIPS 2025"
+    )
+    settings_class = ReadClipSettings
 
-def _losses(features: Features, hyper: ReadClipSettings) -> Losses:
-    """NegCLIP's two terms, a contrast of paraphrases with captions, and the reconstruction."""
-    image, caption, negative = (features[column] for column in ("image", "caption", "hard_negative"))
-    paraphrase, scale = features[hyper.paraphrase], features.scale
-    own = features.raw("caption").own
-    reconstruction = reconstruct(features.extra, own, features.tokens[hyper.paraphrase], len(caption.all) // len(own))
-    return {
-        "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
-        "text_to_image": contrast(caption, image, scale=scale) / 2,
-        "alignment": contrast(paraphrase, caption, scale=features.text_scale) * hyper.alignment_weight,
-        "reconstruction": reconstruction * hyper.reconstruction_weight,
-    }
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({"image", "caption", "hard_negative", self.settings.paraphrase})
+
+    def losses(self, features: Features) -> Losses:
+        image, caption, negative = (features[column] for column in ("image", "caption", "hard_negative"))
+        paraphrase, scale = features[self.settings.paraphrase], features.scale
+        own, tokens = features.raw("caption").own, features.tokens[self.settings.paraphrase]
+        reconstruction = reconstruct(features.extra, own, tokens, len(caption.all) // len(own))
+        aligned = contrast(paraphrase, caption, scale=features.text_scale)
+        return {
+            "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
+            "text_to_image": contrast(caption, image, scale=scale) / 2,
+            "alignment": aligned * self.settings.alignment_weight,
+            "reconstruction": reconstruction * self.settings.reconstruction_weight,
+        }
+
+    def files(self) -> dict[str, Path]:
+        from components.encoders.adapter.language_tower import folder_of
+
+        return {"language_model": folder_of(self.settings.language_model)} if self.settings.language_model else {}
+
+    def extra(self, encoder: Encoder) -> nn.Module:
+        from components.encoders.language_models.language_model import smollm2_folder
+
+        folder = self.files().get("language_model") or smollm2_folder()
+        of_tokens = self.settings.reconstruction_mean == "tokens"
+        return reconstruction(encoder.sidecar.embed_dim, encoder.tokenizer, folder, of_tokens=of_tokens)
 
 
 def reconstruct(extra: Any, features: Tensor, tokens: Tokens, ranks: int = 1) -> Tensor:
     """The language model's loss of `tokens`, given raw `features` `[batch, dim]` through a linear layer; a scalar."""
     loss: Tensor = extra.decoder.loss(extra.first(features), tokens, ranks)
     return loss
-
-
-def _extra(encoder: Encoder, hyper: ReadClipSettings) -> nn.Module:
-    from components.encoders.adapter.language_tower import folder_of
-    from components.encoders.language_models.language_model import smollm2_folder
-
-    folder = folder_of(hyper.language_model) if hyper.language_model else smollm2_folder()
-    of_tokens = hyper.reconstruction_mean == "tokens"
-    return reconstruction(encoder.sidecar.embed_dim, encoder.tokenizer, folder, of_tokens=of_tokens)
 
 
 def reconstruction(dim: int, tokenizer: Tokenizer, language_model: Path, *, of_tokens: bool = False) -> nn.Module:
@@ -157,21 +170,4 @@ def reconstruction(dim: int, tokenizer: Tokenizer, language_model: Path, *, of_t
     return extra  # type: ignore[no-any-return]
 
 
-def _files(hyper: ReadClipSettings) -> dict[str, Path]:
-    from components.encoders.adapter.language_tower import folder_of
-
-    return {"language_model": folder_of(hyper.language_model)} if hyper.language_model else {}
-
-
-METHOD = Method(
-    name="read_clip",
-    citation=(
-        "Kwon et al., Enhancing Compositional Reasoning in CLIP via Reconstruction and Alignment of Text Descriptions "
-        "(READ-CLIP), NeurIPS 2025"
-    ),
-    hyper=ReadClipSettings,
-    columns=_columns,
-    losses=_losses,
-    files=_files,
-    extra=_extra,
-)
+METHOD = ReadClip

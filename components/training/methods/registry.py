@@ -12,7 +12,7 @@ from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.folders import BASE, PAIRS, VALIDATED
 from components.core.tables.training_columns import ALIKE, holders_of
 from components.training import methods
-from components.training.methods.contract.method import Method
+from components.training.methods.contract.method import Method, Optimisation
 
 
 def method_names() -> list[str]:
@@ -20,23 +20,22 @@ def method_names() -> list[str]:
     return file_names(methods.__path__, skip=("contract", "registry"))
 
 
-def find_method(name: str) -> Method:
+def find_method(name: str) -> type[Method[Optimisation]]:
     """The method in `methods/<name>.py`.
 
-    >>> find_method("paraclip").settings({"epochs": 2}).batch_size
+    >>> find_method("paraclip").read({"epochs": 2}).settings.batch_size
     3072
     """
-    method: Method = find(methods.__name__, method_names(), name, "METHOD", "method")
+    method: type[Method[Optimisation]] = find(methods.__name__, method_names(), name, "METHOD", "method")
     return method
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of `methods` in params.yaml: its name, its method, the hyper-parameters, the folder of its tables."""
+    """An entry of `methods` in params.yaml: its name, its method with its settings, the folder of its tables."""
 
     name: str
-    method: Method
-    hyper: Any
+    method: Method[Optimisation]
     reads: Path
 
 
@@ -51,7 +50,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
     with prefixed_errors(f"params.yaml: methods.{name}"):
         method = find_method(str(given.pop("method", name)))
     reads = Path(str(given.pop("train_data", VALIDATED)))
-    return Entry(name, method, method.settings(given, name), reads)
+    return Entry(name, method.read(given, name), reads)
 
 
 def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
@@ -60,9 +59,9 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
     for name, given in entries.items():
         entry = find_entry(entries, name)
         with prefixed_errors(f"params.yaml: methods.{name}"):
-            needed = holders_of(entry.method.needs(entry.hyper))
+            needed = holders_of(entry.method.needs)
         _check_reads(name, given.get("train_data"), needed, tables)
-        if not entry.method.weighted(entry.hyper):
+        if not entry.method.weighted:
             unweighted.append(name)
     return unweighted
 

@@ -16,6 +16,8 @@ from components.training.methods.contract.method import Betas, Method, NotNegati
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from components.encoders.adapter.encoder import Encoder
+
 
 @dataclass(frozen=True, kw_only=True)
 class SemclipSettings(Optimisation):
@@ -78,6 +80,103 @@ class SemclipSettings(Optimisation):
         return self.paraphrase_weight + self.negation_weight > 0
 
 
+class Semclip(Method[SemclipSettings]):
+    """Equation 7: a contrast of images and captions, and two terms of projected captions."""
+
+    name = "semclip"
+    citation = "Contrastive Vision-Language Learning with Paraphrasing and Negation (SemCLIP), arXiv 2511.16527"
+    settings_class = SemclipSettings
+
+    @property
+    def columns(self) -> frozenset[str]:
+        own = self.settings
+        pairs = {
+            ("image", "caption"): own.contrastive_weight,
+            ("caption", own.paraphrase): own.paraphrase_weight,
+            ("caption", own.negation): own.negation_weight,
+        }
+        return frozenset(column for pair, weight in pairs.items() if weight for column in pair)
+
+    @property
+    def contrasts(self) -> bool:
+        return self.settings.contrastive_weight > 0
+
+    @property
+    def rows(self) -> frozenset[str]:
+        return frozenset(self.settings.rows)
+
+    @property
+    def epoch_unit(self) -> Visits:
+        """Rows of the published files, which the released loader shuffles."""
+        return "rows" if any(column.startswith("published_") for column in self.columns | self.rows) else "pairs"
+
+    def losses(self, features: Features) -> Losses:
+        """Every term is multiplied by its share of the weights."""
+        own = self.settings
+        total = own.contrastive_weight + own.paraphrase_weight + own.negation_weight
+        terms = {}
+        if own.contrastive_weight:
+            terms["contrastive"] = own.contrastive_weight / total * self._contrastive(features)
+        if own.paraphrase_weight:  # equation 5
+            distance = (1 - self._agreement(features, own.paraphrase)).mean()
+            terms["paraphrase"] = own.paraphrase_weight / total * distance
+        if own.negation_weight:  # equation 6
+            agreement = self._agreement(features, own.negation).clamp(min=0).mean()
+            terms["negation"] = own.negation_weight / total * agreement
+        return terms
+
+    def _contrastive(self, features: Features) -> Tensor:
+        """Equation 4."""
+        if self.settings.protocol == "released":
+            scale: Tensor = features.extra.log_scale.exp()  # type: ignore[operator,union-attr]
+            return info_nce(features.raw("image"), features.raw("caption"), scale)
+        return info_nce(features["image"], features["caption"], features.scale)
+
+    def _agreement(self, features: Features, column: str) -> Tensor:
+        """Agreement of the projections of caption and `column`, `[batch]`, within [-1, 1].
+
+        The cosine of equations 5 and 6. With n = 1 it is the product of two signs, without a gradient. The paper
+        describes a bit for this case, on for a paraphrase and off for a negation (section 3.3). Protocol `soft_sign`
+        trains this bit by the product of soft signs `tanh(sqrt(dim) * p)`. There `sqrt(dim)` gives the projection of a
+        random unit vector a spread of 1. If projections are not normalised, the product of the projections takes its
+        place.
+        """
+        import torch
+        import torch.nn.functional as F
+
+        one, other = (self._projected(features, name) for name in ("caption", column))
+        if self.settings.protocol != "soft_sign":
+            return F.cosine_similarity(one, other)
+        if self.settings.normalised:
+            spread = math.sqrt(features["caption"].all.shape[-1])
+            one, other = torch.tanh(spread * one), torch.tanh(spread * other)
+        product: Tensor = (one * other).squeeze(-1)
+        return product
+
+    def _projected(self, features: Features, column: str) -> Tensor:
+        """Scalar projections `[batch, n]` of unit rows (equation 1).
+
+        Only `released` keeps the lengths of learnt directions.
+        """
+        directions: Tensor = features.extra.directions  # type: ignore[assignment]
+        return features[column].own @ (directions if self.settings.protocol == "released" else unit(directions)).T
+
+    def extra(self, encoder: Encoder) -> nn.Module:
+        return projection(encoder.sidecar.embed_dim, self.settings)
+
+    def warnings(self) -> list[str]:
+        own = self.settings
+        if not own.projects or own.protocol == "soft_sign":
+            return []
+        if own.n == 1:
+            return [
+                "semclip with n: 1 compares two signs, so its paraphrase and negation terms have no gradient: "
+                "set n: 2, or protocol: soft_sign"
+            ]
+        useless = "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
+        return [] if own.normalised else [useless]
+
+
 def projection(dim: int, hyper: SemclipSettings) -> nn.Module:
     """Equation 3's matrix `directions` `[n, dim]`, and the new logit scale of protocol `released`.
 
@@ -101,94 +200,4 @@ def projection(dim: int, hyper: SemclipSettings) -> nn.Module:
     return extra  # type: ignore[no-any-return]
 
 
-def _columns(hyper: SemclipSettings) -> frozenset[str]:
-    pairs = {
-        ("image", "caption"): hyper.contrastive_weight,
-        ("caption", hyper.paraphrase): hyper.paraphrase_weight,
-        ("caption", hyper.negation): hyper.negation_weight,
-    }
-    return frozenset(column for pair, weight in pairs.items() if weight for column in pair)
-
-
-def _visits(hyper: SemclipSettings) -> Visits:
-    """Rows of the published files, which the released loader shuffles."""
-    return "rows" if any(column.startswith("published_") for column in (*_columns(hyper), *hyper.rows)) else "pairs"
-
-
-def _losses(features: Features, hyper: SemclipSettings) -> Losses:
-    """Equation 7; every term is multiplied by its share of the weights."""
-    weights = {
-        "contrastive": hyper.contrastive_weight,
-        "paraphrase": hyper.paraphrase_weight,
-        "negation": hyper.negation_weight,
-    }
-    total = sum(weights.values())
-    terms = {}
-    if hyper.contrastive_weight:
-        terms["contrastive"] = _contrastive(features, hyper)
-    if hyper.paraphrase_weight:
-        terms["paraphrase"] = (1 - _agreement(features, hyper.paraphrase, hyper)).mean()  # equation 5
-    if hyper.negation_weight:
-        terms["negation"] = _agreement(features, hyper.negation, hyper).clamp(min=0).mean()  # equation 6
-    return {name: weights[name] / total * term for name, term in terms.items()}
-
-
-def _contrastive(features: Features, hyper: SemclipSettings) -> Tensor:
-    """Equation 4."""
-    if hyper.protocol == "released":
-        return info_nce(features.raw("image"), features.raw("caption"), features.extra.log_scale.exp())  # type: ignore[operator,union-attr]
-    return info_nce(features["image"], features["caption"], features.scale)
-
-
-def _agreement(features: Features, column: str, hyper: SemclipSettings) -> Tensor:
-    """Agreement of the projections of caption and `column`, `[batch]`, within [-1, 1].
-
-    The cosine of equations 5 and 6. With n = 1 it is the product of two signs, without a gradient. The paper describes
-    a bit for this case, on for a paraphrase and off for a negation (section 3.3). Protocol `soft_sign` trains this bit
-    by the product of soft signs `tanh(sqrt(dim) * p)`. There `sqrt(dim)` gives the projection of a random unit vector a
-    spread of 1. If projections are not normalised, the product of the projections takes its place.
-    """
-    import torch
-    import torch.nn.functional as F
-
-    one, other = (_projected(features, name, hyper) for name in ("caption", column))
-    if hyper.protocol != "soft_sign":
-        return F.cosine_similarity(one, other)
-    if hyper.normalised:
-        spread = math.sqrt(features["caption"].all.shape[-1])
-        one, other = torch.tanh(spread * one), torch.tanh(spread * other)
-    product: Tensor = (one * other).squeeze(-1)
-    return product
-
-
-def _projected(features: Features, column: str, hyper: SemclipSettings) -> Tensor:
-    """Scalar projections `[batch, n]` of unit rows (equation 1); only `released` keeps learnt directions' lengths."""
-    directions: Tensor = features.extra.directions  # type: ignore[assignment]
-    return features[column].own @ (directions if hyper.protocol == "released" else unit(directions)).T
-
-
-def _warnings(hyper: SemclipSettings) -> list[str]:
-    if not hyper.projects:
-        return []
-    if hyper.n == 1 and hyper.protocol != "soft_sign":
-        return [
-            "semclip with n: 1 compares two signs, so its paraphrase and negation terms have no gradient: set n: 2, or "
-            "protocol: soft_sign"
-        ]
-    if not hyper.normalised and hyper.protocol != "soft_sign":
-        return ["semclip's normalised: false changes nothing: a cosine does not depend on lengths"]
-    return []
-
-
-METHOD = Method(
-    name="semclip",
-    citation="Contrastive Vision-Language Learning with Paraphrasing and Negation (SemCLIP), arXiv 2511.16527",
-    hyper=SemclipSettings,
-    columns=_columns,
-    losses=_losses,
-    contrasts=lambda hyper: hyper.contrastive_weight > 0,
-    rows=lambda hyper: frozenset(hyper.rows),
-    epoch_unit=_visits,
-    extra=lambda encoder, hyper: projection(encoder.sidecar.embed_dim, hyper),
-    warnings=_warnings,
-)
+METHOD = Semclip

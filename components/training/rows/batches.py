@@ -18,7 +18,7 @@ from components.core.system.errors import InputError
 from components.core.tables import NEIGHBOUR
 from components.core.tables.arrays import rows_of
 from components.encoders.adapter.tokens import Tokens
-from components.training.methods.contract.method import Method, Neighbours, Visits
+from components.training.methods.contract.method import Method, Neighbours, Optimisation, Visits
 from components.training.rows.tables import QueryLog, Rows
 
 Vectors = npt.NDArray[np.float32]
@@ -95,17 +95,17 @@ class BatchPlan:
     world: World = field(default_factory=World)
 
     @staticmethod
-    def of(method: Method, hyper: Any, seed: int, world: World) -> BatchPlan:
-        """The plan of a method with its hyper-parameters."""
+    def of(method: Method[Optimisation], seed: int, world: World) -> BatchPlan:
+        """The plan of a method."""
         return BatchPlan(
-            columns=method.columns(hyper),
-            batch_size=hyper.batch_size,
+            columns=method.columns,
+            batch_size=method.settings.batch_size,
             seed=seed,
-            draws=method.column_mixture(hyper),
-            visits=method.epoch_unit(hyper),
-            near=method.neighbours(hyper).count,
-            weighted=method.weighted(hyper),
-            least_crop=hyper.least_crop,
+            draws=method.column_mixture,
+            visits=method.epoch_unit,
+            near=method.neighbours.count,
+            weighted=method.weighted,
+            least_crop=method.settings.least_crop,
             world=world,
         )
 

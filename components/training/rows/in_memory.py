@@ -14,7 +14,7 @@ from components.core.system.errors import InputError
 from components.core.tables import NEIGHBOUR
 from components.core.tables.training_columns import IMAGES
 from components.encoders.adapter.encoder import Encoder, unit_rows
-from components.training.methods.contract.method import Method
+from components.training.methods.contract.method import Method, Optimisation
 from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, Sampler, TableSource, Texts
 from components.training.rows.sources import nearest
 from components.training.rows.tables import Rows
@@ -23,17 +23,17 @@ Columns = Mapping[str, Sequence[Any] | npt.NDArray[np.float32]] | pd.DataFrame
 """Texts, encoded pictures, or features of pictures `[rows, dim]`, by column."""
 
 
-def source_in_memory(pairs: Columns, method: Method, hyper: Any, encoder: Encoder, seed: int = 0) -> TableSource:
+def source_in_memory(pairs: Columns, method: Method[Optimisation], encoder: Encoder, seed: int = 0) -> TableSource:
     """Batches of `pairs`, which have all columns that the method needs; equal pictures are one image.
 
     Args:
         encoder: the encoder that trains; its image tower embeds the pictures.
     """
-    plan = BatchPlan.of(method, hyper, seed, World())
+    plan = BatchPlan.of(method, seed, World())
     near = any(column.startswith(NEIGHBOUR) for column in plan.columns)
-    if method.neighbours(hyper).data is not None:
+    if method.neighbours.data is not None:
         raise InputError(f"method '{method.name}' searches the images of pairs: set distractor_data to None")
-    wanted = {column.removeprefix(NEIGHBOUR) for column in (*method.needs(hyper), *(["image"] if near else []))}
+    wanted = {column.removeprefix(NEIGHBOUR) for column in (*method.needs, *(["image"] if near else []))}
     if missing := sorted(wanted - set(pairs)):
         raise InputError(f"method '{method.name}' needs the column '{missing[0]}' of pairs: add it")
     if len(counts := {len(pairs[name]) for name in wanted}) > 1:
@@ -44,7 +44,7 @@ def source_in_memory(pairs: Columns, method: Method, hyper: Any, encoder: Encode
     pictures, numbers = _distinct([picture for name in columns for picture in pairs[name]])
     images = dict(zip(columns, numbers.reshape(len(columns), len(rows)), strict=True))
     shown: CachedFeatures | DecodedImages
-    if hyper.image_tower != "frozen":
+    if method.settings.image_tower != "frozen":
         shown = DecodedImages(encoder.sidecar.preparation.decode(pictures), plan.crops)
     elif pictures and not isinstance(pictures[0], bytes):
         shown = CachedFeatures(np.stack(pictures).astype(np.float32))

@@ -87,13 +87,13 @@ def test_scored_encoders_are_trained_as_in_the_papers(load: Load) -> None:
         assert settings.validation.filters == "paper"
         for encoder in set(settings.compare_encoders) & set(settings.methods):
             entry = find_entry(settings.methods, encoder)
-            released = {"protocol": "released"} if getattr(entry.hyper, "protocol", "") == "released" else {}
-            papers = entry.method.settings(released)
+            released = {"protocol": "released"} if getattr(entry.method.settings, "protocol", "") == "released" else {}
+            papers = entry.method.read(released).settings
             names = [field.name for field in fields(Optimisation)]
-            differing = {one for one in names if getattr(entry.hyper, one) != getattr(papers, one)}
+            differing = {one for one in names if getattr(entry.method.settings, one) != getattr(papers, one)}
             # A method's default suits a frozen image tower, for which images are not cropped.
-            crops = entry.method.name in CROPPING and entry.hyper.image_tower != "frozen"
-            assert entry.hyper.least_crop == (0.9 if crops else 1.0), (name, encoder)
+            crops = entry.method.name in CROPPING and entry.method.settings.image_tower != "frozen"
+            assert entry.method.settings.least_crop == (0.9 if crops else 1.0), (name, encoder)
             if differing - {"least_crop"} != DIFFERS.get((name, encoder), DIFFERS.get((name, None), set())):
                 differences[name, encoder] = differing
     assert differences == {}
@@ -125,11 +125,11 @@ def test_semclip_trains_on_the_published_texts_in_four_ways(load: Load, name: st
     check_methods(settings.methods, table_files(settings))
     texts = {"published_paraphrase", "published_negation"}
     entries = [find_entry(settings.methods, name) for name in settings.compare_encoders[1:]]
-    found = [entry.method.needs(entry.hyper) & texts for entry in entries]
+    found = [entry.method.needs & texts for entry in entries]
     assert found == [texts, {"published_paraphrase"}, {"published_negation"}, {"published_paraphrase"}]
-    assert {entry.method.epoch_unit(entry.hyper) for entry in entries} == {"rows"}
+    assert {entry.method.epoch_unit for entry in entries} == {"rows"}
     # The printed figures come from the released objective and images (src/custom_loss.py, src/dataset.py).
-    assert {entry.hyper.protocol for entry in entries} == {"paper" if name == "semclip-paper" else "released"}
+    assert {entry.method.settings.protocol for entry in entries} == {"paper" if name == "semclip-paper" else "released"}
     assert settings.embed.squash == (name != "semclip-paper")
     base = settings.base
     assert (base.model, base.pretrained) == ("ViT-B-32", "laion2b_s34b_b79k")
@@ -144,7 +144,7 @@ def test_semclip_trains_on_the_published_texts_in_four_ways(load: Load, name: st
 def test_semclips_sweep_is_25_runs_that_differ(load: Load, name: str) -> None:
     """Section 4 and appendix B: three losses, one or two directions, fixed or learnt, normalised or not; a baseline."""
     settings = load(name)
-    hypers = [find_entry(settings.methods, encoder).hyper for encoder in settings.compare_encoders[1:]]
+    hypers = [find_entry(settings.methods, encoder).method.settings for encoder in settings.compare_encoders[1:]]
     assert {hyper.protocol for hyper in hypers} == {"released"}
     runs = [((one.paraphrase_weight, one.negation_weight), one.n, one.learnable, one.normalised) for one in hypers]
     wanted = {*product([(1, 1), (1, 0), (0, 1)], (1, 2), (False, True), (False, True)), ((0, 0), 2, False, True)}
@@ -154,7 +154,8 @@ def test_semclips_sweep_is_25_runs_that_differ(load: Load, name: str) -> None:
 def test_paraclips_table_2_has_its_eight_sums_on_openais_clip(load: Load) -> None:
     settings = load("paraclip-terms")
     assert (settings.base.model, settings.base.pretrained) == ("ViT-B-32-quickgelu", "openai")
-    found = [" + ".join(find_entry(settings.methods, name).hyper.terms) for name in settings.compare_encoders[1:]]
+    methods = [find_entry(settings.methods, name).method for name in settings.compare_encoders[1:]]
+    found = [" + ".join(method.settings.terms) for method in methods]
     assert found[:4] == ["l1", "l2 + l3", "l1 + l1_prime", "l1 + l1_prime + l1_second"]
     assert found[4:] == ["l1 + l2", "l1_prime + l2", "l1 + l2 + l3", "l1_second + l2 + l3"]
 
@@ -163,7 +164,7 @@ def test_paraclips_table_2_has_its_eight_sums_on_openais_clip(load: Load) -> Non
 def test_both_losses_of_pc_clip_are_means_as_released(load: Load, name: str) -> None:
     settings = load(name)
     wanted = {"pc_clip": "released", "pc_clip_mse": "released", "pc_clip_mse_paper": "paper"}
-    assert {entry: find_entry(settings.methods, entry).hyper.protocol for entry in wanted} == wanted
+    assert {entry: find_entry(settings.methods, entry).method.settings.protocol for entry in wanted} == wanted
     # Table 4's averages take half of the change that training brought.
     halves = {mix.a: mix.weights for mix in settings.mixes.values()}
     assert halves == ({} if name == "coco" else {"pc_clip": (0.5, 0.0), "caption_ft": (0.5, 0.0)})
@@ -172,7 +173,7 @@ def test_both_losses_of_pc_clip_are_means_as_released(load: Load, name: str) -> 
 def test_alignment_layers_are_those_of_table_1d(load: Load) -> None:
     settings = load("distilroberta")
     aligned = [encoder for encoder in settings.compare_encoders if encoder.startswith("lm_align")]
-    hypers = [find_entry(settings.methods, encoder).hyper for encoder in aligned]
+    hypers = [find_entry(settings.methods, encoder).method.settings for encoder in aligned]
     assert [hyper.alignment_layers for hyper in hypers] == [6, 2, 4, 8]
     assert {(hyper.strategy, hyper.language_model) for hyper in hypers} == {
         ("alignment", "sentence-transformers/all-distilroberta-v1")
@@ -211,7 +212,7 @@ def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
     check_methods(settings.methods, table_files(settings))
     entry = find_entry(settings.methods, "pc_clip_cub")
     assert entry.method.name == "pc_clip"
-    files = input_files(entry.method.needs(entry.hyper), entry.reads, Path("pairs"))
+    files = input_files(entry.method.needs, entry.reads, Path("pairs"))
     assert files == {"differences": settings.validation.file("differences_cub")}
     asked = settings.synthesize.tasks["difference_cub"]
     assert (asked.max_captions, asked.pairs, asked.table) == (750, 750 * 749, "differences_cub")

@@ -44,9 +44,9 @@ def _load(
 ) -> Loaded:
     settings = world_settings(world.folder / "state", **(train or {}))
     entry = find_entry(settings.methods, name)
-    chosen = changed(entry.hyper, **hyper)
-    encoder = entry.method.start(Encoder.load(world.files.base), chosen)
-    return Loaded(load_data(settings, entry.method, chosen, encoder, world.files, ranks or Ranks(), "cpu"), encoder)
+    method = type(entry.method)(changed(entry.method.settings, **hyper))
+    encoder = method.start(Encoder.load(world.files.base))
+    return Loaded(load_data(settings, method, encoder, world.files, ranks or Ranks(), "cpu"), encoder)
 
 
 @pytest.fixture(scope="module")

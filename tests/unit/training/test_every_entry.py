@@ -34,7 +34,7 @@ def found(request: pytest.FixtureRequest, tiny_encoder: Encoder, language_model:
 
 def objective(found: Subject, micro_batch: int | None) -> Objective:
     def losses(features: Features) -> dict[str, Tensor]:
-        return found.method.objective(features, found.hyper)
+        return found.method.objective(features)
 
     model = found.encoder.model.eval()
     towers = Towers(model, "cpu")

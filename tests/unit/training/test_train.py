@@ -34,10 +34,9 @@ from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.fine_tuning import check_ensemble
 from components.training.held_out import watch
-from components.training.methods import registry
-from components.training.methods.registry import find_entry, find_method
+from components.training.methods.paraclip import Paraclip
+from components.training.methods.registry import find_entry
 from components.training.train import TrainingJob
-from tests.conftest import TINY
 from tests.support.toy_world import World, world_settings
 
 
@@ -129,12 +128,12 @@ def test_the_run_has_the_counts_of_pairs_dropped_for_published_test_sets(world: 
 
 def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str, float]:
     settings = _settings(world, {"tried": entry})
-    method, hyper = (found := find_entry(settings.methods, "tried")).method, found.hyper
-    data = load_data(settings, method, hyper, encoder, world.files, Ranks(), "cpu")
+    method = find_entry(settings.methods, "tried").method
+    data = load_data(settings, method, encoder, world.files, Ranks(), "cpu")
     towers, extra = Towers(encoder.model, "cpu"), nn.Module()
     validate = watch(data, encoder.tokenizer, lambda *_: None)
     assert validate is not None
-    objective = Objective(towers, encoder.model, extra, lambda rows: method.losses(rows, hyper), None, Ranks(), "cpu")
+    objective = Objective(towers, encoder.model, extra, method.losses, None, Ranks(), "cpu")
     return validate(objective, 0)
 
 
@@ -164,7 +163,6 @@ class _StoppedError(Exception):
     ("stops", "options"),
     [
         ((), {"weight_ensemble": 0.3}),
-        ((), {"weight_ensemble": 0.3, "ema": 0.5, "lora_rank": 4, "lr": 0.01}),
         ((5, 9), {}),
         ((9,), {"weight_ensemble": 0.5}),
     ],
@@ -226,11 +224,10 @@ def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: Wo
     assert list((world.folder / "state").glob(f"tried-*/step-{report['step'] - 1:08d}"))
 
 
-@pytest.mark.parametrize("part", [{}, {"lora_rank": 2}, {"last_blocks": 1}])
 def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(
-    part: dict[str, int], world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1, "ema": 0.5} | part
+    entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1}
     options = {"checkpoint_every": 3, "select_checkpoint": "validation/loss"}
     whole = _state(_run(world, entry, tmp_path / "whole", **options))
     steps: list[int] = []
@@ -250,26 +247,7 @@ def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(
     monkeypatch.setattr(train, "report_to", noting(last=99))
     _run(world, entry, tmp_path / "killed", **options)
     assert steps == [*range(1, 9), *range(7, 13)]
-    found = _state(tmp_path / "killed" / "tried")
-    # A resumed run computes the states of frozen blocks in other batches, which round otherwise.
-    close = 1e-6 if "last_blocks" in part else 0.0
-    torch.testing.assert_close(found, whole, rtol=close, atol=close)
-
-
-@pytest.mark.parametrize(("last", "error"), [(1, None), (9, "last_blocks 9: 'paraclip' does not")])
-def test_only_the_last_blocks_train_if_the_tower_has_them(
-    last: int, error: str | None, world: World, tmp_path: Path
-) -> None:
-    entry = {"method": "paraclip", "epochs": 1, "last_blocks": last}
-    if error is not None:
-        with pytest.raises(InputError, match=error):
-            _run(world, entry, tmp_path)
-        return
-    tuned, base = _state(_run(world, entry, tmp_path)), _state(world.files.base)
-    changed = {name for name, weights in tuned.items() if not torch.equal(weights, base[name])}
-    number = TINY["text_cfg"]["layers"] - 1
-    top = (f"transformer.resblocks.{number}.", "ln_final.", "text_projection", "logit_scale")
-    assert changed == {name for name in base if name.startswith(top)}
+    torch.testing.assert_close(_state(tmp_path / "killed" / "tried"), whole, rtol=0, atol=0)
 
 
 def test_weights_are_ensembled_with_the_bases(world: World, tmp_path: Path) -> None:
@@ -312,42 +290,6 @@ def test_proclip_distils_in_its_first_epochs_and_contrasts_in_its_last(
     assert max(steps["instance"] - steps["infonce"]) < min(steps["infonce"])
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_lora_changes_only_matrices_and_by_a_low_rank(share: float, world: World, tmp_path: Path) -> None:
-    entry = {"method": "paraclip", "epochs": 1, "lora_rank": 2, "weight_ensemble": share}
-    tuned, base = _state(_run(world, entry, tmp_path)), _state(world.files.base)
-    assert set(tuned) == set(base)
-    changed = {name for name, weights in tuned.items() if not torch.equal(weights, base[name])}
-    assert "text_projection" in changed
-    assert "transformer.resblocks.0.attn.in_proj_weight" in changed
-    assert {name for name in changed if tuned[name].ndim != 2} == {"logit_scale"}
-    for name in changed - {"logit_scale"}:
-        assert torch.linalg.matrix_rank(tuned[name] - base[name], rtol=1e-3) <= 2
-    if share < 1:
-        whole = _state(_run(world, entry | {"weight_ensemble": 1.0}, tmp_path / "whole"))
-        torch.testing.assert_close(tuned["text_projection"], (whole["text_projection"] + base["text_projection"]) / 2)
-
-
-@pytest.mark.parametrize("strategy", ["finetuned", "frozen"])
-def test_lora_on_a_language_model_leaves_its_new_projection_whole(
-    strategy: str, world: World, tmp_path: Path, language_model: Path
-) -> None:
-    entry = {"method": "lm_text_tower", "language_model": str(language_model), "image_tower": "frozen"}
-    entry |= {"warmup_steps": 1, "strategy": strategy, "epochs": 1, "lora_rank": 1}
-    if strategy == "frozen":
-        with pytest.raises(InputError, match="lora_rank needs a pretrained weight matrix"):
-            _run(world, entry, tmp_path)
-        return
-    folder = _run(world, entry, tmp_path)
-    assert not Encoder.load(folder).sidecar.from_base
-    tuned = _state(folder)
-    none = _state(_run(world, entry | {"lr": 1e-12, "weight_decay": 0.0}, tmp_path / "none"))
-    name = "text.projection.0.weight"
-    assert torch.linalg.matrix_rank(tuned[name] - none[name], rtol=1e-3) > 1
-    inner = next(key for key in tuned if "attention" in key and key.endswith("query.weight"))
-    assert torch.linalg.matrix_rank(tuned[inner] - none[inner], rtol=1e-2) == 1
-
-
 @pytest.mark.parametrize(
     ("method", "extra"), [({"method": "paraclip"}, set()), ({"method": "semclip", "n": 3}, {"directions"})]
 )
@@ -381,8 +323,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     options: list[dict[str, Any]] = [{"seed": 4}, {"validation_images": 5}, {"precision": "bf16"}]
     known += [fingerprint({}, **option) for option in (*options, {"select_checkpoint": "validation/loss"})]
     with monkeypatch.context() as patch:
-        pairs = replace(find_method("paraclip"), epoch_unit=lambda _hyper: "pairs")
-        patch.setattr(registry, "find_method", lambda _name: pairs)
+        patch.setattr(Paraclip, "epoch_unit", "pairs")
         known.append(fingerprint({}))
     assert len(set(known)) == len(known)
     assert fingerprint({}, micro_batch=4, log_every=7, checkpoint_every=2, keep_checkpoints=5) == known[0]

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-from components.core.system.errors import InputError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from components.encoders.adapter.tokens import Tokens
-    from components.training.methods.contract.method import Optimisation
 
 TEXT_TEMPERATURE = 0.07
 """Of contrasts of two texts on an encoder with a logit bias: CLIP's before training.
@@ -175,9 +172,9 @@ def info_nce(first: Feature, second: Feature, scale: Tensor | Sigmoid) -> Tensor
     return (contrast(first, second, scale=scale) + contrast(second, first, scale=scale)) / 2
 
 
-def clip_loss(column: str = "caption") -> Callable[[Features, Any], Losses]:
+def clip_loss(features: Features, column: str = "caption") -> Losses:
     """CLIP's loss of images and the texts of a column."""
-    return lambda features, _hyper: {"infonce": info_nce(features["image"], features[column], features.scale)}
+    return {"infonce": info_nce(features["image"], features[column], features.scale)}
 
 
 def scale_at(features: Features, temperature: float | None) -> Tensor | Sigmoid:
@@ -192,11 +189,9 @@ def _at(scale: Tensor, temperature: float) -> Tensor:
     return torch.full_like(scale, 1 / temperature)
 
 
-def has_sigmoid_loss(model: Any, hyper: Optimisation) -> bool:
-    """Whether contrasts of this model use the sigmoid loss."""
-    has_bias = getattr(model, "logit_bias", None) is not None
-    if hyper.contrastive_loss == "sigmoid" and not has_bias:
-        raise InputError(
-            "contrastive_loss 'sigmoid' needs an encoder with a logit bias, such as SigLIP: set it to auto"
-        )
-    return has_bias and hyper.contrastive_loss != "softmax"
+def has_sigmoid_loss(model: nn.Module) -> bool:
+    """Whether contrasts with images use SigLIP's sigmoid loss: where the encoder has a logit bias.
+
+    Contrasts at a fixed `temperature`, and of two texts, are always softmax.
+    """
+    return getattr(model, "logit_bias", None) is not None

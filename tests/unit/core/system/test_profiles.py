@@ -274,14 +274,14 @@ def test_the_profile_for_real_data_keeps_the_image_index_and_optimises_as_the_pa
     _use("vit-b-32", params)
     settings = load_settings(params)
     entries = [find_entry(settings.methods, name) for name in settings.methods]
-    trained = {entry.name for entry in entries if entry.hyper.image_tower != "frozen"}
+    trained = {entry.name for entry in entries if entry.method.settings.image_tower != "frozen"}
     assert set(settings.compare_encoders) == {"base", *settings.methods} - trained
     comment = (REPO / "infra" / "profiles" / "vit-b-32.yaml").read_text("utf-8").partition("\nover:")[0]
     assert {name for name in settings.methods if re.search(rf"\b{name}\b", comment)} == trained
     for entry in entries:
-        papers = entry.method.settings({})
+        papers = entry.method.read({}).settings
         names = [field.name for field in fields(Optimisation)]
-        differing = {name for name in names if getattr(entry.hyper, name) != getattr(papers, name)}
+        differing = {name for name in names if getattr(entry.method.settings, name) != getattr(papers, name)}
         # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three
         # epochs, which settings count in steps.
         expected = {"pc_clip_mse": {"epochs"}, "cs_clip": {"warmup_steps"}}

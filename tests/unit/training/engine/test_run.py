@@ -1,4 +1,4 @@
-"""The moving average against its closed form; where a run is outlives the process; what cannot go on is refused."""
+"""The state of a run outlives the process, and what cannot go on is refused."""
 
 from __future__ import annotations
 
@@ -12,46 +12,7 @@ from torch import nn
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
-from components.training.engine.run import MovingAverage, State
-
-
-def _weights() -> dict[str, nn.Parameter]:
-    return {"a": nn.Parameter(torch.tensor([1.0, 2.0])), "b": nn.Parameter(torch.tensor(3.0))}
-
-
-@torch.no_grad()
-def _set(weights: dict[str, nn.Parameter], value: float) -> None:
-    for tensor in weights.values():
-        tensor.fill_(value)
-
-
-def test_closed_form() -> None:
-    weights, decay, values = _weights(), 0.7, [5.0, -1.0, 2.0, 8.0]
-    average = MovingAverage(weights, decay)
-    for value in values:
-        _set(weights, value)
-        average.update()
-    moved = sum((1 - decay) * decay ** (len(values) - 1 - step) * value for step, value in enumerate(values))
-    torch.testing.assert_close(average.tensors["a"], decay ** len(values) * torch.tensor([1.0, 2.0]) + moved)
-    torch.testing.assert_close(average.tensors["b"], decay ** len(values) * torch.tensor(3.0) + moved)
-    assert weights["b"].item() == 8.0
-
-
-def test_stands_in_for_the_weights_and_steps_back_even_after_an_error() -> None:
-    weights = _weights()
-    average = MovingAverage(weights, 0.5)
-    _set(weights, 7.0)
-
-    def fail() -> None:
-        with average.as_weights():
-            assert weights["a"].tolist() == [1.0, 2.0]
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert weights["a"].tolist() == [7.0, 7.0]
-    assert weights["a"].requires_grad
-
+from components.training.engine.run import State
 
 TABLE, SHARDS = {"kind": "table"}, {"kind": "shards", "ranks": "2"}
 
@@ -82,8 +43,7 @@ def _state(
     optimiser = torch.optim.AdamW(weights.values(), lr=0.1, fused=True)
     checkpoints = Checkpoints(folder) if folder is not None else None
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    average = MovingAverage(weights, 0.5)
-    state = State(checkpoints, weights, optimiser, scaler, average, world or World(), batch_size, source)
+    state = State(checkpoints, weights, optimiser, scaler, world or World(), batch_size, source)
     return state, weights, optimiser
 
 
@@ -138,7 +98,8 @@ def test_a_table_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path
 def test_the_first_of_the_best_weights_are_kept(larger: bool, kept: float, place: int, tmp_path: Path) -> None:
     state, weights, _ = _state(tmp_path)
     for number, value in enumerate((0.5, float("nan"), 0.9, 0.1, float("inf"), 0.9, 0.1)):
-        _set(weights, number)
+        with torch.no_grad():
+            weights["b"].fill_(number)
         state.keep_if_best(value, larger=larger)
     assert state.best == kept
     best = Checkpoints(tmp_path).best()

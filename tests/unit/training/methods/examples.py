@@ -75,11 +75,10 @@ CASES = {name: {"method": name.partition(",")[0]} | changes for name, changes in
 """Variants of methods, whatever entries params.yaml has."""
 
 
-def configured(entry: Mapping[str, Any], name: str | None = None) -> tuple[Method, Any]:
-    """Method and hyper-parameters of an entry as params.yaml has it."""
-    method = find_method(entry["method"])
+def configured(entry: Mapping[str, Any], name: str | None = None) -> Method[Any]:
+    """The method of an entry as params.yaml has it."""
     given = {key: value for key, value in entry.items() if key not in ("method", "train_data")}
-    return method, method.settings(given, name)
+    return find_method(entry["method"]).read(given, name)
 
 
 def random_columns(names: Iterable[str], rows: int = 8) -> dict[str, Tensor]:
@@ -116,24 +115,24 @@ def _tokens(rows: Tensor) -> Tokens:
     return F.pad(F.pad(words, (1, 0), value=49406), (0, 1), value=49407).numpy().astype(np.int32)
 
 
-def columns_of(method: Method, hyper: Any) -> frozenset[str]:
+def columns_of(method: Method[Any]) -> frozenset[str]:
     """The columns that its losses read; `clean` is what LEAF's search for typing errors adds.
 
     Of the base's features, those of images if the image tower trains, else those of texts.
     """
-    columns = method.columns(hyper)
+    columns = method.columns
     added = set() if method.augment is None else {"clean"}
-    if method.reads_base(hyper):
-        added |= {BASE + name for name in columns if ("image" in name) == (hyper.image_tower != "frozen")}
+    if method.reads_base:
+        added |= {BASE + name for name in columns if ("image" in name) == (method.settings.image_tower != "frozen")}
     return columns | added
 
 
-def extra_of(method: Method, hyper: Any) -> nn.Module:
+def extra_of(method: Method[Any]) -> nn.Module:
     """The method's own tensors in float64."""
     if method.name == "read_clip":
-        hyper = replace(hyper, language_model=str(tiny_language_model()))
+        method = type(method)(replace(method.settings, language_model=str(tiny_language_model())))
     torch.manual_seed(0)
-    return method.extra(small_encoder(), hyper).double()
+    return method.extra(small_encoder()).double()
 
 
 @cache
@@ -144,9 +143,9 @@ def small_encoder() -> Encoder:
 
 def losses_of(entry: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, float]:
     """Losses by name of an entry on rows given as lists, arrays or tensors; all of one rank."""
-    method, hyper = configured(entry)
+    method = configured(entry)
     rows = {name: torch.as_tensor(np.asarray(values), dtype=torch.float64) for name, values in columns.items()}
-    losses = method.objective(as_features(rows, extra_of(method, hyper)), hyper)
+    losses = method.objective(as_features(rows, extra_of(method)))
     return {name: float(loss.detach()) for name, loss in losses.items()}
 
 

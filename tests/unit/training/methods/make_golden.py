@@ -17,8 +17,7 @@ def golden_losses() -> dict[str, dict[str, float]]:
     """Losses by name of every case on its random columns."""
     found = {}
     for name, entry in CASES.items():
-        method, hyper = configured(entry)
-        losses = losses_of(entry, random_columns(columns_of(method, hyper)))
+        losses = losses_of(entry, random_columns(columns_of(configured(entry))))
         found[name] = {term: round(value, 8) for term, value in losses.items()}
     return found
 

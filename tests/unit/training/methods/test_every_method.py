@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import subprocess
@@ -18,6 +17,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.training_columns import HOLDERS
 from components.encoders.adapter.encoder import Encoder
+from components.training.methods.paraclip import Paraclip
 from components.training.methods.registry import check_entries, find_method, method_names
 from tests.conftest import TINY
 from tests.support.params import every_method
@@ -40,14 +40,13 @@ ALIKE[[0, 1, 2, 6], [1, 0, 6, 2]] = True
 
 
 def _columns(entry: dict[str, Any]) -> dict[str, Tensor]:
-    method, hyper = configured(entry)
-    return random_columns(columns_of(method, hyper))
+    return random_columns(columns_of(configured(entry)))
 
 
 def _losses(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Any:
-    method, hyper = configured(entry)
+    method = configured(entry)
     torch.manual_seed(0)
-    return method.objective(as_features(columns, extra_of(method, hyper), *rank, **facts), hyper)
+    return method.objective(as_features(columns, extra_of(method), *rank, **facts))
 
 
 def _total(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Tensor:
@@ -70,7 +69,7 @@ def test_params_yaml_trains_every_method_and_evaluates_only_what_exists(settings
 def test_no_method_imports_torch_for_its_settings() -> None:
     code = (
         "import sys; from components.training.methods.registry import find_method, method_names; "
-        "[find_method(name).settings({}) for name in method_names()]; "
+        "[find_method(name).read({}) for name in method_names()]; "
         "sys.exit(str(sys.modules.keys() & {'torch', 'open_clip', 'transformers', 'peft'} or 0))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"0\n"
@@ -84,14 +83,14 @@ def test_methods_that_ignore_weights_are_listed() -> None:
 
 @every_entry
 def test_unknown_and_ill_typed_settings_are_named(name: str) -> None:
-    method, _ = configured(ENTRIES[name])
+    method = type(configured(ENTRIES[name]))
     messages = {
         "epoch": rf"unknown key 'methods\.{name}\.epoch': did you mean 'epochs'",
         "lr": rf"key 'methods\.{name}\.lr'",
     }
     for key, message in messages.items():
         with pytest.raises(InputError, match=message):
-            method.settings({key: "fast"}, name)
+            method.read({key: "fast"}, name)
 
 
 PUBLISHED: dict[str, dict[str, Any]] = {
@@ -146,18 +145,18 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_defaults_are_the_papers(name: str) -> None:
-    hyper = find_method(name).settings({})
-    assert {key: getattr(hyper, key) for key in PUBLISHED[name]} == PUBLISHED[name]
-    assert find_method(name).warnings(hyper) == []
+    method = find_method(name).read({})
+    assert {key: getattr(method.settings, key) for key in PUBLISHED[name]} == PUBLISHED[name]
+    assert method.warnings() == []
 
 
 def test_a_number_out_of_bounds_is_refused_by_its_key() -> None:
-    values = {"lr": math.nan, "batch_size": 0, "gamma": 1.5, "ema": 1.0, "weight_ensemble": -0.1, "terms": []}
+    values = {"lr": math.nan, "batch_size": 0, "gamma": 1.5, "weight_ensemble": -0.1, "terms": []}
     for key, value in values.items():
         with pytest.raises(InputError, match=rf"^params\.yaml: key 'methods\.mine\.{key}': "):
-            find_method("paraclip").settings({key: value}, "mine")
+            find_method("paraclip").read({key: value}, "mine")
     with pytest.raises(InputError, match=r"key 'methods\.mine\.parts\.paraclip\.weight': "):
-        find_method("joint").settings({"parts": {"paraclip": {"weight": math.nan}}}, "mine")
+        find_method("joint").read({"parts": {"paraclip": {"weight": math.nan}}}, "mine")
 
 
 @every_variant
@@ -197,11 +196,7 @@ def test_losses_and_gradients_of_two_ranks_average_to_those_of_one_process(
         assert torch.allclose(expected, (lower + upper) / 2, atol=1e-9), name
 
 
-WEIGHTED = {
-    name: entry
-    for name, entry in (ENTRIES | CASES).items()
-    if find_method(entry["method"]).weighted(configured(entry)[1])
-}
+WEIGHTED = {name: entry for name, entry in (ENTRIES | CASES).items() if configured(entry).weighted}
 every_weighted = pytest.mark.parametrize("entry", WEIGHTED.values(), ids=list(WEIGHTED))
 
 
@@ -226,22 +221,21 @@ def test_images_of_one_query_are_not_negatives_of_each_other(entry: dict[str, An
 
 @every_entry
 def test_freezing_leaves_exactly_the_declared_parameters(name: str) -> None:
-    method, hyper = configured(ENTRIES[name])
-    if method.build_encoder is not type(method).build_encoder:
+    method = configured(ENTRIES[name])
+    if method.builds_tower:
         pytest.skip("builds a tower of its own, see its own test")
     model = Encoder.create("tiny", "tiny", TINY | {"init_logit_bias": -10.0}, "test").model
-    trained = method.freeze(model, hyper)
+    trained = method.freeze(model)
     assert trained
-    assert ("logit_scale" in trained) == ("logit_bias" in trained) == hyper.learn_logit_scale
-    softmax = dataclasses.replace(hyper, contrastive_loss="softmax")
-    assert "logit_bias" not in method.freeze(model, softmax)
-    method.freeze(model, hyper)
-    assert any(key.startswith("visual.") for key in trained) == (hyper.image_tower != "frozen")
+    assert ("logit_scale" in trained) == ("logit_bias" in trained) == method.settings.learn_logit_scale
+    assert any(key.startswith("visual.") for key in trained) == (method.settings.image_tower != "frozen")
     for key, parameter in model.named_parameters():
         assert parameter.requires_grad == (key in trained), key
 
 
 def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
-    method = dataclasses.replace(find_method("paraclip"), trainable=lambda _hyper: (r"^adapter\.",))
+    class Adapter(Paraclip):
+        trainable = (r"^adapter\.",)
+
     with pytest.raises(InputError, match="which this encoder does not have"):
-        method.freeze(tiny_encoder.model, method.settings({}))
+        Adapter.read({}).freeze(tiny_encoder.model)

@@ -11,7 +11,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.training.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Neighbours
 from components.training.methods.joint import METHOD
-from tests.unit.training.methods.examples import DIM, configured, losses_of, random_columns, small_encoder
+from tests.unit.training.methods.examples import DIM, losses_of, random_columns, small_encoder
 
 PARTS: dict[str, dict[str, Any]] = {
     "paraclip": {"terms": ["l2"]},
@@ -21,8 +21,8 @@ PARTS: dict[str, dict[str, Any]] = {
 
 
 def test_it_is_the_weighted_sum_of_its_parts() -> None:
-    hyper = METHOD.settings({"parts": PARTS})
-    columns = random_columns(METHOD.columns(hyper))
+    method = METHOD.read({"parts": PARTS})
+    columns = random_columns(method.columns)
     expected = {}
     for name, part in PARTS.items():
         entry = {"method": name, **{key: value for key, value in part.items() if key != "weight"}}
@@ -33,11 +33,11 @@ def test_it_is_the_weighted_sum_of_its_parts() -> None:
 
 
 def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
-    hyper = METHOD.settings({"parts": {**PARTS, "laclip_ft": {"rewrites": ["rewrite"]}}})
+    method = METHOD.read({"parts": {**PARTS, "laclip_ft": {"rewrites": ["rewrite"]}}})
     negated = {"image", "caption", "paraphrase_1", "semclip_paraphrase", "negation", "other_image", "difference"}
-    assert METHOD.columns(hyper) == negated | {"drawn_caption"}
-    assert METHOD.rows(hyper) == {"caption", "paraphrase_1", "paraphrase_2"}
-    assert METHOD.column_mixture(hyper) == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
+    assert method.columns == negated | {"drawn_caption"}
+    assert method.rows == {"caption", "paraphrase_1", "paraphrase_2"}
+    assert method.column_mixture == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
 
 
 @pytest.mark.parametrize(
@@ -45,30 +45,30 @@ def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
     [(["pc_clip"], "pairs"), (["pc_clip", "semclip"], "pairs"), (["pc_clip", "paraclip"], "images")],
 )
 def test_an_epoch_visits_images_once_if_one_part_does(parts: list[str], visits: str) -> None:
-    assert METHOD.epoch_unit(METHOD.settings({"parts": {part: {} for part in parts}})) == visits
+    assert METHOD.read({"parts": {part: {} for part in parts}}).epoch_unit == visits
 
 
 def test_parts_keep_their_own_tensors() -> None:
-    state = METHOD.extra(small_encoder(), METHOD.settings({"parts": PARTS})).state_dict()
+    state = METHOD.read({"parts": PARTS}).extra(small_encoder()).state_dict()
     assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
 
 
 def test_defaults_train_paraphrase_negation_and_difference_and_warnings_are_those_of_the_parts() -> None:
-    hyper = METHOD.settings({})
-    assert set(losses_of({"method": "joint"}, random_columns(METHOD.columns(hyper)))) == {
+    method = METHOD.read({})
+    assert set(losses_of({"method": "joint"}, random_columns(method.columns))) == {
         "paraclip/l1_second", "paraclip/l2", "paraclip/l3",
         "semclip/paraphrase", "semclip/negation", "pc_clip/infonce",
     }  # fmt: skip
-    assert METHOD.warnings(hyper) == []
-    (warning,) = METHOD.warnings(METHOD.settings({"parts": {"semclip": {"n": 1}}}))
+    assert method.warnings() == []
+    (warning,) = METHOD.read({"parts": {"semclip": {"n": 1}}}).warnings()
     assert "n: 1" in warning
 
 
 def test_parameters_of_any_part_are_trained(tiny_encoder: Encoder) -> None:
-    assert METHOD.trainable(METHOD.settings({"parts": {"pc_clip": {}}})) == (TEXT_BLOCKS,)
-    hyper = METHOD.settings({"parts": {"pc_clip": {}, "paraclip": {}}})
-    assert set(METHOD.trainable(hyper)) == {TEXT_BLOCKS, TEXT_TOWER}
-    assert "token_embedding.weight" in METHOD.freeze(tiny_encoder.model, hyper)
+    assert METHOD.read({"parts": {"pc_clip": {}}}).trainable == (TEXT_BLOCKS,)
+    method = METHOD.read({"parts": {"pc_clip": {}, "paraclip": {}}})
+    assert set(method.trainable) == {TEXT_BLOCKS, TEXT_TOWER}
+    assert "token_embedding.weight" in method.freeze(tiny_encoder.model)
 
 
 @pytest.mark.parametrize(
@@ -87,40 +87,38 @@ def test_parameters_of_any_part_are_trained(tiny_encoder: Encoder) -> None:
 )
 def test_wrong_parts_are_named(parts: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        METHOD.settings({"parts": parts}, "mine")
+        METHOD.read({"parts": parts}, "mine")
 
 
 @pytest.mark.parametrize("strategy", ["frozen", "finetuned"])
 def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Encoder, strategy: str) -> None:
-    method, own = configured({"method": "lm_text_tower", "strategy": strategy, "image_tower": "frozen"})
     given = {"parts": {"lm_text_tower": {"strategy": strategy}, **PARTS}, "image_tower": "frozen"}
-    hyper = METHOD.settings(given)
-    assert METHOD.fresh_params(hyper) == method.fresh_params(own)
-    assert {"caption", "image"} < METHOD.columns(hyper)
-    base_only = METHOD.settings({"parts": PARTS})
-    assert METHOD.start(tiny_encoder, base_only) is tiny_encoder
-    assert METHOD.fresh_params(base_only) == ()
-    encoder = METHOD.start(tiny_encoder, hyper)
-    trained = set(METHOD.freeze(encoder.model, hyper))
+    method = METHOD.read(given)
+    assert {"caption", "image"} < method.columns
+    base_only = METHOD.read({"parts": PARTS})
+    assert base_only.start(tiny_encoder) is tiny_encoder
+    assert (method.builds_tower, base_only.builds_tower) == (True, False)
+    encoder = method.start(tiny_encoder)
+    trained = set(method.freeze(encoder.model))
     assert any(name.startswith("text.projection.") for name in trained)
     assert any(name.startswith("text.language.") for name in trained) == (strategy == "finetuned")
-    losses = losses_of({"method": "joint", **given}, random_columns(METHOD.columns(hyper)))
+    losses = losses_of({"method": "joint", **given}, random_columns(method.columns))
     assert {"lm_text_tower/infonce", "paraclip/l2"} < set(losses)
 
 
 def test_parts_that_need_different_similar_images_are_refused() -> None:
-    assert METHOD.neighbours(METHOD.settings({"parts": {"conclip": {}, "negclip": {}}})) == Neighbours()
+    assert METHOD.read({"parts": {"conclip": {}, "negclip": {}}}).neighbours == Neighbours()
     released = {"protocol": "released", "distractor_data": "coco/data"}
-    hyper = METHOD.settings({"parts": {"conclip": released, "paraclip": {}}})
-    assert METHOD.neighbours(hyper) == Neighbours(1, Path("coco/data"))
-    assert METHOD.files(hyper) == {"conclip.distractors": Path("coco/data/embeddings")}
+    method = METHOD.read({"parts": {"conclip": released, "paraclip": {}}})
+    assert method.neighbours == Neighbours(1, Path("coco/data"))
+    assert method.files() == {"conclip.distractors": Path("coco/data/embeddings")}
     with pytest.raises(InputError, match="parts conclip and negclip need different similar images"):
-        METHOD.neighbours(METHOD.settings({"parts": {"conclip": released, "negclip": {}}}))
+        _ = METHOD.read({"parts": {"conclip": released, "negclip": {}}}).neighbours
 
 
 def test_two_parts_language_models_are_both_named(tmp_path: Path) -> None:
     models = {name: tmp_path / name for name in ("lm_text_tower", "read_clip")}
     for folder in models.values():
         folder.mkdir()
-    hyper = METHOD.settings({"parts": {name: {"language_model": str(folder)} for name, folder in models.items()}})
-    assert METHOD.files(hyper) == {f"{name}.language_model": folder for name, folder in models.items()}
+    method = METHOD.read({"parts": {name: {"language_model": str(folder)} for name, folder in models.items()}})
+    assert method.files() == {f"{name}.language_model": folder for name, folder in models.items()}

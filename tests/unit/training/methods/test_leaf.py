@@ -19,7 +19,7 @@ TEXTS = ["a small dog left of a cat", "two red hats", "the large boat"]
 
 
 def _search(encoder: Encoder, tries: int = 8) -> Search:
-    return Search(encoder, METHOD.settings({"tries": tries, "protocol": "own"}))
+    return Search(encoder, METHOD.read({"tries": tries, "protocol": "own"}).settings)
 
 
 def _attacked(encoder: Encoder, texts: list[str], tries: int = 8) -> list[str]:
@@ -68,7 +68,7 @@ def test_an_error_that_spells_a_word_is_refused() -> None:
 
 
 def test_allowed_errors_and_tries_differ_as_released(tiny_encoder: Encoder) -> None:
-    released, own = (Search(tiny_encoder, METHOD.settings({"protocol": name})) for name in ("released", "own"))
+    released, own = (Search(tiny_encoder, METHOD.read({"protocol": name}).settings) for name in ("released", "own"))
     allowed = {"a bxt on the mat": (True, True), "a  bat on the mat": (False, True), "a cat on the mat": (False, False)}
     for changed, expected in (allowed | {"a bat on themat": (True, True)}).items():
         assert (released._allowed("a bat on the mat", changed), own._allowed("a bat on the mat", changed)) == expected

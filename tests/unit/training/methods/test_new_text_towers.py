@@ -19,10 +19,10 @@ from tests.conftest import TINY
 
 def _start(base: Encoder, **given: Any) -> tuple[Encoder, set[str]]:
     """The encoder that training starts from and the names of what trains."""
-    hyper = ADAPTED.settings(given)
+    method = ADAPTED.read(given)
     torch.manual_seed(0)
-    encoder = ADAPTED.start(base, hyper)
-    return encoder, set(ADAPTED.freeze(encoder.model, hyper))
+    encoder = method.start(base)
+    return encoder, set(method.freeze(encoder.model))
 
 
 def _places(names: set[str]) -> set[str]:
@@ -90,26 +90,26 @@ def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) ->
 
 
 def test_settings_are_those_of_the_adapted_models() -> None:
-    defaults = vars(ADAPTED.settings({}))
-    assert vars(SCRATCH.settings({})).items() <= defaults.items()
+    defaults = vars(ADAPTED.read({}).settings)
+    assert vars(SCRATCH.read({}).settings).items() <= defaults.items()
 
 
 def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
     before = {name: weights.clone() for name, weights in tiny_encoder.model.state_dict().items()}
     tiny_encoder.model.logit_scale.data.fill_(4.0)
-    hyper = SCRATCH.settings({})
+    method = SCRATCH.read({})
     torch.manual_seed(9)
-    encoder = SCRATCH.start(tiny_encoder, hyper)
+    encoder = method.start(tiny_encoder)
     after = encoder.model.state_dict()
     assert {name: weights.shape for name, weights in after.items()} == {n: w.shape for n, w in before.items()}
     assert not any(weights.ndim > 1 and torch.equal(weights, before[name]) for name, weights in after.items())
     assert float(encoder.model.logit_scale.detach()) == pytest.approx(2.6593, abs=1e-4)
-    assert set(SCRATCH.freeze(encoder.model, hyper)) == set(after)
+    assert set(method.freeze(encoder.model)) == set(after)
 
 
 def test_a_base_with_a_language_model_can_start_at_random(tmp_path: Path, tiny_encoder: Encoder) -> None:
-    base = ADAPTED.start(tiny_encoder, ADAPTED.settings({"strategy": "frozen"}))
-    fresh = SCRATCH.start(base, SCRATCH.settings({"image_tower": "frozen"}))
+    base = ADAPTED.read({"strategy": "frozen"}).start(tiny_encoder)
+    fresh = SCRATCH.read({"image_tower": "frozen"}).start(base)
     new, old = (encoder.model.text.language.embeddings.word_embeddings.weight for encoder in (fresh, base))
     assert new.shape == old.shape
     assert not torch.equal(new, old)
@@ -122,5 +122,5 @@ def test_a_tower_of_batch_statistics_starts_only_from_published_weights(tiny_enc
     config = tiny_encoder.sidecar.architecture | {"vision_cfg": resnet}
     base = Encoder.create("base", "tiny-resnet", config, "clip")
     with pytest.raises(InputError, match=r"'tiny-resnet' normalises by batch statistics.* cannot start at random"):
-        SCRATCH.start(base, SCRATCH.settings({}))
-    SCRATCH.start(base, SCRATCH.settings({"image_tower": "frozen"}))
+        SCRATCH.read({}).start(base)
+    SCRATCH.read({"image_tower": "frozen"}).start(base)

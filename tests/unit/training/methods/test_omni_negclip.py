@@ -15,7 +15,7 @@ from components.training.methods.omni_negclip import METHOD
 from tests.conftest import TINY
 from tests.unit.training.methods.examples import SCALE, as_features, losses_of, picking, random_columns, unit
 
-COLUMNS = random_columns(METHOD.columns(METHOD.settings({})))
+COLUMNS = random_columns(METHOD.read({}).columns)
 IMAGE, CAPTION, NEGATED, ABSENCE = (unit(COLUMNS[name]) for name in ("image", "caption", "negated_term", "absence"))
 
 
@@ -37,7 +37,7 @@ def test_the_terms_by_hand() -> None:
 
 def test_with_a_logit_bias_each_pair_is_judged_alone() -> None:
     sigmoid = Sigmoid(torch.tensor(SCALE), torch.tensor(-2.0))
-    found = METHOD.losses(replace(as_features(COLUMNS), scale=sigmoid), METHOD.settings({}))["presence"].item()
+    found = METHOD.read({}).losses(replace(as_features(COLUMNS), scale=sigmoid))["presence"].item()
     texts = torch.from_numpy(np.concatenate([CAPTION, NEGATED]))
     logits = SCALE * torch.from_numpy(IMAGE) @ texts.T - 2
     matches = torch.eye(8, 16, dtype=torch.float64)
@@ -50,7 +50,7 @@ def test_with_a_logit_bias_each_pair_is_judged_alone() -> None:
 def test_the_first_blocks_train_and_the_last_do_not(custom: bool) -> None:
     text = TINY["text_cfg"] | {"layers": 12}
     model = Encoder.create("base", "tiny", TINY | {"text_cfg": text, "custom_text": custom}, "clip").model
-    trained = METHOD.freeze(model, METHOD.settings({"front_blocks": 2}))
+    trained = METHOD.read({"front_blocks": 2}).freeze(model)
     start = "text." if custom else ""
     frozen = {name for name, _ in model.named_parameters() if name not in trained and not name.startswith("visual.")}
     blocks = {name.removeprefix(f"{start}transformer.resblocks.").partition(".")[0] for name in frozen}

@@ -16,9 +16,9 @@ COLUMNS = random_columns(("image", "caption", "base.image", "base.caption"))
 
 
 def _losses(columns: dict[str, Any], epoch: int | None, **given: Any) -> dict[str, float]:
-    hyper = METHOD.settings({"epochs": 4, **given})
+    method = METHOD.read({"epochs": 4, **given})
     features = replace(as_features(columns), epoch=epoch)
-    return {name: loss.item() for name, loss in METHOD.losses(features, hyper).items()}
+    return {name: loss.item() for name, loss in method.losses(features).items()}
 
 
 def _near_base(column: str, weight: float = 1.0) -> dict[str, float]:
@@ -53,8 +53,8 @@ def test_a_single_epoch_contrasts() -> None:
 
 def test_the_language_model_is_frozen_and_what_is_on_top_of_it_trains(tiny_encoder: Encoder) -> None:
     for given, inside in (({}, set()), ({"strategy": "alignment", "alignment_layers": 1}, {"alignment_0"})):
-        hyper = METHOD.settings({"image_tower": "frozen", **given})
-        trained = set(METHOD.freeze(METHOD.start(tiny_encoder, hyper).model, hyper))
+        method = METHOD.read({"image_tower": "frozen", **given})
+        trained = set(method.freeze(method.start(tiny_encoder).model))
         top = {name for name in trained if not name.startswith("text.language.")}
         assert top == {
             "logit_scale",

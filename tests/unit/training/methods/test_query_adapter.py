@@ -29,11 +29,11 @@ def _other(**changes: Any) -> Encoder:
 def test_the_tower_is_the_other_ones_and_pictures_keep_their_vectors(tiny_encoder: Encoder, tmp_path: Path) -> None:
     other = _other()
     other.save(tmp_path / "other")
-    adapted = METHOD.start(tiny_encoder, METHOD.settings({"encoder": str(tmp_path / "other")}))
+    adapted = METHOD.read({"encoder": str(tmp_path / "other")}).start(tiny_encoder)
     assert adapted.sidecar.embed_dim == tiny_encoder.sidecar.embed_dim
     assert adapted.sidecar.context_length == 20
     assert adapted.image_tower_hash() == tiny_encoder.image_tower_hash()
-    trained = METHOD.freeze(adapted.model, METHOD.settings({}))
+    trained = METHOD.read({}).freeze(adapted.model)
     assert set(trained) == {"text.text_projection.weight", "text.text_projection.bias"}
     # An affine map that is the other one's projection gives its features.
     own = _other().model.text_projection
@@ -57,10 +57,10 @@ def test_a_new_text_tower_of_a_base_with_a_logit_bias_has_one(
         encoder = with_language_tower(base, model, "finetuned")
     else:
         method = find_method(built)
-        encoder = method.start(base, method.settings({"image_tower": "frozen"} | given))
-        hyper = method.settings({"image_tower": "frozen", "learn_logit_scale": True} | given)
-        assert "logit_bias" in method.freeze(encoder.model, hyper)
-    assert has_sigmoid_loss(encoder.model, find_method("paraclip").settings({}))
+        encoder = method.read({"image_tower": "frozen"} | given).start(base)
+        learns = method.read({"image_tower": "frozen", "learn_logit_scale": True} | given)
+        assert "logit_bias" in learns.freeze(encoder.model)
+    assert has_sigmoid_loss(encoder.model)
     encoder.save(tmp_path / "saved")
     loaded = Encoder.load(tmp_path / "saved")
     assert loaded.sidecar.logit_bias

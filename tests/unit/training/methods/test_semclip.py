@@ -33,7 +33,7 @@ ONLY = {"contrastive_weight": 0, "paraphrase_weight": 0, "negation_weight": 0}
 
 
 def _projected(column: str, **settings: Any) -> np.ndarray:
-    directions = METHOD.extra(small_encoder(), METHOD.settings(settings)).directions
+    directions = METHOD.read(settings).extra(small_encoder()).directions
     return np.asarray(unit(COLUMNS[column]) @ directions.double().numpy().T)
 
 
@@ -43,7 +43,7 @@ def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 @given(n=st.integers(1, 5), dim=st.integers(6, 20), seed=st.integers(0, 99))
 def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, seed: int) -> None:
-    found = projection(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
+    found = projection(dim, METHOD.read({"n": n, "basis_seed": seed}).settings).directions.double().numpy()
     drawn = torch.empty(n, dim).normal_(generator=torch.Generator().manual_seed(seed)).double().numpy()
     expected: list[np.ndarray] = []
     for vector in drawn:
@@ -55,13 +55,11 @@ def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, se
 
 @pytest.mark.parametrize("learnable", [False, True])
 def test_directions_follow_from_their_seed_and_train_only_when_learnable(learnable: bool) -> None:
-    extra = METHOD.extra(small_encoder(), METHOD.settings({"learnable": learnable}))
+    extra = METHOD.read({"learnable": learnable}).extra(small_encoder())
     assert "directions" in extra.state_dict()
     assert [name for name, _ in extra.named_parameters()] == (["directions"] if learnable else [])
-    assert torch.equal(extra.directions, METHOD.extra(small_encoder(), METHOD.settings({})).directions)
-    assert not torch.equal(
-        extra.directions, METHOD.extra(small_encoder(), METHOD.settings({"basis_seed": 1})).directions
-    )
+    assert torch.equal(extra.directions, METHOD.read({}).extra(small_encoder()).directions)
+    assert not torch.equal(extra.directions, METHOD.read({"basis_seed": 1}).extra(small_encoder()).directions)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_directions_follow_from_their_seed_and_train_only_when_learnable(learnab
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        METHOD.extra(small_encoder(), METHOD.settings(settings))
+        METHOD.read(settings).extra(small_encoder())
 
 
 def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_its_own_scale() -> None:
@@ -85,7 +83,7 @@ def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_i
         expected = (picking(image, caption, scale=scale) + picking(caption, image, scale=scale)) / 2
         found = losses_of(entry | {"protocol": protocol}, COLUMNS)
         assert found == pytest.approx({"contrastive": expected}, rel=1e-6)
-    extra = METHOD.extra(small_encoder(), METHOD.settings({"protocol": "released"}))
+    extra = METHOD.read({"protocol": "released"}).extra(small_encoder())
     assert [name for name, _ in extra.named_parameters()] == ["log_scale"]
     assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
 
@@ -118,16 +116,16 @@ def test_a_term_of_weight_zero_needs_no_column() -> None:
     for absent in (["negation"], ["paraphrase"], ["paraphrase", "negation"], ["contrastive"]):
         given = {f"{term}_weight": 0 for term in absent}
         needed = {"caption"}.union(*(columns[term] for term in columns.keys() - set(absent)))
-        hyper = METHOD.settings(given)
-        assert (METHOD.columns(hyper), METHOD.rows(hyper)) == (needed, frozenset())
+        method = METHOD.read(given)
+        assert (method.columns, method.rows) == (needed, frozenset())
         losses_of({"method": "semclip", **given}, random_columns(needed))
 
 
 def test_the_encoders_scale_is_learned_only_where_it_is_used_and_released_decays_everything() -> None:
-    plain, released = METHOD.settings({}), METHOD.settings({"protocol": "released"})
+    plain, released = METHOD.read({}).settings, METHOD.read({"protocol": "released"}).settings
     assert (plain.learn_logit_scale, plain.decay_all) == (True, False)
     assert (released.learn_logit_scale, released.decay_all) == (False, True)
-    assert not METHOD.settings({"contrastive_weight": 0}).learn_logit_scale
+    assert not METHOD.read({"contrastive_weight": 0}).settings.learn_logit_scale
 
 
 def _row(*start: float) -> Tensor:
@@ -137,11 +135,11 @@ def _row(*start: float) -> Tensor:
 @pytest.mark.parametrize("protocol", ["paper", "released"])
 def test_one_direction_has_a_warning(protocol: str) -> None:
     settings = {"n": 1, "protocol": protocol}
-    (warning,) = METHOD.warnings(METHOD.settings(settings))
+    (warning,) = METHOD.read(settings).warnings()
     assert "have no gradient: set n: 2" in warning
-    assert METHOD.warnings(METHOD.settings({**settings, "paraphrase_weight": 0, "negation_weight": 0})) == []
-    assert METHOD.warnings(METHOD.settings({"n": 1, "protocol": "soft_sign", "normalised": False})) == []
-    (warning,) = METHOD.warnings(METHOD.settings({"normalised": False}))
+    assert METHOD.read({**settings, "paraphrase_weight": 0, "negation_weight": 0}).warnings() == []
+    assert METHOD.read({"n": 1, "protocol": "soft_sign", "normalised": False}).warnings() == []
+    (warning,) = METHOD.read({"normalised": False}).warnings()
     assert warning == "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
 
 
@@ -155,8 +153,8 @@ def test_one_direction_by_hand() -> None:
 
 def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own_texts(settings: Settings) -> None:
     for name in ("semclip", "semclip_paraphrase", "semclip_negation"):
-        method, hyper = configured(settings.methods[name], name)
-        held_to = method.columns(hyper) | method.rows(hyper)
+        method = configured(settings.methods[name], name)
+        held_to = method.columns | method.rows
         assert held_to == {"image", "caption", "semclip_paraphrase", "negation"}, name
 
 
@@ -169,17 +167,17 @@ def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own
     ],
 )
 def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, cosine: float) -> None:
-    hyper = METHOD.settings({"learnable": True, "protocol": protocol, **ONLY, "paraphrase_weight": 1})
-    extra = extra_of(METHOD, hyper)
+    method = METHOD.read({"learnable": True, "protocol": protocol, **ONLY, "paraphrase_weight": 1})
+    extra = extra_of(method)
     with torch.no_grad():
         extra.directions.copy_(torch.diag(torch.tensor([3.0, 4.0])) @ torch.eye(2, DIM))
     rows = {"caption": 5 * _row(0.6, 0.8), "semclip_paraphrase": 2 * _row(0.8, -0.6)}
-    assert METHOD.losses(as_features(rows, extra), hyper)["paraphrase"].item() == pytest.approx(1 - cosine)
+    assert method.losses(as_features(rows, extra))["paraphrase"].item() == pytest.approx(1 - cosine)
 
 
 def test_an_epoch_visits_published_texts_row_by_row() -> None:
     published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
-    hyper, negations = (METHOD.settings(published | weights) for weights in ({}, {"paraphrase_weight": 0}))
-    assert METHOD.columns(hyper) == {"image", "caption", "published_paraphrase", "published_negation"}
-    assert METHOD.epoch_unit(hyper) == METHOD.epoch_unit(negations) == "rows"
-    assert METHOD.epoch_unit(METHOD.settings({})) == "pairs"
+    whole, negations = (METHOD.read(published | weights) for weights in ({}, {"paraphrase_weight": 0}))
+    assert whole.columns == {"image", "caption", "published_paraphrase", "published_negation"}
+    assert whole.epoch_unit == negations.epoch_unit == "rows"
+    assert METHOD.read({}).epoch_unit == "pairs"

@@ -37,8 +37,8 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Settin
 
 
 def _expected(settings: Settings, entry: Entry) -> list[int]:
-    tables = input_files(entry.method.needs(entry.hyper), Path("data/validated"), Path())
-    hyper, images, compared = entry.hyper, settings.prepare.counts.train, False
+    tables = input_files(entry.method.needs, Path("data/validated"), Path())
+    hyper, images, compared = entry.method.settings, settings.prepare.counts.train, False
     if tables.keys() == {"pairs"} and settings.train.shards is not None and hyper.image_tower != "frozen":
         streamed = len(list(braceexpand(settings.train.shards.urls))) * PER_SHARD
         steps = streamed // hyper.batch_size // hyper.accumulate
@@ -50,7 +50,7 @@ def _expected(settings: Settings, entry: Entry) -> list[int]:
         if find_task(task).reads is read_caption_pairs:
             compared = True
             assert task_settings.pairs == images * (images - 1)
-    rows, batches = _epoch(images, compared, entry.method.epoch_unit(hyper), hyper.batch_size)
+    rows, batches = _epoch(images, compared, entry.method.epoch_unit, hyper.batch_size)
     steps = batches // hyper.accumulate
     return [rows, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
 

@@ -23,13 +23,11 @@ def test_retention_is_the_mean_squared_distance_of_unit_rows_over_columns() -> N
 
 def test_a_methods_losses_have_a_retention_term_only_with_a_weight() -> None:
     method, features = find_method("caption_ft"), as_features(random_columns(("image", "caption", "base.caption")))
-    held, free = method.settings({"retention": 2}), method.settings({})
-    assert (method.reads_base(held), method.reads_base(free)) == (True, False)
-    found = method.objective(features, held)
+    held, free = method.read({"retention": 2}), method.read({})
+    assert (held.reads_base, free.reads_base) == (True, False)
+    found = held.objective(features)
     assert found["retention"].item() == pytest.approx(2 * retention(features).item())
-    assert (
-        method.objective(features, free).keys() == found.keys() - {"retention"} == method.losses(features, free).keys()
-    )
+    assert free.objective(features).keys() == found.keys() - {"retention"} == free.losses(features).keys()
 
 
 def test_equal_rows_have_a_finite_gradient_of_their_structure() -> None:
