@@ -17,7 +17,7 @@ import typer
 from components.core.pictures.folder import heic_note
 from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Settings, load_settings
-from components.core.system.checking import check_methods, check_settings, table_files
+from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.system.project import in_project, start
@@ -70,9 +70,6 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
                 print(f"prepare: {heic_note(heic)}")
             left_out = f"{images} images and {sum(not lost.images for lost in unusable)} rows without a usable caption"
             print(f"prepare: {left_out} left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
-    weighted = any(pair.weight is not None for pair in kept["test"])
-    if weighted and (unweighted := check_methods(settings.methods, table_files(settings))):
-        print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:

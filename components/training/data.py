@@ -97,11 +97,14 @@ def load_data(
     pa.default_memory_pool().release_unused()
     source: BatchSource
     streamed: dict[str, str] = {}
+    weighted = has_weights(files.train)
     if tables.source is not None:
         source = replace(tables.source, world=world)
+        if weighted and not method.weighted and world.leads:
+            print(f"{method.name} ignores the weights of {files.train}: all rows count the same")
     else:
         assert train.shards is not None
-        if has_weights(files.train) and world.leads:
+        if weighted and world.leads:
             print(f"train.shards: shards have neither the weights of {files.train} nor the images of each query")
         published = TestSetKeys.read(files.leaks)
         source = ShardSource(train.shards, plan, encoder.tokenizer, encoder.sidecar.preparation, tables.held, published)

@@ -7,7 +7,6 @@ import pytest
 from tests.pipeline import stage_dependencies as read
 
 SETTINGS_PASSED_ON = {
-    ("prepare", "methods"): "entries that do not use a query log's weights are only printed",
     ("validate", "synthesize"): "the name of the model in summary.json; other models give other answers, an input",
     ("seed", "dataset"): "the name of the MLflow experiment",
     ("repeat", "dataset"): "as for `seed`",

@@ -1,60 +1,37 @@
-"""Checks params.yaml as a whole: every name exists, and every method accepts its keys."""
+"""Checks params.yaml as a whole: every name exists, and rooms accept their blocks."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from components.core.settings import PARAMS, Settings, load_settings
-from components.core.system.discovery import choose, names_in
+from components.core.system.discovery import choose, in_rooms, names_in
 from components.core.system.errors import InputError
-from components.core.tables.folders import PAIRS
 from components.core.tables.records import SYNTHESISED
-from components.core.tables.training_columns import PREPARED
 
 BASE = "base"
 """The encoder that is not made by a method."""
 
 
 def load_checked(path: Path = PARAMS, entries: Sequence[str] | None = None) -> Settings:
-    """`load_settings`, then `check_names` and `check_methods`.
-
-    `entries` names the entries of `methods` to check; None for all. Stages after `synthesize` check only those that
-    they train, so they import no other method.
-    """
+    """`load_settings`, then `check_settings`."""
     settings = load_settings(path)
-    check_names(settings)
-    methods = settings.methods
-    chosen = methods if entries is None else {name: methods[name] for name in entries if name in methods}
-    if chosen:
-        check_methods(chosen, table_files(settings))
-    _check_index(settings, entries or settings.compare_encoders)
+    check_settings(settings, entries)
     return settings
 
 
-def check_settings(settings: Settings) -> None:
-    """`check_names` and `check_methods`."""
+def check_settings(settings: Settings, entries: Sequence[str] | None = None) -> None:
+    """`check_names`, then the function `check(settings, entries)` of each room that has a file `checks.py`.
+
+    Args:
+        entries: the entries of `methods` to check; None for all. Stages after `synthesize` check only those that they
+            train, so they import no other method.
+    """
     check_names(settings)
-    check_methods(settings.methods, table_files(settings))
-    _check_index(settings, settings.compare_encoders)
-
-
-def _check_index(settings: Settings, encoders: Sequence[str]) -> None:
-    """Raise `InputError` if one of the encoders would make the vectors of an index useless, and they must be kept."""
-    if settings.train.keep_index:
-        from components.training.methods.registry import find_entry
-
-        for name in encoders:
-            if (
-                name in settings.methods
-                and (tower := find_entry(settings.methods, name).method.settings.image_tower) != "frozen"
-            ):
-                raise InputError(
-                    f"params.yaml: methods.{name} has a {tower} image tower, which makes the vectors of an index "
-                    f"useless: remove '{name}' from compare_encoders, or set train.keep_index to false"
-                )
+    for module in in_rooms("checks"):
+        module.check(settings, entries)
 
 
 def check_names(settings: Settings) -> None:
@@ -142,16 +119,3 @@ def _check_captions(settings: Settings) -> None:
             )
     for table in settings.validation.tables:
         choose(sorted(SYNTHESISED), table, "params.yaml: validate.tables:")
-
-
-def table_files(settings: Settings) -> dict[str, Path]:
-    """The file of each validated table of params.yaml, and of the tables that `prepare` may write."""
-    prepared = {name: PAIRS / f"{name}.parquet" for name in PREPARED}
-    return prepared | {name: settings.validation.file(name) for name in settings.validation.tables}
-
-
-def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check entries of `methods` with the files of `table_files`; returns those that ignore the weights of pairs."""
-    from components.training.methods.registry import check_entries
-
-    return check_entries(entries, tables)

@@ -7,9 +7,10 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from components.core.system.errors import InputError
@@ -59,6 +60,12 @@ def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
     except ModuleNotFoundError:
         spec = None
     return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
+
+
+def in_rooms(module: str) -> Iterator[ModuleType]:
+    """The modules of this name in the rooms of `components`; so a low room runs code of higher ones, and names none."""
+    for file in sorted(Path(__file__).parents[2].glob(f"*/{module}.py")):
+        yield importlib.import_module(f"components.{file.parent.name}.{module}")
 
 
 def find(package: str, known: list[str], name: str, export: str, key: str) -> Any:

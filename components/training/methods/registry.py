@@ -1,16 +1,15 @@
-"""Finds methods and checks their entries in params.yaml. A method's name is the name of its file."""
+"""Finds methods, and those of the entries in params.yaml. A method's name is the name of its file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from components.core.system.discovery import file_names, find
 from components.core.system.errors import InputError, prefixed_errors
-from components.core.tables.folders import BASE, PAIRS, VALIDATED
-from components.core.tables.training_columns import ALIKE, holders_of
+from components.core.tables.folders import BASE, VALIDATED
 from components.training import methods
 from components.training.methods.contract.method import Method, Optimisation
 
@@ -51,31 +50,3 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
         method = find_method(str(given.pop("method", name)))
     reads = Path(str(given.pop("train_data", VALIDATED)))
     return Entry(name, method.read(given, name), reads)
-
-
-def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Check each entry and the tables of its `train_data`; returns entries that ignore pairs' weights."""
-    unweighted = []
-    for name, given in entries.items():
-        entry = find_entry(entries, name)
-        with prefixed_errors(f"params.yaml: methods.{name}"):
-            needed = holders_of(entry.method.needs)
-        _check_reads(name, given.get("train_data"), needed, tables)
-        if not entry.method.weighted:
-            unweighted.append(name)
-    return unweighted
-
-
-def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, Path]) -> None:
-    key = f"params.yaml: methods.{entry}.train_data"
-    for name in needed:
-        if name not in tables:
-            raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
-    # `train_data` may be another table with the same columns.
-    alike = {name: [str(tables[other]) for other in ALIKE.get(name, ()) if other in tables] for name in needed}
-    files = [Path(reads) if reads in alike[name] else tables[name] for name in needed]
-    if not isinstance(reads, str):
-        expected = " and ".join(map(str, files or [PAIRS / "train.parquet"]))
-        raise InputError(f"{key} is missing: name {expected}, or a folder above")
-    if outside := " and ".join(str(file) for file in files if not file.is_relative_to(reads)):
-        raise InputError(f"{key}: {reads} does not contain {outside}, which the method needs: name a folder above")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from components.core.settings import Settings
-from components.core.system.checking import check_methods, table_files
 from components.core.system.errors import InputError
 from components.core.tables.records import (
     CAPTION_RATINGS,
@@ -28,6 +27,7 @@ from components.data.people_captions import (
     roles_exchanged,
 )
 from components.data.sources.flickr import RATINGS, caption_ratings
+from components.training.checks import check
 from components.training.rows.tables import join_rows
 from tests.unit.data.sources.published_folders import COUNTS, write_flickr8k
 from tests.unit.data.sources.reading import prepare_settings, prepared
@@ -112,7 +112,7 @@ def test_stage_prepare_writes_tables_of_people_captions_and_ratings(flickr: Sett
     joined = join_rows({"image", "caption", "paraphrase_1", "paraphrase_2"}, path, tmp_path / "pairs" / "train.parquet")
     assert joined[people.column_names].to_dict("list") == people.to_pydict()
     entry = {"method": "paraclip", "train_data": "data/pairs/people_paraphrases.parquet"}
-    check_methods({"paraclip_people": entry}, table_files(flickr))
+    check(flickr.model_copy(update={"methods": {"paraclip_people": entry}}))
 
 
 def test_two_captions_of_a_picture_make_no_table_to_train_on(flickr: Settings, tmp_path: Path) -> None:

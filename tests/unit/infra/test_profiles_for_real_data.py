@@ -23,11 +23,11 @@ from components.cli import app
 from components.cli.doctor import CHECKS
 from components.cli.doctor.check import examine, read_installation
 from components.core.settings import Settings, load_settings
-from components.core.system.checking import check_methods, table_files
 from components.core.system.profiles import overlaid, write
 from components.data.sources import find_source
 from components.evaluation.benchmarks.project import find_benchmark
 from components.training.base.published import facts_of, published_weights
+from components.training.checks import check
 from components.training.methods.contract.method import Optimisation
 from components.training.methods.registry import find_entry
 from components.training.rows.tables import input_files
@@ -122,7 +122,7 @@ def test_every_profile_keeps_test_sets_out_and_scores_its_guards(load: Load) -> 
 @pytest.mark.parametrize("name", ["semclip-cc-neg", "semclip-scpp", "semclip-paper"])
 def test_semclip_trains_on_the_published_texts_in_four_ways(load: Load, name: str) -> None:
     settings = load(name)
-    check_methods(settings.methods, table_files(settings))
+    check(settings)
     texts = {"published_paraphrase", "published_negation"}
     entries = [find_entry(settings.methods, name) for name in settings.compare_encoders[1:]]
     found = [entry.method.needs & texts for entry in entries]
@@ -209,7 +209,7 @@ def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
     # Of ten captions of each of CUB's 5,994 training images, or of its 5,794 test images.
     counts = settings.prepare.counts
     assert (settings.prepare.source, 10 * (5_794 - counts.val - counts.test) >= counts.train) == ("folder", True)
-    check_methods(settings.methods, table_files(settings))
+    check(settings)
     entry = find_entry(settings.methods, "pc_clip_cub")
     assert entry.method.name == "pc_clip"
     files = input_files(entry.method.needs, entry.reads, Path("pairs"))
@@ -233,7 +233,7 @@ def test_a_profile_of_another_base_is_applied_and_planned(
     assert (dry.exit_code, f"+  name: {name}" in dry.output) == (0, True), dry.output
     write(overlaid(name))
     settings = load_settings()
-    check_methods(settings.methods, table_files(settings))
+    check(settings)
     base = settings.base
     facts = facts_of(base.model, str(base.pretrained))
     assert (facts["model"], facts["loss"]) == (base.model, "softmax")

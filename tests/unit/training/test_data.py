@@ -248,11 +248,14 @@ def _logged(world: World, folder: Path) -> World:
     return changed(world, folder=folder, files=files)
 
 
-def test_weights_reach_the_methods_that_declare_them(world: World, tmp_path: Path) -> None:
+def test_weights_reach_the_methods_that_declare_them_and_others_say_so(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logged = _logged(world, tmp_path)
     ids = list(logged.captions)
     for name, weighted in (("paraclip", True), ("semclip", False), ("joint", False)):
         data = _load(logged, name).data
+        assert (f"{name} ignores the weights of" in capsys.readouterr().out) == (not weighted)
         assert data.inputs["pairs"] == logged.files.pairs / "train.parquet"
         assert data.held_rows is not None
         for batch in [*data.source.epoch(0), next(data.held_rows.epoch(0))]:

@@ -104,8 +104,9 @@ def test_plan_and_doctor_report_it(
 
 
 NAMES_ONLY = (
-    "base.base", "encoders.embed", "students.students", "validation.validate --table paraphrases",
-    "training.train --method paraclip", "evaluation.evaluate --encoder base", "report.compare",
+    "training.base.base", "encoders.embed", "captions.students.students",
+    "captions.validation.validate --table paraphrases",
+    "training.train --method paraclip", "evaluation.scoring.evaluate --encoder base", "evaluation.report.compare",
 )  # fmt: skip
 METHODS_TOO = ("data.prepare", "captions.synthesize", "training.train --method semclip")
 

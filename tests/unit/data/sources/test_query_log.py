@@ -215,16 +215,3 @@ def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world:
         (lost,) = unusable
         assert "line 9 names" in lost.reason
         assert "secret" not in {pair.caption for pair in pairs}
-
-
-def test_prepare_names_the_methods_that_ignore_weights(
-    world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], raw_params: dict[str, Any]
-) -> None:
-    reading.prepared(world(), tmp_path)
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if "weights of" in line)
-    named = set(line.partition("prepare: ")[2].rpartition(" ignore the weights of")[0].split(", "))
-    without_weights = ("semclip", "pc_clip", "joint", "leaf", "read_clip")
-    assert named == {name for name, entry in raw_params["methods"].items() if entry["method"] in without_weights}
-    raw_params["methods"] = {"paraclip": raw_params["methods"]["paraclip"]}
-    reading.prepared(world(), tmp_path)
-    assert "weights of" not in capsys.readouterr().out
