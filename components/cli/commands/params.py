@@ -14,7 +14,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
-    from components.evaluation.tuning.search import MixSearchResult
+    from components.training.tuning.mixes import MixSearchResult
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 _Name = Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]
@@ -158,21 +158,20 @@ def tune(
     Examples: cliptune tune --dry-run; cliptune tune --method semclip --trials 20 --write
     """
     from components.core.system.checking import load_checked
-    from components.evaluation.tuning.search import STORE
-    from components.evaluation.tuning.tuning import families_of, planned
-    from components.evaluation.tuning.tuning import tune as run
+    from components.evaluation.scoring.validation import ValidationScores
+    from components.training.tuning.entry import planned
+    from components.training.tuning.entry import tune as run
+    from components.training.tuning.trials import STORE, gate_metrics
 
     require_project()
     settings = load_checked(entries=[method])
     if dry_run:
         say(planned(settings, method, trials))
         return
-    found = run(settings, method, trials, store or STORE)
+    metrics = gate_metrics(settings)
+    found = run(settings, method, trials, ValidationScores.of(settings, metrics), store or STORE)
     columns = ("base", "best trial")
-    rows = [
-        (name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores)))
-        for name in families_of(settings)
-    ]
+    rows = [(name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores))) for name in metrics]
     print_rows(("metric", *columns), rows, "On the validation split, times 100", columns)
     say(f"{found.trials} trials, {found.stopped} of them stopped early; gain {100 * found.gain:+.1f}")
     if found.broken:
@@ -212,19 +211,19 @@ def tune_mix(
     cliptune mix tune --from paraclip --from semclip --trials 200 --write
     """
     from components.core.system.checking import load_checked
-    from components.evaluation.tuning.search import STORE
-    from components.evaluation.tuning.search import search as run
-    from components.evaluation.tuning.tuning import families_of
+    from components.evaluation.scoring.validation import ValidationScores
+    from components.training.tuning.mixes import search
+    from components.training.tuning.trials import STORE, gate_metrics
 
     require_project()
     settings = load_checked()
     _check_mix(name, members)
-    wanted = {metric: metric for metric in metrics} if metrics else families_of(settings)
-    outcome = run(settings, members, wanted, trials, store or STORE)
+    scores = ValidationScores.of(settings, metrics or gate_metrics(settings))
+    outcome = search(settings, members, trials, scores, store or STORE)
     rows = []
-    for need, value in outcome.scores.items():
-        best, encoder = outcome.best[need]
-        rows.append((need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder))
+    for metric, value in outcome.scores.items():
+        best, encoder = outcome.best[metric]
+        rows.append((metric, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder))
     print_rows(("metrics", "mix", "best", "encoder"), rows, "On the validation split, times 100", ("mix", "best"))
     say(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
     if write:

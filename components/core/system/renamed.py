@@ -118,7 +118,7 @@ def hint(key: str) -> str:
     for old, new in KEYS.items():
         if names := _names(old, key.split(".")):
             return f"it is now '{_named(new, names[1:])}', which `cliptune upgrade` writes"
-    return next((f"it is gone: {why}" for old, why in REMOVED.items() if old == key), "")
+    return next((f"it is gone: {why}" for old, why in REMOVED.items() if _names(old, key.split("."))), "")
 
 
 def upgraded(text: str) -> tuple[str, list[str]]:
@@ -179,7 +179,7 @@ def _changes(block: yaml.MappingNode, path: list[str], text: str) -> Iterator[Ch
 def _leaves(place: list[str]) -> bool:
     """Whether a key is gone from its block."""
     key = ".".join(place)
-    return key in REMOVED or ("." in key and "." not in KEYS.get(key, "."))
+    return any(_names(old, place) for old in REMOVED) or ("." in key and "." not in KEYS.get(key, "."))
 
 
 def _without(block: yaml.MappingNode, number: int, text: str, empty: str, said: str) -> Change:

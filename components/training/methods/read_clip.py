@@ -130,15 +130,14 @@ class ReadClip(Method[ReadClipSettings]):
 
     def losses(self, features: Features) -> Losses:
         image, caption, negative = (features[column] for column in ("image", "caption", "hard_negative"))
-        paraphrase, scale = features[self.settings.paraphrase], features.scale
-        own, tokens = features.raw("caption").own, features.tokens[self.settings.paraphrase]
+        paraphrase, scale, settings = features[self.settings.paraphrase], features.scale, self.settings
+        own, tokens = features.raw("caption").own, features.tokens[settings.paraphrase]
         reconstruction = reconstruct(features.extra, own, tokens, len(caption.all) // len(own))
-        aligned = contrast(paraphrase, caption, scale=features.text_scale)
         return {
             "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
             "text_to_image": contrast(caption, image, scale=scale) / 2,
-            "alignment": aligned * self.settings.alignment_weight,
-            "reconstruction": reconstruction * self.settings.reconstruction_weight,
+            "alignment": contrast(paraphrase, caption, scale=features.text_scale) * settings.alignment_weight,
+            "reconstruction": reconstruction * settings.reconstruction_weight,
         }
 
     def files(self) -> dict[str, Path]:

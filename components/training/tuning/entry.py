@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,16 @@ import torch
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.core.system.progress import track
 from components.core.tables.files import content_hash
 from components.core.tables.folders import BASE
 from components.core.tracking import add_metrics, parent_run
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.tuning.search import STORE, MixEvaluator, create_study
 from components.training.data import TrainingFiles
-from components.training.methods.registry import find_entry
+from components.training.methods.registry import Entry, find_entry
 from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
 from components.training.train import run as train
+from components.training.tuning.trials import STORE, Scores, gate_metrics, open_study, run_trials
 
 STATE = Path("state/tune")
 SHARES = (1.0, 0.75, 0.5)
@@ -64,96 +64,74 @@ class Tuned:
     broken: tuple[str, ...] = ()
 
 
-def families_of(settings: Settings) -> dict[str, str]:
-    """The primary metric and the guards over all queries, by name."""
-    guards = [name for name, loss in settings.promote.guards.items() if loss is not None]
-    return {name: name for name in dict.fromkeys([settings.promote.metric, *guards])}
-
-
-def tune(settings: Settings, name: str, trials: int, store: str = STORE) -> Tuned:
+def tune(settings: Settings, name: str, trials: int, scores: Scores, store: str = STORE) -> Tuned:
     """Try values for the entry `name` of `methods` until there are `trials` trials; an interrupted search resumes."""
     entry = find_entry(settings.methods, name)
     base = Encoder.load(BASE)
-    evaluator = MixEvaluator.of(settings, families_of(settings), base)
-    start = evaluator.scores(base)
-    study = _study(store, settings, name, base)
-    done = len(_ended(study))
+    start = scores(base)
+    study = _study(store, settings, entry, base)
     with parent_run("tune", f"tune {name}", settings, {"entry": name, "trials": trials}) as parent:
-        for _ in track(range(done, trials), f"tune {name}", trials - done, "trial"):
-            _try_one(settings, name, study, evaluator, start)
-        ended = _ended(study)
+        ended = run_trials(study, f"tune {name}", trials, partial(_try_one, settings, entry, study, scores, start))
         if not (complete := [trial for trial in ended if trial.value is not None and trial.user_attrs]):
             raise InputError(f"no trial of '{name}' was completed: give more --trials")
         kept = [trial for trial in complete if not trial.user_attrs["broken"]]
         best = max(kept or complete, key=lambda trial: trial.user_attrs["gain"])
         parent.log_metrics({"gain": best.user_attrs["gain"]})
     values: dict[str, float | int] = {"lr": float(f"{best.params['lr']:.3g}")}
-    values["epochs"] = _epochs(entry.method.settings.epochs, best)
-    if best.user_attrs["share"] < 1:
-        values["weight_ensemble"] = best.user_attrs["share"]
+    values["epochs"] = _epochs(entry, best.params["epochs_factor"])
     facts = best.user_attrs
+    if facts["share"] < 1:
+        values["weight_ensemble"] = facts["share"]
     broken = () if kept else tuple(facts["broken"])
     return Tuned(values, facts["gain"], facts["scores"], start, len(ended), len(ended) - len(complete), broken)
 
 
 def planned(settings: Settings, name: str, trials: int) -> str:
     """The plan of a search in words."""
-    hyper = find_entry(settings.methods, name).method.settings
-    epochs = ", ".join(str(max(1, round(hyper.epochs * factor))) for factor in _EPOCHS)
-    return (
-        f"tune {name}: {trials} trials; lr {hyper.lr / _WIDTH:.2g} to {hyper.lr * _WIDTH:.2g}; epochs {epochs}; shares "
-        f"of the trained weights {', '.join(map(str, SHARES))}; scored by {', '.join(families_of(settings))} on the "
-        "validation split"
-    )
-
-
-def _epochs(given: int, trial: Any) -> int:
-    return max(1, round(given * float(trial.params["epochs_factor"])))
-
-
-def _study(store: str, settings: Settings, name: str, base: Encoder) -> optuna.Study:
-    """The search's study; another entry, base, gate or training table has another one."""
     entry = find_entry(settings.methods, name)
-    table = entry.reads
-    files = sorted(table.rglob("*.parquet")) if table.is_dir() else [table]
-    made_of = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files if path.is_file()]
-    parts = (
-        repr(entry.method.settings),
-        base.sidecar.weights_sha256,
-        settings.promote.model_dump_json(),
-        str(settings.train.seed),
+    lr = entry.method.settings.lr
+    return (
+        f"tune {name}: {trials} trials; lr {lr / _WIDTH:.2g} to {lr * _WIDTH:.2g}; epochs "
+        f"{', '.join(str(_epochs(entry, factor)) for factor in _EPOCHS)}; shares of the trained weights "
+        f"{', '.join(map(str, SHARES))}; scored by {', '.join(gate_metrics(settings))} on the validation split"
     )
-    study = create_study(
+
+
+def _epochs(entry: Entry, factor: float) -> int:
+    return max(1, round(entry.method.settings.epochs * factor))
+
+
+def _study(store: str, settings: Settings, entry: Entry, base: Encoder) -> optuna.Study:
+    """The search's study; another entry, base, gate or training table has another one."""
+    files = sorted(entry.reads.rglob("*.parquet")) if entry.reads.is_dir() else [entry.reads]
+    made_of = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files if path.is_file()]
+    own, seed = entry.method.settings, settings.train.seed
+    parts = entry.name, repr(own), base.sidecar.weights_sha256, settings.promote.model_dump_json(), str(seed)
+    return open_study(
         store,
-        f"tune-{content_hash(name, *parts, *made_of)[:16]}",
-        optuna.samplers.TPESampler(seed=settings.train.seed, n_startup_trials=5),
+        f"tune-{content_hash(*parts, *made_of)[:16]}",
+        optuna.samplers.TPESampler(seed=seed, n_startup_trials=5),
+        [{"lr": own.lr, "epochs_factor": 1.0}],
         direction="maximize",
         pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
     )
-    if not study.trials:
-        study.enqueue_trial({"lr": entry.method.settings.lr, "epochs_factor": 1.0})
-    return study
-
-
-def _ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    states = [optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED]
-    return study.get_trials(deepcopy=False, states=states)
 
 
 def _try_one(
     settings: Settings,
-    name: str,
+    entry: Entry,
     study: optuna.Study,
-    evaluator: MixEvaluator,
+    scores: Scores,
     start: Mapping[str, float],
+    trial: optuna.Trial,
 ) -> None:
     """Train and score one proposal; a run whose early metric is in the lower half is stopped."""
-    trial, entry = study.ask(), find_entry(settings.methods, name)
-    lr = trial.suggest_float("lr", entry.method.settings.lr / _WIDTH, entry.method.settings.lr * _WIDTH, log=True)
-    trial.suggest_categorical("epochs_factor", _EPOCHS)
-    called, folder = f"{name}-trial-{trial.number}", STATE / f"{name}-trial-{trial.number}"
-    options = {"lr": lr, "epochs": _epochs(entry.method.settings.epochs, trial), "weight_ensemble": 1.0}
-    method = {"method": entry.method.name} | settings.methods[name] | options
+    own = entry.method.settings
+    lr = trial.suggest_float("lr", own.lr / _WIDTH, own.lr * _WIDTH, log=True)
+    epochs = _epochs(entry, trial.suggest_categorical("epochs_factor", _EPOCHS))
+    called = f"{entry.name}-trial-{trial.number}"
+    folder, options = STATE / called, {"lr": lr, "epochs": epochs, "weight_ensemble": 1.0}
+    method = {"method": entry.method.name} | settings.methods[entry.name] | options
     often = settings.train.model_copy(update={"validate_every": min(_EVERY, settings.train.validate_every or _EVERY)})
     changed = settings.model_copy(update={"methods": {called: method}, "train": often})
     seen = 0
@@ -169,7 +147,7 @@ def _try_one(
     if not train(changed, called, TrainingFiles(validated=entry.reads, models=STATE), observe):
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         return
-    verdict = max((_judged(settings, start, share, scores) for share, scores in _scores(folder, evaluator)), key=_value)
+    verdict = max((_judged(settings, start, share, found) for share, found in _shared(folder, scores)), key=_value)
     metrics = {"gain": verdict["gain"], "share": verdict["share"]}
     add_metrics(folder, metrics | {f"validation/{metric}": value for metric, value in verdict["scores"].items()})
     for key, fact in verdict.items():
@@ -178,7 +156,7 @@ def _try_one(
     shutil.rmtree(folder)
 
 
-def _scores(folder: Path, evaluator: MixEvaluator) -> Iterator[tuple[float, dict[str, float]]]:
+def _shared(folder: Path, scores: Scores) -> Iterator[tuple[float, dict[str, float]]]:
     """Share of the trained weights -> metrics on the validation split."""
     encoder, base = Encoder.load(folder), weights_of(Encoder.load(BASE))
     trained = {name: tensor.clone() for name, tensor in weights_of(encoder).items()}
@@ -187,7 +165,7 @@ def _scores(folder: Path, evaluator: MixEvaluator) -> Iterator[tuple[float, dict
         if share < 1:
             averaged = {name: torch.lerp(base[name], tensor, share) for name, tensor in trained.items()}
             encoder.model.load_state_dict(averaged)
-        yield share, evaluator.scores(encoder)
+        yield share, scores(encoder)
 
 
 def _judged(

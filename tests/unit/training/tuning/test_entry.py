@@ -11,23 +11,22 @@ import pytest
 from components.core.settings import Settings
 from components.core.tracking import make_client, tracked_run
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.tuning import tuning
-from components.evaluation.tuning.tuning import planned, tune
 from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
+from components.training.tuning import entry as tuning
+from components.training.tuning.entry import planned, tune
 
 PRIMARY, GUARD = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5"
 
 
-class Evaluator:
+START = [0.0]
+"""The mean of the base's weight."""
+
+
+def _scores(encoder: Encoder) -> dict[str, float]:
     """The primary metric is the mean shift of a weight from the base, up to 2; the guard loses half of it."""
-
-    def __init__(self, start: float) -> None:
-        self.start = start
-
-    def scores(self, encoder: Encoder) -> dict[str, float]:
-        shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
-        return {PRIMARY: min(shift, 2 - shift), GUARD: 1 - shift / 2}
+    shift = float(weights_of(encoder)["text_projection"].mean()) - START[0]
+    return {PRIMARY: min(shift, 2 - shift), GUARD: 1 - shift / 2}
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def trained(
     track_in(tmp_path)
     tiny_encoder.save(Path("models/base"))
     start = weights_of(tiny_encoder)["text_projection"].clone()
-    monkeypatch.setattr(tuning.MixEvaluator, "of", staticmethod(lambda *_: Evaluator(float(start.mean()))))
+    START[0] = float(start.mean())
     seen: list[dict[str, Any]] = []
 
     def train(settings: Settings, name: str, files: Any, observe: Any) -> bool:
@@ -68,7 +67,7 @@ def _settings(settings: Settings, allowed: float) -> Settings:
 
 
 def _tune(settings: Settings, trials: int) -> Any:
-    return tune(settings, "paraclip", trials, "sqlite:///tune.db")
+    return tune(settings, "paraclip", trials, _scores, "sqlite:///tune.db")
 
 
 def test_the_best_trial_within_the_guards_wins_and_an_interrupted_search_resumes(

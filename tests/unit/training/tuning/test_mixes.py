@@ -15,9 +15,9 @@ from components.core.system.errors import InputError
 from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.scoring.results import Folders
-from components.evaluation.tuning import search as searching
-from components.evaluation.tuning.search import search
+from components.evaluation.scoring.validation import ValidationScores
 from components.training.mixing.mix import weights_of
+from components.training.tuning.mixes import search
 from research.claims import repeat_mix
 
 _METHODS = {name: {"method": "paraclip"} for name in ("one", "other")}
@@ -57,9 +57,6 @@ def test_members_of_a_mix_of_the_study_must_be_in_the_study(raw_params: dict[str
         check_names(_with_mixes(raw_params, encoders=["one", "other"], mixes=["bath"]))
 
 
-FAMILIES = {"up": "p/up", "down": "p/down"}
-
-
 @dataclass
 class Evaluator:
     """`up` is the mean shift of a weight, `down` what is left of 1."""
@@ -67,8 +64,7 @@ class Evaluator:
     start: float
     shifts: list[float]
 
-    def scores(self, encoder: Encoder) -> dict[str, float]:
-        """Both needs."""
+    def __call__(self, encoder: Encoder) -> dict[str, float]:
         shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
         self.shifts.append(shift)
         return {"up": shift, "down": 1 - shift}
@@ -84,28 +80,28 @@ def evaluator(
     for name, moved in (("base", 0.0), ("one", 1.0), ("none", 0.0)):
         tiny_encoder.model.load_state_dict(start | {"text_projection": start["text_projection"] + moved})
         tiny_encoder.save(tmp_path / "models" / name)
-    made = Evaluator(float(start["text_projection"].mean()), [])
-    monkeypatch.setattr(searching.MixEvaluator, "of", staticmethod(lambda *_: made))
-    return made
+    return Evaluator(float(start["text_projection"].mean()), [])
 
 
-def _search(settings: Settings, tmp_path: Path, trials: int, names: tuple[str, ...] = ("one", "none")) -> Any:
-    return search(settings, names, FAMILIES, trials, f"sqlite:///{tmp_path / 'search.db'}", tmp_path / "models")
+def _search(
+    settings: Settings, tmp_path: Path, trials: int, scores: Evaluator, names: tuple[str, ...] = ("one", "none")
+) -> Any:
+    return search(settings, names, trials, scores, f"sqlite:///{tmp_path / 'search.db'}", tmp_path / "models")
 
 
 def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
     evaluator: Evaluator, settings: Settings, tmp_path: Path
 ) -> None:
-    found = _search(settings, tmp_path, 3)
+    found = _search(settings, tmp_path, 3, evaluator)
     # The best single encoders have 1 on either need; half of `one` is half a point short of both.
     assert found.best["up"] == (pytest.approx(1, abs=1e-5), "one")
     assert found.best["down"][0] == pytest.approx(1, abs=1e-5)
     assert (found.mix.weights[0], found.shortfall, found.trials) == (*[pytest.approx(0.5, abs=0.1)] * 2, 3)
     before = len(evaluator.shifts)
-    resumed = _search(settings, tmp_path, 5)
+    resumed = _search(settings, tmp_path, 5, evaluator)
     # Base and members are scored a second time, the earlier mixes are not.
     assert len(evaluator.shifts) - before == 3 + 2
-    finished = _search(settings, tmp_path, 5)
+    finished = _search(settings, tmp_path, 5, evaluator)
     assert (finished.mix, finished.trials) == (resumed.mix, resumed.trials) == (resumed.mix, 5)
     client = make_client()
     experiment = client.get_experiment_by_name(settings.dataset.name)
@@ -119,9 +115,9 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
 
 def test_one_encoder_is_not_a_mix(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least two"):
-        _search(settings, tmp_path, 3, ("one",))
+        _search(settings, tmp_path, 3, evaluator, ("one",))
 
 
-def test_a_metric_without_a_benchmark_is_refused(settings: Settings, tiny_encoder: Encoder) -> None:
+def test_a_metric_without_a_benchmark_is_refused(settings: Settings) -> None:
     with pytest.raises(InputError, match=r"evaluate.benchmarks lacks the benchmark of none/none"):
-        searching.MixEvaluator.of(settings, {"need": "none/none"}, tiny_encoder)
+        ValidationScores.of(settings, ["none/none"])

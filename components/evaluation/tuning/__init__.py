@@ -1,1 +1,0 @@
-"""Choosing settings of methods and mixes by their results on the validation split."""

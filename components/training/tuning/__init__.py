@@ -1,0 +1,1 @@
+"""Searches on the validation split: values of a method, and shares of a mix."""
