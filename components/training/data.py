@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from components.core.compute.distributed import World
 from components.core.compute.sharing import once_per_machine
 from components.core.pictures.stored_pictures import PICTURE, Pictures
-from components.core.settings import Settings, Train
+from components.core.settings import Train
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables import folders
 from components.core.tables.records import PAIRS, PARAPHRASES
@@ -27,7 +24,7 @@ from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import ImageEmbeddings
-from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
+from components.training.held_out import Data, HeldOut, choose_held_out
 from components.training.methods.contract.method import Method, Optimisation
 from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatures, TableSource
 from components.training.rows.shards import ShardSource, shards_hash
@@ -61,66 +58,33 @@ _FEWEST = 10
 """Held-out queries; with fewer there are no early metrics."""
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """The contents of a method's tables, without their texts, except those of held-out queries.
-
-    Attributes:
-        held: ids of held-out images.
-        queries: one row per held-out query; None with too few, or without captions.
-        gallery: image features, or pixels if the image tower trains, of the queries and of the validation pairs.
-        source: batches of the rows; None if they come from shards.
-        held_rows: as in `Data`.
-    """
-
-    inputs: dict[str, Path]
-    held: frozenset[str]
-    queries: pd.DataFrame | None
-    gallery: Tensor
-    source: TableSource | None
-    held_rows: TableSource | None
-
-
 def load_data(
-    settings: Settings,
-    method: Method[Optimisation],
-    encoder: Encoder,
-    files: TrainingFiles,
-    world: World,
-    device: str,
-) -> Data:
-    """Join, split and tokenise a method's rows, once per machine."""
-    train = settings.train
+    train: Train, method: Method[Optimisation], encoder: Encoder, files: TrainingFiles, world: World
+) -> tuple[BatchSource, Data]:
+    """Join, split and tokenise a method's rows, once per machine; returns their batches and what is held out."""
     plan = BatchPlan.of(method, train.seed, world)
-    tables = once_per_machine(world, lambda: _read_tables(train, method, encoder, files, plan), train.checkpoint_dir)
+    rows, data = once_per_machine(
+        world, lambda: _read_tables(train, method, encoder, files, plan), train.checkpoint_dir
+    )
     # Arrow keeps the memory of the tables, half a kilobyte a row, for tables to come.
     pa.default_memory_pool().release_unused()
-    source: BatchSource
-    streamed: dict[str, str] = {}
     weighted = has_weights(files.train)
-    if tables.source is not None:
-        source = replace(tables.source, world=world)
+    if rows is not None:
         if weighted and not method.weighted and world.leads:
             print(f"{method.name} ignores the weights of {files.train}: all rows count the same")
-    else:
-        assert train.shards is not None
-        if weighted and world.leads:
-            print(f"train.shards: shards have neither the weights of {files.train} nor the images of each query")
-        published = TestSetKeys.read(files.leaks)
-        source = ShardSource(train.shards, plan, encoder.tokenizer, encoder.sidecar.preparation, tables.held, published)
-        streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
-    held_out = None
-    if tables.queries is not None:
-        captions, paraphrases = (
-            tables.queries[name].tolist() if name in tables.queries else None for name in ("caption", "paraphrase_1")
-        )
-        held_out = HeldOut(captions or [], paraphrases, _gallery(tables.gallery, encoder, method.settings, device))
-    return Data(source, tables.inputs, held_out, tables.held_rows, streamed)
+        return replace(rows, world=world), data
+    assert train.shards is not None
+    if weighted and world.leads:
+        print(f"train.shards: shards have neither the weights of {files.train} nor the images of each query")
+    published = TestSetKeys.read(files.leaks)
+    source = ShardSource(train.shards, plan, encoder.tokenizer, encoder.sidecar.preparation, data.held, published)
+    return source, replace(data, streamed={"shards": shards_hash(train.shards, world)} | published.hashes())
 
 
 def _read_tables(
     train: Train, method: Method[Optimisation], encoder: Encoder, files: TrainingFiles, plan: BatchPlan
-) -> _Tables:
+) -> tuple[TableSource | None, Data]:
+    """Batches of the rows, None if they come from shards, and the held-out rows."""
     embeddings = ImageEmbeddings.open(files.embeddings, "train", files.train)
     images = _images(method, encoder, files, embeddings)
     inputs, held, queries, rows = _rows(method, files, embeddings, train)
@@ -137,17 +101,25 @@ def _read_tables(
         whole = replace(plan, least_crop=1.0, world=World())
         held_rows = table_source(own, images, whole, encoder.tokenizer, cache)
         held_rows = replace(held_rows, sampler=replace(held_rows.sampler, drops=False))
-    queries, gallery = queries.drop_duplicates("image_id"), torch.empty(0)
-    if len(queries) < _FEWEST or "caption" not in queries:
-        return _Tables(inputs, held, None, gallery, source, held_rows)
-    ids = queries["id"].tolist()
-    if images.cached is not None:
-        val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
-        features = np.concatenate([embeddings.features[embeddings.ids.places(ids)], val.features])
-        gallery = torch.from_numpy(features)
+    queries = queries.drop_duplicates("image_id")
+    held_out = None
+    if len(queries) >= _FEWEST and "caption" in queries:
+        held_out = _held_out(queries, None if images.cached is None else embeddings, encoder, files)
+    return source, Data(inputs, held, held_out, held_rows)
+
+
+def _held_out(
+    queries: pd.DataFrame, embeddings: ImageEmbeddings | None, encoder: Encoder, files: TrainingFiles
+) -> HeldOut:
+    """Queries whose gallery are their images and those of the validation pairs; pixels without `embeddings`."""
+    ids, preparation = queries["id"].tolist(), encoder.sidecar.preparation
+    if embeddings is None:
+        gallery = _gallery_pixels(ids, preparation, files)
     else:
-        gallery = _gallery_pixels(ids, encoder.sidecar.preparation, files)
-    return _Tables(inputs, held, queries, gallery, source, held_rows)
+        val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
+        gallery = torch.from_numpy(np.concatenate([embeddings.features[embeddings.ids.places(ids)], val.features]))
+    paraphrases = queries["paraphrase_1"].tolist() if "paraphrase_1" in queries else None
+    return HeldOut(queries["caption"].tolist(), paraphrases, gallery, preparation)
 
 
 def _images(
@@ -230,19 +202,3 @@ def _gallery_pixels(ids: list[str], preparation: Preparation, files: TrainingFil
         encoded = dict(zip(chosen, pictures.of(train), strict=True))
         raw = [*(encoded[pair] for pair in ids), *pictures.of(val)]
     return preparation.decode(raw, [*ids, *val["id"].to_pylist()])
-
-
-def _gallery(images: Tensor, encoder: Encoder, hyper: Optimisation, device: str) -> Callable[[], Vectors]:
-    """A function that returns the gallery's features, with the current image tower if it trains."""
-
-    @torch.no_grad()
-    def gallery() -> Vectors:
-        features: Vectors = images.numpy()
-        if hyper.image_tower != "frozen":
-            model: Any = encoder.model
-            normalise = encoder.sidecar.preparation.normalise
-            parts = [model.encode_image(normalise(block.to(device))).float() for block in torch.split(images, 256)]
-            features = torch.cat([F.normalize(part, dim=-1).cpu() for part in parts]).numpy()
-        return features
-
-    return gallery

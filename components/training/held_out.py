@@ -21,10 +21,11 @@ from components.core.settings import Train
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
 from components.core.tables.text_column import TextColumn
+from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.training.engine.gradients import Objective, evaluate
-from components.training.rows.batches import BatchSource, TableSource
+from components.training.rows.batches import TableSource
 
 DIRECTIONS = {"validation/loss": False, "validation/r_at_5": True, "validation/ao_at_10": True}
 """Early metric -> whether larger is better."""
@@ -50,16 +51,29 @@ class HeldOut:
 
     Attributes:
         paraphrases: one paraphrase of each caption; None without a table of paraphrases.
-        gallery: returns unit image features `[images, dim]`; the images of the queries come first, in their order.
+        gallery: unit image features `[images, dim]`, or pixels `[images, 3, size, size]`, uint8, if the image tower
+            trains; the images of the queries come first, in their order.
+        preparation: of the pixels.
     """
 
     captions: list[str]
     paraphrases: list[str] | None
-    gallery: Callable[[], Vectors]
+    gallery: Tensor
+    preparation: Preparation = CLIP
+
+    @torch.no_grad()
+    def vectors(self, model: Any, device: str) -> Vectors:
+        """Unit features of the gallery, by the current image tower if it trains."""
+        vectors: Vectors = self.gallery.numpy()
+        if not self.gallery.is_floating_point():
+            blocks = (self.preparation.normalise(block.to(device)) for block in torch.split(self.gallery, 256))
+            parts = [F.normalize(model.encode_image(block).float(), dim=-1).cpu() for block in blocks]
+            vectors = torch.cat(parts).numpy()
+        return vectors
 
     def score(self, model: Any, tokenizer: Tokenizer, device: str) -> dict[str, float]:
         """Text-to-image R@5 of the captions, and AO@10 of captions and paraphrases, in [0, 1]."""
-        gallery = self.gallery()
+        gallery = self.vectors(model, device)
         captions = embed(model, tokenizer, self.captions, device)
         found = top_k(captions, gallery, min(OVERLAP_AT, len(gallery)))
         own = np.arange(len(captions))[:, None]
@@ -72,16 +86,17 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Data:
-    """Training batches and held-out rows of a run.
+    """The inputs of a run, and its held-out rows.
 
     Attributes:
-        held_out: queries for early retrieval metrics; None with too few rows.
+        held: ids of held-out images.
+        held_out: queries for early retrieval metrics; None with too few rows, or without captions.
         held_rows: held-out rows with the method's columns, for the validation loss; None with too few rows.
         streamed: hashes of the shards and of the test sets, by name; empty without shards.
     """
 
-    source: BatchSource
     inputs: dict[str, Path]
+    held: frozenset[str]
     held_out: HeldOut | None
     held_rows: TableSource | None
     streamed: dict[str, str] = field(default_factory=dict)

@@ -31,6 +31,7 @@ from components.training.engine.stepper import NonFiniteError
 from components.training.fine_tuning import FineTuning
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
 from components.training.methods.registry import Entry, find_entry
+from components.training.rows.batches import BatchSource
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class TrainingJob:
     settings: Settings
     entry: Entry
     tuning: FineTuning
+    source: BatchSource
     data: Data
     hashes: dict[str, str]
     base_tower: str = ""
@@ -85,12 +87,12 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         base = Encoder.load(files.base)
         tower = base.sidecar.image_tower_sha256
         tuning = FineTuning.of(base, method)
-        data = load_data(settings, method, tuning.encoder, files, world, device)
+        source, data = load_data(settings.train, method, tuning.encoder, files, world)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
         other_files = {key: path_hash(path) for key, path in method.files().items()}
         hashes = once_per_machine(world, lambda: data_hashes(inputs.values()), settings.train.checkpoint_dir)
         hashes |= other_files | data.streamed
-        job = TrainingJob(settings, entry, tuning, data, hashes, tower)
+        job = TrainingJob(settings, entry, tuning, source, data, hashes, tower)
         if len(set(world.everyones(int(job.fingerprint[:15], 16)))) > 1:
             raise InputError(
                 "the machines have different params.yaml, tables or base encoders: copy those of one to all"
@@ -133,7 +135,7 @@ def _train(
 
     with _note_bad_batch(checkpoints.folder, tracked):
         state = job.tuning.fit(
-            job.data.source,
+            job.source,
             job.entry.name,
             LoopOptions.of(train, device, world),
             checkpoints=checkpoints,

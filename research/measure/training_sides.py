@@ -24,6 +24,7 @@ from components.training.data import load_data
 from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions
 from components.training.fine_tuning import FineTuning
+from components.training.methods.caption_ft import CaptionFt
 from components.training.methods.contract.method import Optimisation
 from research.measure.training_data import Prepared
 
@@ -64,7 +65,7 @@ def run_ours(data: Prepared, method: CaptionFt, device: str, precision: str) -> 
     own = {"checkpoint_dir": data.folder / "state", "validation_images": 0, "shards": None}
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=own)})
     tuning, found = FineTuning.of(Encoder.load(data.files.base), method), TrainedSide([], [], [])
-    source = load_data(settings, method, tuning.encoder, data.files, World(), device).source
+    source, _ = load_data(settings.train, method, tuning.encoder, data.files, World())
 
     def report(step: Step) -> None:
         found.losses.append(step.losses["infonce"])

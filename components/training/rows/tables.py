@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -33,27 +34,31 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
     """One row per combination of samples of a pair that has all the `wanted` columns; `id` first.
 
     Rows come from the pairs if only captions are wanted, else a row must be in every table, at or below `validated`,
-    with a wanted column.
+    with a wanted column. They are in the order of the first table, then of the second, and so on.
     """
-    holders_of(wanted)
+    import duckdb
+
     needed = {IMAGES.get(name, name) for name in (column.removeprefix(NEIGHBOUR) for column in wanted)}
-    needed -= {"id", "caption"}
-    joined: pd.DataFrame | None = None
-    used = []
-    for name, (table, only) in HOLDERS.items():
-        chosen = [column for column in only if column in needed]
-        if not chosen:
-            continue
-        path = table_file(validated, name)
-        caption = ["caption"] if joined is None else []
-        rows = table.read(path, ["id", *caption, *chosen]).to_pandas()
-        joined = rows if joined is None else joined.merge(rows, on="id", how="inner")
-        used.append(str(path))
-    if joined is None:
+    files = {name: table_file(validated, name) for name in holders_of(wanted)}
+    if not files:
         captions: pd.DataFrame = PAIRS.read(pairs, ["id", "caption"]).to_pandas()
         return captions
+    shown, linked = ["id", "caption"], ""
+    with TemporaryDirectory() as spilled, duckdb.connect(config={"temp_directory": spilled}) as connection:
+        for name, path in files.items():
+            table, only = HOLDERS[name]
+            own = [column for column in only if column in needed]
+            rows = table.read(path, ["id", *([] if linked else ["caption"]), *own])
+            connection.register(name, rows.append_column(f"row_{name}", [np.arange(len(rows))]))
+            shown += own
+            linked += f" join {name} using (id)" if linked else name
+        order = ", ".join(f"row_{name}" for name in files)
+        joined: pd.DataFrame = (
+            connection.sql(f"select {', '.join(shown)} from {linked} order by {order}").to_arrow_table().to_pandas()
+        )
     if joined.empty:
-        raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.max_captions and run `dvc repro`")
+        paths = ", ".join(map(str, files.values()))
+        raise InputError(f"no pair is in all of {paths}: raise synthesize.max_captions and run `dvc repro`")
     return joined
 
 

@@ -25,6 +25,7 @@ from components.encoders.embeddings import ImageEmbeddings
 from components.training.data import load_data
 from components.training.held_out import Data, choose_held_out
 from components.training.methods.registry import find_entry
+from components.training.rows.batches import BatchSource
 from components.training.rows.shards import ShardSource
 from tests.conftest import TINY
 from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings
@@ -35,6 +36,7 @@ METHODS += ["negation_clip", "cs_clip"]
 
 @dataclass
 class Loaded:
+    source: BatchSource
     data: Data
     encoder: Encoder
 
@@ -46,7 +48,7 @@ def _load(
     entry = find_entry(settings.methods, name)
     method = type(entry.method)(changed(entry.method.settings, **hyper))
     encoder = method.start(Encoder.load(world.files.base))
-    return Loaded(load_data(settings, method, encoder, world.files, ranks or Ranks(), "cpu"), encoder)
+    return Loaded(*load_data(settings.train, method, encoder, world.files, ranks or Ranks()), encoder)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def _shown(world: World, loaded: Loaded) -> set[str]:
     }
     shown: set[str] = set()
     for epoch in range(2):
-        for batch in loaded.data.source.epoch(epoch):
+        for batch in loaded.source.epoch(epoch):
             shown |= set(batch.ids)
             for column in (*batch.features.values(), *batch.pixels.values()):
                 shown |= {known[row.numpy().tobytes()] for row in column}
@@ -97,7 +99,7 @@ def test_a_held_out_image_is_not_trained_on_through_another_caption(name: str, s
 
 
 def test_comparisons_are_all_visited_in_an_epoch_and_never_one_twice(shared: World) -> None:
-    source = _load(shared, "pc_clip", batch_size=8).data.source
+    source = _load(shared, "pc_clip", batch_size=8).source
     table = DIFFERENCES.read(shared.files.validated / "differences.parquet").to_pandas()
     pairs = PAIRS.read(shared.files.pairs / "train.parquet", ["id", "image_id"]).to_pandas()
     image_of, held = pairs.set_index("id")["image_id"], choose_held_out(pairs, HELD_OUT, 0)
@@ -114,7 +116,7 @@ def test_comparisons_are_all_visited_in_an_epoch_and_never_one_twice(shared: Wor
 def test_captions_of_one_image_are_in_no_batch_together(name: str, shared: World) -> None:
     pairs = PAIRS.read(shared.files.pairs / "train.parquet", ["id", "image_id"]).to_pandas()
     image_of = dict(zip(pairs["id"], pairs["image_id"], strict=True))
-    for batch in _load(shared, name, batch_size=8).data.source.epoch(0):
+    for batch in _load(shared, name, batch_size=8).source.epoch(0):
         assert len({image_of[pair] for pair in batch.ids}) == 8
 
 
@@ -122,7 +124,7 @@ def _distractors(loaded: Loaded, epoch: int) -> dict[str, tuple[float, ...]]:
     """The raw features of each row's distractor, by pair."""
     return {
         pair: tuple(row.tolist())
-        for batch in loaded.data.source.epoch(epoch)
+        for batch in loaded.source.epoch(epoch)
         for pair, row in zip(batch.ids, batch.features["neighbour.image"], strict=True)
     }
 
@@ -192,7 +194,7 @@ def test_the_gallery_has_the_queries_images_and_then_the_validation_images(world
     assert held_out is not None
     own = [train.ids.index(pair) for pair in world.captions if pair in held]
     expected = np.concatenate([train.features[own], val.features])
-    assert (held_out.gallery() == expected).all()
+    assert (held_out.gallery.numpy() == expected).all()
 
 
 def test_a_trained_image_tower_embeds_its_own_gallery(world: World) -> None:
@@ -201,10 +203,11 @@ def test_a_trained_image_tower_embeds_its_own_gallery(world: World) -> None:
     held_out = loaded.data.held_out
     assert held_out is not None
     assert cached is not None
-    np.testing.assert_allclose(held_out.gallery(), cached.gallery(), atol=1e-5)
+    model = loaded.encoder.model
+    np.testing.assert_allclose(held_out.vectors(model, "cpu"), cached.gallery, atol=1e-5)
     with torch.no_grad():
-        loaded.encoder.model.visual.proj.mul_(torch.linspace(-1, 1, TINY["embed_dim"]))
-    assert np.abs(held_out.gallery() - cached.gallery()).max() > 0.1
+        model.visual.proj.mul_(torch.linspace(-1, 1, TINY["embed_dim"]))
+    assert np.abs(held_out.vectors(model, "cpu") - cached.gallery.numpy()).max() > 0.1
 
 
 def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: World) -> None:
@@ -218,7 +221,7 @@ def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: Wor
     expected = sorted(tuple(map(bytes, row)) for row in zip(*tokens, strict=True))
     found = [
         tuple(map(bytes, row))
-        for batch in loaded.data.source.epoch(0)
+        for batch in loaded.source.epoch(0)
         for row in zip(*(np.asarray(batch.tokens[name]) for name in names), strict=True)
     ]
     assert len(rows) == SAMPLES * len(world.captions)
@@ -254,11 +257,12 @@ def test_weights_reach_the_methods_that_declare_them_and_others_say_so(
     logged = _logged(world, tmp_path)
     ids = list(logged.captions)
     for name, weighted in (("paraclip", True), ("semclip", False), ("joint", False)):
-        data = _load(logged, name).data
+        loaded = _load(logged, name)
+        data = loaded.data
         assert (f"{name} ignores the weights of" in capsys.readouterr().out) == (not weighted)
         assert data.inputs["pairs"] == logged.files.pairs / "train.parquet"
         assert data.held_rows is not None
-        for batch in [*data.source.epoch(0), next(data.held_rows.epoch(0))]:
+        for batch in [*loaded.source.epoch(0), next(data.held_rows.epoch(0))]:
             places = np.array([ids.index(pair) for pair in batch.ids])
             assert batch.alike is not None
             one_query = (places < 10)[:, None] & (places < 10) & ~np.eye(len(places), dtype=bool)
@@ -282,10 +286,11 @@ def test_shards_that_lose_the_weights_of_pairs_are_reported(
 
 def test_nothing_is_held_out_of_few_rows_or_where_the_settings_have_zero(world: World) -> None:
     for count in (0, 9):
-        data = _load(world, "caption_ft", {"validation_images": count}).data
+        loaded = _load(world, "caption_ft", {"validation_images": count})
+        data = loaded.data
         assert data.held_out is None
         assert data.held_rows is None
-        assert data.source.steps_per_epoch == (len(world.captions) - count) // 16
+        assert loaded.source.steps_per_epoch == (len(world.captions) - count) // 16
 
 
 def test_embeddings_of_another_image_tower_are_refused(world: World, tmp_path: Path) -> None:
@@ -295,7 +300,7 @@ def test_embeddings_of_another_image_tower_are_refused(world: World, tmp_path: P
     with pytest.raises(InputError, match=r"was made by another image tower than .*base: run `dvc repro embed`"):
         _load(changed(world, files=files), "paraclip")
     # A tower that trains embeds for itself.
-    assert _load(changed(world, files=files), "caption_ft", image_tower="trained").data.source.steps_per_epoch
+    assert _load(changed(world, files=files), "caption_ft", image_tower="trained").source.steps_per_epoch
 
 
 def test_shards_are_streamed_without_held_out_pairs_where_the_image_tower_trains(
@@ -304,13 +309,13 @@ def test_shards_are_streamed_without_held_out_pairs_where_the_image_tower_trains
     write_shards(world.files.pairs / "train.parquet", tmp_path, 30)
     train = {"shards": {"urls": str(tmp_path), "columns": {"rewrite": "txt"}, "max_error_share": 0}}
     loaded = _load(world, "rewrite_ft", train, image_tower="trained")
-    assert isinstance(loaded.data.source, ShardSource)
+    assert isinstance(loaded.source, ShardSource)
     shown: set[str] = set()
-    for batch in loaded.data.source.epoch(0):
+    for batch in loaded.source.epoch(0):
         pairs = [name.rpartition("/")[2] for name in batch.ids]
         assert (set(batch.pixels), set(batch.tokens)) == ({"image"}, {"rewrite"})
         assert (batch.tokens["rewrite"] == loaded.encoder.tokenizer([world.captions[pair] for pair in pairs])).all()
         shown |= set(pairs)
     assert not shown & held
     assert len(shown) > len(world.captions) / 2
-    assert not isinstance(_load(world, "rewrite_ft", train).data.source, ShardSource)
+    assert not isinstance(_load(world, "rewrite_ft", train).source, ShardSource)

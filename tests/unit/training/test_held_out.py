@@ -71,13 +71,13 @@ def queries() -> HeldOut:
     captions = [sentence(rng) for _ in range(30)]
     # Half of the paraphrases are the captions themselves, so that overlaps range from none to all.
     paraphrases = [text if row % 2 else sentence(rng) for row, text in enumerate(captions)]
-    return HeldOut(captions, paraphrases, lambda: _unit(40, 16))
+    return HeldOut(captions, paraphrases, torch.from_numpy(_unit(40, 16)))
 
 
 def test_metrics_are_those_of_brute_force(queries: HeldOut, tiny_encoder: Encoder) -> None:
     scores = queries.score(tiny_encoder.model, tiny_encoder.tokenizer, "cpu")
     assert queries.paraphrases is not None
-    gallery = queries.gallery()
+    gallery = queries.gallery.numpy()
     found, others = (
         _ranked(tiny_encoder.embed_texts(texts), gallery) for texts in (queries.captions, queries.paraphrases)
     )
@@ -112,7 +112,7 @@ def data(tiny_encoder: Encoder) -> Data:
         shown=CachedFeatures(features),
     )
     held = replace(rows, sampler=replace(rows.sampler, drops=False))
-    return Data(rows, {}, HeldOut(texts["caption"], texts["paraphrase"], lambda: unit), held)
+    return Data({}, frozenset(), HeldOut(texts["caption"], texts["paraphrase"], torch.from_numpy(unit)), held)
 
 
 def _objective(encoder: Encoder) -> Objective:
@@ -159,7 +159,7 @@ def test_a_loss_that_draws_is_the_same_at_every_step(data: Data, tiny_encoder: E
 @pytest.mark.parametrize("left", ["held_out", "held_rows"])
 def test_either_half_is_enough(left: str, data: Data, tiny_encoder: Encoder) -> None:
     halves: dict[str, Any] = {"held_out": None, "held_rows": None} | {left: getattr(data, left)}
-    validate = watch(Data(data.source, {}, **halves), tiny_encoder.tokenizer, lambda *_: None)
+    validate = watch(Data({}, frozenset(), **halves), tiny_encoder.tokenizer, lambda *_: None)
     objective = _objective(tiny_encoder)
     assert validate is not None
     assert ("validation/loss" in validate(objective, 0)) == (left == "held_rows")
@@ -173,16 +173,16 @@ def _train(**changes: Any) -> Train:
 @pytest.mark.parametrize("metric", sorted(DIRECTIONS))
 def test_exporting_by_a_metric_that_no_run_will_log_is_refused(metric: str, data: Data) -> None:
     check_export(_train(select_checkpoint=metric), data)
-    check_export(_train(select_checkpoint="last", validate_every=None), Data(data.source, {}, None, None))
+    check_export(_train(select_checkpoint="last", validate_every=None), Data({}, frozenset(), None, None))
     with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' needs train.validate_every"):
         check_export(_train(select_checkpoint=metric, validate_every=None), data)
     with pytest.raises(InputError, match=f"train.select_checkpoint '{metric}' has too few held-out rows"):
-        check_export(_train(select_checkpoint=metric), Data(data.source, {}, None, None))
+        check_export(_train(select_checkpoint=metric), Data({}, frozenset(), None, None))
 
 
 def test_an_overlap_needs_paraphrases(data: Data) -> None:
     assert data.held_out is not None
-    captions = Data(data.source, {}, HeldOut(data.held_out.captions, None, data.held_out.gallery), None)
+    captions = Data({}, frozenset(), HeldOut(data.held_out.captions, None, data.held_out.gallery), None)
     check_export(_train(select_checkpoint="validation/r_at_5"), captions)
     with pytest.raises(InputError, match="'validation/ao_at_10' has too few held-out rows"):
         check_export(_train(select_checkpoint="validation/ao_at_10"), captions)

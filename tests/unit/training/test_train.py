@@ -129,7 +129,7 @@ def test_the_run_has_the_counts_of_pairs_dropped_for_published_test_sets(world: 
 def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str, float]:
     settings = _settings(world, {"tried": entry})
     method = find_entry(settings.methods, "tried").method
-    data = load_data(settings, method, encoder, world.files, Ranks(), "cpu")
+    _, data = load_data(settings.train, method, encoder, world.files, Ranks())
     towers, extra = Towers(encoder.model, "cpu"), nn.Module()
     validate = watch(data, encoder.tokenizer, lambda *_: None)
     assert validate is not None
@@ -311,7 +311,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     def fingerprint(changes: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
         settings = _settings(world, {"tried": entry | changes}, **options)
         unread: Any = None
-        job = TrainingJob(settings, find_entry(settings.methods, "tried"), unread, unread, hashes or {"a": "1"})
+        job = TrainingJob(settings, find_entry(settings.methods, "tried"), unread, unread, unread, hashes or {"a": "1"})
         return job.fingerprint
 
     known = [
