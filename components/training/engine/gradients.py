@@ -24,8 +24,7 @@ from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import Below, states_below, text_features
-from components.training.methods.contract.distillation import BASE
-from components.training.methods.contract.losses import Feature, Features, Sigmoid
+from components.training.methods.contract.losses import BASE, Feature, Features, Sigmoid
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder

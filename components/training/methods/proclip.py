@@ -16,8 +16,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from components.training.methods.contract.distillation import BASE, instance_distance, structure_distance
-from components.training.methods.contract.losses import Features, Losses, info_nce
+from components.training.methods.contract.losses import (
+    BASE,
+    Features,
+    Losses,
+    info_nce,
+    instance_distance,
+    structure_distance,
+)
 from components.training.methods.contract.method import ImageTower, NotNegative, Positive
 from components.training.methods.lm_text_tower import LmTextTower, LmTextTowerSettings
 

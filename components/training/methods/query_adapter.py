@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.training.methods.contract.distillation import instance_distance
-from components.training.methods.contract.losses import Features, Losses, info_nce
+from components.training.methods.contract.losses import Features, Losses, info_nce, instance_distance
 from components.training.methods.contract.method import Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:

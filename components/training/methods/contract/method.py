@@ -18,8 +18,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, Validation
 from components.core.system.errors import InputError
 from components.core.system.renamed import hint
 from components.core.tables.training_columns import IMAGES
-from components.training.methods.contract.distillation import retention
-from components.training.methods.contract.losses import Features, Losses, has_sigmoid_loss
+from components.training.methods.contract.losses import Features, Losses, has_sigmoid_loss, retention
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import Tokens
-from components.training.methods.contract.distillation import BASE
-from components.training.methods.contract.losses import Feature, Features
+from components.training.methods.contract.losses import BASE, Feature, Features
 from components.training.methods.contract.method import Method
 from components.training.methods.registry import find_method
 from tests.conftest import TINY

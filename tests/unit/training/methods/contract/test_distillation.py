@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from components.training.methods.contract.distillation import retention, structure_distance
+from components.training.methods.contract.losses import retention, structure_distance
 from components.training.methods.registry import find_method
 from tests.unit.training.methods.examples import as_features, random_columns, unit
 
