@@ -84,15 +84,19 @@ def report(
     Examples: cliptune report; cliptune report --all; cliptune report --groups; cliptune report --json
     """
     from components.core.settings import load_settings
+    from components.evaluation.benchmarks.project import find_benchmark
     from components.evaluation.report.comparison import long_table, read_csv, show
+    from components.evaluation.scoring.benchmark import key_metrics
     from components.evaluation.scoring.results import DEFAULT
     from components.registry.reviews import read_reviewed
 
     settings = load_settings()
+    comparison = read_csv(DEFAULT.csv)
     if as_json:
-        print_json(long_table(read_csv(DEFAULT.csv)))
+        print_json(long_table(comparison))
         return
-    show(read_csv(DEFAULT.csv), settings, every, groups)
+    key = key_metrics(map(find_benchmark, settings.evaluate.benchmarks), list(comparison.cells))
+    show(comparison, settings.promote.metric, key, every, groups)
     if reviewed := read_reviewed(settings.synthesize.store):
         say(f"{reviewed}: `cliptune review`")
     say(f"report: {DEFAULT.reports / 'comparison.html'}")

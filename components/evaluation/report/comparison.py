@@ -11,12 +11,10 @@ from typing import Any
 from more_itertools import chunked
 from rich.console import Console
 
-from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file
-from components.evaluation.benchmarks.project import find_benchmark
 from components.evaluation.report.formats import to_markdown
-from components.evaluation.scoring.benchmark import Correlation, Scores, key_metrics
+from components.evaluation.scoring.benchmark import Correlation, Scores
 from components.evaluation.scoring.bootstrap import Interval, paired_difference
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, signed
 from components.evaluation.scoring.results import Report
@@ -132,13 +130,11 @@ def headline(comparison: Comparison, primary: str) -> str:
     )
 
 
-def show(comparison: Comparison, settings: Settings, every: bool = False, groups: bool = False) -> None:
-    """Print the key metrics of the benchmarks in params.yaml, and the options that print the others."""
+def show(comparison: Comparison, primary: str, key: list[str], every: bool = False, groups: bool = False) -> None:
+    """Print the metrics `key`, or all over all queries without any, and the options that print the others."""
     overall, grouped = comparison.names(grouped=False), comparison.names(grouped=True)
-    benchmarks = [find_benchmark(name) for name in settings.evaluate.benchmarks]
-    key = key_metrics(benchmarks, list(comparison.cells))
     shown = (overall if every or groups or not key else key) + (grouped if groups else [])
-    print_comparison(comparison, settings.promote.metric, shown)
+    print_comparison(comparison, primary, shown)
     if hidden := len(comparison.cells) - len(shown):
         print(f"{hidden} more metrics: cliptune report --all, cliptune report --groups")
 

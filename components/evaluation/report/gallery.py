@@ -41,7 +41,11 @@ class Lists:
     @property
     def depth(self) -> int:
         """Length of the lists."""
-        return int(self.query.shape[1])
+        return int(self.query.shape[-1])
+
+    def first(self, row: int, count: int) -> Lists:
+        """The first `count` images of one query and its paraphrase `[count]`."""
+        return Lists(self.encoder, self.query[row][:count], self.paraphrase[row][:count])
 
 
 @dataclass(frozen=True)
@@ -122,26 +126,20 @@ def data_uri(image: bytes, side: int = SIDE) -> str:
 
 
 @dataclass(frozen=True)
-class EncoderShots:
-    """Rows of the images that an encoder retrieves for a query and its paraphrase, and the AO of the full lists."""
-
-    encoder: str
-    overlap: float
-    query: Sequence[int]
-    paraphrase: Sequence[int]
-
-
-@dataclass(frozen=True)
 class GalleryQuery:
-    """A query of the gallery; `place` is its rank by `gain`, the challenger's AO minus the reference's."""
+    """A query of the gallery.
 
-    query: str
-    paraphrase: str
-    tier: str
+    Attributes:
+        texts: its `query`, `paraphrase` and `tier`.
+        gain: the challenger's AO minus the reference's; `place` is the query's rank by it.
+        sides: of each encoder the first images of both lists, and the AO of the full lists.
+    """
+
+    texts: Mapping[str, str]
     gold_row: int
     gain: float
     place: str
-    sides: Sequence[EncoderShots]
+    sides: Sequence[tuple[Lists, float]]
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,7 @@ def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retriev
         return Gallery()
     challenger = best_encoder(comparison, settings.promote.metric, challengers=True)
     chosen = examples(retrieved, challenger, settings.compare)
-    shown = {row for entry in chosen for side in entry.sides for row in (*side.query, *side.paraphrase)}
+    shown = {int(row) for entry in chosen for side, _ in entry.sides for row in (*side.query, *side.paraphrase)}
     pictures = read_pictures(folders.test_pairs, shown | {entry.gold_row for entry in chosen})
     return Gallery(chosen, pictures, challenger, retrieved.lists[0].depth)
 
@@ -173,27 +171,12 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[G
     overlaps = {one.encoder: average_overlap(one.query, one.paraphrase, one.depth) for one in lists}
     gains = overlaps[challenger] - overlaps[lists[0].encoder]
     order = np.argsort(-gains, kind="stable")
-    return [
-        GalleryQuery(
-            query=queries[row]["query"],
-            paraphrase=queries[row]["paraphrase"],
-            tier=queries[row]["tier"],
-            gold_row=gold[row],
-            gain=float(gains[row]),
-            place=place_name(place, len(order)),
-            sides=[
-                EncoderShots(
-                    listed.encoder,
-                    float(overlaps[listed.encoder][row]),
-                    listed.query[row][: settings.gallery_top].tolist(),
-                    listed.paraphrase[row][: settings.gallery_top].tolist(),
-                )
-                for listed in lists
-            ],
-        )
-        for place in spread(len(order), settings.gallery_queries)
-        for row in [int(order[place])]
-    ]
+    chosen = []
+    for place in spread(len(order), settings.gallery_queries):
+        row = int(order[place])
+        sides = [(one.first(row, settings.gallery_top), float(overlaps[one.encoder][row])) for one in lists]
+        chosen.append(GalleryQuery(queries[row], gold[row], float(gains[row]), place_name(place, len(order)), sides))
+    return chosen
 
 
 def spread(queries: int, count: int) -> list[int]:

@@ -101,7 +101,7 @@ def test_differences_resample_pictures() -> None:
 
 
 def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    comparison = compare.run(settings := make_settings(), evaluated)
+    comparison = compare.run(make_settings(), evaluated)
     assert read_csv(evaluated.csv) == comparison
     markdown = (evaluated.reports / "comparison.md").read_text("utf-8")
     assert f"tuned beats base on {PRIMARY} by 41.7 points" in markdown
@@ -109,9 +109,9 @@ def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, caps
     html = (evaluated.reports / "comparison.html").read_text("utf-8")
     _check_page(html)
     assert [text in html for text in ("caption &lt;a&gt;", r"caption \u003ca\u003e", "caption <a>")] == [1, 1, 0]
-    show(comparison, settings)
+    show(comparison, PRIMARY, [PRIMARY])
     plain = capsys.readouterr().out
-    show(comparison, settings, groups=True)
+    show(comparison, PRIMARY, [PRIMARY], groups=True)
     assert "tier_unseen" not in plain
     assert "tier_unseen" in capsys.readouterr().out
     assert "100.0 ±0.0" in plain

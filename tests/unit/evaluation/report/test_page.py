@@ -43,9 +43,8 @@ NO_IMAGE: dict[str, list[object]] = {
 
 def test_the_first_images_of_both_lists_are_shown() -> None:
     first = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
-    assert (first.query, first.paraphrase, first.tier, first.gold_row) == ("q0", "p0", "rare", 0)
-    base, tuned = first.sides
-    assert [list(side.query) + list(side.paraphrase) for side in (base, tuned)] == [[0, 1, 5, 1], [0, 1, 0, 1]]
+    assert (first.texts, first.gold_row) == (QUERIES[0], 0)
+    assert [[*side.query, *side.paraphrase] for side, _ in first.sides] == [[0, 1, 5, 1], [0, 1, 0, 1]]
 
 
 def test_gains_precede_losses_by_the_overlap_of_the_full_lists() -> None:
