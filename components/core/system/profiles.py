@@ -24,6 +24,7 @@ from components.core.settings import PARAMS, Settings, load_settings
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
+from components.core.system.renamed import upgraded
 from components.core.tables.files import atomic_file, content_hash
 
 PROFILES = Path("infra/profiles")
@@ -368,6 +369,8 @@ def write(text: str, params: Path = PARAMS) -> None:
 
 
 def _check(text: str, profile: str) -> None:
+    if said := upgraded(text)[1]:
+        raise InputError(f"{profile} does not fit: {said[0]}; `cliptune upgrade` writes the new names")
     with TemporaryDirectory() as temporary:
         trial = Path(temporary) / "params.yaml"
         trial.write_text(text, encoding="utf-8")

@@ -238,6 +238,10 @@ def test_bad_and_unknown_profiles_are_refused(params: Path, tmp_path: Path) -> N
     profiles = _profile(tmp_path, "{}")
     for profile, message in (
         ("dataset: {nam: x}\n", r"mine\.yaml does not fit: unknown key 'dataset\.nam'"),
+        (
+            "methods: {paraclip: {reads: x}}\n",
+            r"does not fit: methods\.paraclip\.reads: now train_data; `cliptune upgr",
+        ),
         ("base: {source: nowhere}\n", r"mine\.yaml does not fit: key 'base\.source'"),
         ("- a list\n", r"mine\.yaml must hold blocks"),
         ("a: [\n", r"mine\.yaml is not valid YAML"),
