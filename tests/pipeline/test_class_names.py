@@ -1,4 +1,4 @@
-"""A public class has a name of its own in the whole product, so that a search for it has one answer."""
+"""Public classes have names of their own, so that a search has one answer; commands define all before they run."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def test_names_of_public_classes_occur_once() -> None:
                     places[node.name].append(str(path.relative_to(REPO)))
     doubles = {name: files for name, files in sorted(places.items()) if len(files) > 1}
     assert not doubles, "\n".join(f"{name}: {', '.join(files)}" for name, files in doubles.items())
+
+
+def test_the_command_of_a_module_is_its_last_statement() -> None:
+    early = []
+    for root in ("components", "flows", "infra", "research"):
+        for path in sorted((REPO / root).rglob("*.py")):
+            before = ast.parse(path.read_text("utf-8")).body[:-1]
+            early += [str(path) for node in before if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)]
+    assert early == []
