@@ -14,7 +14,7 @@ from components.training.methods.registry import find_entry
 
 
 def check(settings: Settings, entries: Sequence[str] | None = None) -> None:
-    """Raise `InputError` for the first fault in `entries` of `methods`, all if None; other names are no fault."""
+    """Raise `InputError` for the first fault in `entries` of `methods`, all if None; other names are skipped."""
     chosen = settings.methods if entries is None else [name for name in entries if name in settings.methods]
     tables = _table_files(settings)
     for name in chosen:

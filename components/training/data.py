@@ -61,7 +61,7 @@ _FEWEST = 10
 def load_data(
     train: Train, method: Method[Optimisation], encoder: Encoder, files: TrainingFiles, world: World
 ) -> tuple[BatchSource, Data]:
-    """Join, split and tokenise a method's rows, once per machine; returns their batches and what is held out."""
+    """Join, split and tokenise a method's rows, once per machine; returns their batches and the held-out rows."""
     plan = BatchPlan.of(method, train.seed, world)
     rows, data = once_per_machine(
         world, lambda: _read_tables(train, method, encoder, files, plan), train.checkpoint_dir

@@ -50,7 +50,7 @@ _NOISE = {
     "links": re.compile(r"https?://|www\."),
 }
 _PERCENTILES, _RARE = (5, 50, 95), 0.01
-"""Numbers of words that are told, and the share of captions below which nothing is told of them."""
+"""Percentiles of captions' words that are printed, and the share of captions below which a noise is not printed."""
 
 
 @dataclass(frozen=True)
