@@ -88,7 +88,12 @@ HOSTILE = (
 def test_no_shell_of_a_stage_reads_a_name(tmp_path: Path) -> None:
     """DVC runs the commands of dvc.yaml for hostile names: each arrives whole as DVC's stage, and none is run."""
     stages: dict[str, Any] = {}
-    for group, stage in yaml.safe_load((REPO / "dvc.yaml").read_text("utf-8"))["stages"].items():
+    declared = {
+        group: stage
+        for file in ("dvc.yaml", "research/dvc.yaml")
+        for group, stage in yaml.safe_load((REPO / file).read_text("utf-8"))["stages"].items()
+    }
+    for group, stage in declared.items():
         if "foreach" in stage:
             stages[group] = {"foreach": list(HOSTILE), "do": {"cmd": stage["do"]["cmd"]}}
         elif "matrix" in stage:

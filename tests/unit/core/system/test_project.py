@@ -93,7 +93,7 @@ def test_a_stage_writes_into_the_project(below: Path, monkeypatch: pytest.Monkey
 def test_help_and_unknown_options_start_no_stage(
     below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for stage in ("data.prepare", "base.base", "encoders.embed", "validation.validate"):
+    for stage in ("data.prepare", "training.base.base", "encoders.embed", "captions.validation.validate"):
         for option, message in (("--help", "Usage: "), ("--hepl", "No such option: --hepl")):
             monkeypatch.setattr(sys, "argv", [stage, option])
             with pytest.raises(SystemExit):
