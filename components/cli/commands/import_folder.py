@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.commands.caption import server_options, write_captions
-from components.cli.commands.overview import print_costs
 from components.cli.tables import AsJson, print_json, print_rows, say
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.project import from_root, in_project, require_project
@@ -122,7 +121,6 @@ def import_folder(
                 f"no model is set to write captions: put its URL and name into {path}, synthesize.llms, or give --llm "
                 "and --model; no stage after `embed` can run before"
             )
-        _show_costs(chosen)
         say(f"wrote {path}; next: cliptune profile apply {chosen} && cliptune plan --cost")
 
 
@@ -187,28 +185,6 @@ def _show(contents: Survey) -> None:
         say(fact)
     for problem in problems(contents):
         say(f"problem: {' '.join(problem.split())}")
-
-
-def _show_costs(name: str) -> None:
-    """Expected time and disk of every stage of the new profile, by the default rates of `cliptune plan --cost`."""
-    from components.cli.costing.cost import Costing
-    from components.cli.costing.rates import load_rates
-    from components.core.system.profiles import settings_with
-    from components.core.tables.training_columns import holders_of
-    from components.training.methods.registry import find_entry
-
-    settings = settings_with(name)
-    trained = [find_entry(settings.methods, entry) for entry in settings.compare_encoders if entry in settings.methods]
-    read = {table for entry in trained for table in holders_of(entry.method.needs)}
-    stages = ["prepare", "base", "embed"]
-    stages += ["test_set"] if settings.test_set.llm is not None else []
-    stages += [f"synthesize@{name}" for name, task in settings.synthesize.tasks.items() if task.table in read]
-    stages += [f"validate@{table}" for table in settings.validation.tables if table in read]
-    stages += [f"train@{entry.name}" for entry in trained]
-    stages += [f"evaluate@{encoder}" for encoder in settings.compare_encoders]
-    rates = load_rates()
-    say(f"costs at the rates of {rates.machine}:")
-    print_costs(Costing(settings, rates).of([*stages, "compare"]))
 
 
 def _facts(contents: Survey) -> dict[str, Any]:

@@ -50,7 +50,7 @@ _NOISE = {
     "links": re.compile(r"https?://|www\."),
 }
 _PERCENTILES, _RARE = (5, 50, 95), 0.01
-"""Percentiles of captions' words that are printed, and the share of captions below which a noise is not printed."""
+"""Percentiles of the number of words, and the share of captions below which a fact about them is left out."""
 
 
 @dataclass(frozen=True)
