@@ -22,6 +22,8 @@ from components.captions.generating.store import GenerationStore
 from components.captions.test_queries import test_set
 from components.cli.costing.cost import Costing
 from components.cli.costing.rates import load_rates
+from components.cli.doctor.check import Installation
+from components.cli.doctor.servers import check_generation_store
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
@@ -199,3 +201,6 @@ def test_a_newer_store_and_newer_reviews_are_refused_by_name(here: Settings, tmp
             database.execute(statement)
         with pytest.raises(formats.NewerFormatError, match="made by a newer cliptune"):
             reader(url)
+    newer = here.model_copy(update={"synthesize": here.synthesize.model_copy(update={"store": url})})
+    with pytest.raises(formats.NewerFormatError, match="made by a newer cliptune"):
+        check_generation_store(Installation({}, Path(), newer))

@@ -37,6 +37,7 @@ from components.cli.doctor.check import (
 from components.core.settings import Settings
 from components.core.system.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
+from components.core.tables.formats import STORE, refuse_newer
 from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri
 from components.registry.model import CHAMPION, find_alias
 from components.registry.restoring import check_files
@@ -168,9 +169,8 @@ def check_registry(installation: Installation) -> CheckResult:
 
 def check_generation_store(installation: Installation) -> CheckResult:
     """The generation store, which holds all answers of language models, can be opened."""
-    from sqlalchemy import text
-
     from components.captions.generating.store.database import Database
+    from components.captions.generating.store.schema import version_of
 
     url = installation.settings.synthesize.store
     file = url.removeprefix("sqlite:///")
@@ -178,7 +178,7 @@ def check_generation_store(installation: Installation) -> CheckResult:
         return ok(f"{file} will be made by its first user")
     database, fix = Database(url), "start or restore it, or correct synthesize.store in params.yaml and the password"
     with closing(database), database.explaining("does not answer", fix), database.streaming() as connection:
-        connection.execute(text("SELECT count(*) FROM sqlite_master" if database.is_sqlite else "SELECT 1"))
+        refuse_newer(f"generation store {database.shown}", version_of(connection), STORE)
     return ok(f"{database.shown} answers")
 
 

@@ -64,10 +64,10 @@ def migrate(database: Database) -> None:
     """Create or migrate the tables where they are not of `STORE`; safe when several processes open a new store."""
     with database.explaining("cannot be opened", START):
         with database.streaming() as connection:
-            if _version(connection) == STORE:
+            if version_of(connection) == STORE:
                 return
         with database.migrating() as connection:
-            version = _version(connection)
+            version = version_of(connection)
             refuse_newer(f"generation store {database.shown}", version, STORE)
             if version != STORE:
                 METADATA.create_all(connection)
@@ -76,7 +76,8 @@ def migrate(database: Database) -> None:
                 connection.execute(_VERSIONS.insert(), {"version_num": STORE})
 
 
-def _version(connection: Connection) -> str | None:
+def version_of(connection: Connection) -> str | None:
+    """The format of the store's tables; None before there are any."""
     if not inspect(connection).has_table(_VERSIONS.name):
         return None
     return connection.execute(select(_VERSIONS.c.version_num)).scalar()
