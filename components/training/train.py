@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +55,12 @@ class TrainingJob:
     def fingerprint(self) -> str:
         train = self.settings.train
         method = self.entry.method
-        parts = self.entry.name, method.name, repr(method.settings), method.epoch_unit
+        # A setting that a later version adds or drops changes no fingerprint where it has its default.
+        values = (
+            (field.name, getattr(method.settings, field.name), field.default) for field in fields(method.settings)
+        )
+        differing = sorted((name, repr(value)) for name, value, default in values if value != default)
+        parts = self.entry.name, method.name, repr(differing), method.epoch_unit
         chosen = str(train.seed), str(train.validation_images), train.select_checkpoint, train.precision
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 

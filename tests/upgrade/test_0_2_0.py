@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -83,10 +84,12 @@ def test_the_plan_names_every_stage_and_own_files_work(project: Path) -> None:
     code = (
         "from components.training.methods.registry import find_method; "
         "from components.evaluation.benchmarks.project import find_benchmark; "
-        "print(find_method('mine').name, find_benchmark('own_words').metrics[0].name)"
+        "print(find_benchmark('own_words').metrics[0].name); find_method('mine')"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
-    assert found.stdout.startswith("mine "), found.stderr
+    assert found.stdout == "same_first\n", found.stderr
+    # A method is written in another way since: one line says so.
+    assert "components/training/methods/mine.py is of an earlier version" in found.stderr.splitlines()[-1]
 
 
 def test_answers_and_the_test_set_are_kept(here: Settings, tmp_path: Path) -> None:
@@ -142,10 +145,18 @@ def test_a_stopped_training_continues_and_0_2_0_reads_its_encoder(
 ) -> None:
     entry = here.methods["paraclip"]
     files = TrainingFiles(validated=Path(entry["train_data"]), models=Path("continued"))
-    assert train(settings_with("longer"), "paraclip", files)
-    assert f"{STOPPED}/step-00000110 was made by other code, and the run continues" in caplog.text
+    settings = settings_with("longer")
+    # Its settings had other names, so its folder has: a run names it, and continues it under the new name.
+    assert train(settings, "paraclip", files)
+    named = re.search(
+        rf"{STOPPED} has checkpoints of other .* which stay: to continue them, rename it (\S+)", caplog.text
+    )
+    assert named is not None
+    STOPPED.rename(stopped := Path(named[1]))
+    assert train(settings, "paraclip", files)
+    assert f"{stopped}/step-00000110 was made by other code, and the run continues" in caplog.text
     assert f"{STEPS * 16}/{STEPS * 16}" in capsys.readouterr().err
-    assert not STOPPED.exists()
+    assert not stopped.exists()
     # A version of 0.2.0 keeps that version's code.
     code = next((project / "mlruns").rglob("code/components")).parent
     load = "print(Encoder.load(Path(sys.argv[1])).embed_texts(['a red square']).shape)"

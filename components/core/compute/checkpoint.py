@@ -82,6 +82,9 @@ class Checkpoints:
 
         Broken checkpoints are skipped with a warning, and one of a newer version is refused.
         """
+        if not self._all() and (others := self._others()):
+            said = "%s has checkpoints of other settings, data or code, which stay: to continue them, rename it %s"
+            _log.warning(said, others[-1], self.folder)
         for folder in reversed(self._all()):
             if (checkpoint := _read(folder)) is not None:
                 refuse_newer(f"checkpoint {folder}", checkpoint[0].pop("format", 1), CHECKPOINT)
@@ -126,6 +129,14 @@ class Checkpoints:
                 f"{folder} cannot be written ({error}): free space on that disk or make it writable, "
                 "then run the same command again; the previous checkpoint is kept"
             ) from error
+
+    def _others(self) -> list[Path]:
+        """Folders with checkpoints of the same entry, whose name ends with another fingerprint; the newest last."""
+        entry = self.folder.name.rpartition("-")[0]
+        found = (
+            {file.parent.parent for file in self.folder.parent.glob(f"{entry}-*/step-*/{_FACTS}")} if entry else set()
+        )
+        return sorted(found - {self.folder}, key=lambda folder: folder.stat().st_mtime)
 
     def _all(self) -> list[Path]:
         return sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []

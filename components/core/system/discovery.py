@@ -75,8 +75,8 @@ def find(package: str, known: list[str], name: str, export: str, key: str) -> An
     module = f"{package}.{choose(known, name, key)}"
     try:
         return getattr(importlib.import_module(module), export)
-    except ImportError as error:
-        if not (error.name or "").startswith("components."):
+    except (ImportError, TypeError, AttributeError) as error:
+        if isinstance(error, ImportError) and not (error.name or "").startswith("components."):
             raise
         file = f"{module.replace('.', '/')}.py"
         raise InputError(

@@ -58,6 +58,16 @@ def test_a_run_of_other_code_continues_and_says_so_once(tmp_path: Path, caplog: 
     assert _resumed_step(edited) == 3
 
 
+def test_a_run_without_checkpoints_names_those_of_its_entry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _saved(tmp_path / "mine-a", 1)
+    _saved(tmp_path / "yours-a", 1)
+    for name in ("mine-b", "mine-a", "other-b"):
+        _resumed_step(Checkpoints(tmp_path / name))
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{tmp_path}/mine-a has checkpoints of other settings")
+    assert said.endswith(f"rename it {tmp_path}/mine-b")
+
+
 def test_a_checkpoint_that_other_code_cannot_continue_is_named_and_kept(tmp_path: Path) -> None:
     _saved(tmp_path, 1)
 
