@@ -89,7 +89,7 @@ def test_the_plan_names_every_stage_and_own_files_work(project: Path) -> None:
     found = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     assert found.stdout == "same_first\n", found.stderr
     # A method is written in another way since: one line says so.
-    assert "components/training/methods/mine.py is of an earlier version" in found.stderr.splitlines()[-1]
+    assert "components/training/methods/mine.py does not load (" in found.stderr.splitlines()[-1]
 
 
 def test_answers_and_the_test_set_are_kept(here: Settings, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def find(package: str, known: list[str], name: str, export: str, key: str) -> An
             raise
         file = f"{module.replace('.', '/')}.py"
         raise InputError(
-            f"{file} is of an earlier version ({error}): `cliptune upgrade`, or see a new one by `cliptune new`"
+            f"{file} does not load ({error}): if it is of an earlier version, run `cliptune upgrade`, or compare it "
+            "with one that `cliptune new` writes"
         ) from None
 
 

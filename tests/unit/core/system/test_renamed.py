@@ -121,5 +121,5 @@ def test_an_own_file_that_imports_what_is_gone_is_one_line(tmp_path: Path, monke
         "from components.methods.contract.optimisation import Optimisation\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(InputError, match=r"^own_kind/mine\.py is of an earlier version \(No module named .*`cliptune"):
+    with pytest.raises(InputError, match=r"^own_kind/mine\.py does not load \(No module named .*`cliptune"):
         find("own_kind", ["mine"], "mine", "METHOD", "method")
