@@ -1,0 +1,95 @@
+"""CLIP4IDC on pairs of one colour each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.system.errors import InputError
+from components.evaluation.benchmarks.published import find_published
+from research.experiments.parts import clip4idc as training
+from tests.support.toy_context import colour_image, toy_context
+
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
+CHANGES = list(permutations(COLOURS, 2))
+NAME = "difference_captioning"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java, which takes seconds to start, and few epochs."""
+    monkeypatch.setenv("PATH", "")
+    for stage in ("RETRIEVAL", "WRITING"):
+        monkeypatch.setattr(training, stage, replace(getattr(training, stage), epochs=2))
+
+
+def _write_rows(folder: Path, split: str, *rows: tuple[str, list[str]]) -> None:
+    (folder / "annotations").mkdir(parents=True, exist_ok=True)
+    content = [{"img_id": image, "sentences": sentences} for image, sentences in rows]
+    (folder / f"annotations/{split}.json").write_text(json.dumps(content))
+
+
+def _write_pairs(folder: Path) -> None:
+    """Six pairs in each split; the first of a split comes in two rows, and each has one more without a description."""
+    for split in ("train", "val", "test"):
+        rows = []
+        for number, (old, new) in enumerate(CHANGES):
+            rows.append((f"{split}{number}", [f"the {old} wall is {new} now .", " . "]))
+            colour_image(folder / f"resized_images/{split}{number}.png", COLOURS[old])
+            colour_image(folder / f"resized_images/{split}{number}_2.png", COLOURS[new])
+        _write_rows(folder, split, *rows, (f"{split}0", ["Nothing else has changed."]), ("train0", []))
+
+
+def _score(folder: Path, **options: Any) -> Any:
+    return find_published(NAME).score(toy_context(folder, {}, allow_partial=True, **options))
+
+
+def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write_pairs(tmp_path)
+    found = _score(tmp_path, ks=(1, 7))
+    assert set(found.values) == {f"{NAME}/{metric}" for metric in ("recall_at_1", "recall_at_7", "rouge_l", "cider")}
+    assert set(found.scalars) == {f"{NAME}/bleu_4"}
+    # Seven sentences, two of the first pair; seven pairs, one without description; a full stop is not a sentence.
+    assert found.values[f"{NAME}/recall_at_7"].tolist() == [1] * 7
+    assert found.pictures[f"{NAME}/recall_at_1"].tolist() == [0, 0, 1, 2, 3, 4, 5]
+    assert found.values[f"{NAME}/cider"].shape == (6,)
+    output = capsys.readouterr().err
+    assert "METEOR is skipped, because it needs Java" in output
+    assert "reference 'the red wall is green now'" in output
+
+
+def test_the_same_seed_gives_the_same_scores(tmp_path: Path) -> None:
+    _write_pairs(tmp_path)
+    one, again, other = (_score(tmp_path, seed=seed) for seed in (0, 0, 1))
+    for name, values in one.values.items():
+        assert np.array_equal(values, again.values[name]), name
+    assert one.scalars == again.scalars
+    assert any(not np.array_equal(values, other.values[name]) for name, values in one.values.items())
+
+
+def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+    for split in ("test", "val", "train"):
+        _write_pairs(tmp_path)
+        _write_rows(tmp_path, split, ("val0", [" . "]))
+        with pytest.raises(InputError, match=rf"{split}\.json: no pair has a sentence"):
+            _score(tmp_path)
+    for image in ("../train0", "/etc/x", "a\0b", "", ".."):
+        _write_rows(tmp_path, "train", (image, ["a wall"]))
+        with pytest.raises(InputError, match=r"train\.json: img_id .* is not the name of a picture"):
+            _score(tmp_path)
+    _write_rows(tmp_path, "train", ("train0", ["a wall"]))
+    (tmp_path / "resized_images/val3_2.png").unlink()
+    with pytest.raises(InputError, match=r"val3_2\.png is missing"):
+        _score(tmp_path)
+    _write_rows(tmp_path, "val", ("val0", ["a wall"]))
+    (tmp_path / "resized_images/train0.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"train0\.png cannot be decoded"):
+        _score(tmp_path)
