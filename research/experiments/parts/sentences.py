@@ -29,7 +29,7 @@ _WORD = re.compile(r"n't\b|'(?:s|re|ve|ll|d|m)\b|\w+(?:[-.,]\w+)*")
 
 @dataclass(frozen=True)
 class PicturePair:
-    """Two pictures and sentences about what is new, missing or changed in the second."""
+    """Two pictures and sentences about new, missing or changed things in the second."""
 
     before: LazyPicture
     after: LazyPicture

@@ -1,19 +1,79 @@
-"""COCO-TP on captions perturbed by hand."""
+"""Perturbations of captions, and COCO-TP on captions perturbed by hand and on generated ones."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from components.core.system.errors import InputError
 from components.evaluation.benchmarks.published import find_published
 from research.experiments import coco_tp
+from research.experiments.parts.perturbations import perturbations, perturbed
 from tests.support.toy_context import colour_image, toy_context
 
-TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "rde": (0, 0.9, 0.1)}
+CAPTION = "Two children sitting together near some wooden tables outside."
+SYNONYMS = {"children": ["kids", "youngsters"], "wooden": ["timber"]}
+ALL = perturbations(lambda word: SYNONYMS.get(word, []))
+
+
+def _words(name: str, severity: int = 7) -> list[str]:
+    return perturbed(CAPTION, ALL[name], severity, 0).split(" ")
+
+
+@pytest.mark.parametrize("name", ["keyboard", "ocr", "char_insert", "char_replace", "char_swap", "char_delete"])
+def test_characters_change_in_a_share_of_the_words_that_grows(name: str) -> None:
+    """Nine words: 0.05 of them is rounded up to one, 0.35 of them down to three."""
+    few, many = (
+        [(old, new) for old, new in zip(CAPTION.split(" "), _words(name, severity), strict=True) if old != new]
+        for severity in (1, 7)
+    )
+    assert len(few) <= 1
+    assert 1 <= len(many) <= 3
+    growth = {"char_insert": 1, "char_delete": -1}.get(name, 0)
+    for old, new in many:
+        assert len(new) - len(old) == growth * max(int(0.3 * len(old)), 1)
+        assert len(old) >= 4 or name == "ocr", "short words stay"
+        assert Counter(old) == Counter(new) or name != "char_swap"
+
+
+def test_a_wrong_key_is_a_neighbour() -> None:
+    drawn = [perturbed("desk", ALL["keyboard"], 1, seed) for seed in range(40)]
+    touched = {pair for word in drawn for pair in zip("desk", word, strict=True)}
+    neighbours = {"d": "ersfxc", "e": "wrsd", "s": "weadzx", "k": "iojlm"}
+    assert all(old == new or new in neighbours[old] for old, new in touched)
+    assert len(touched) > len(neighbours)
+
+
+def test_words() -> None:
+    assert Counter(_words("word_swap")) == Counter(CAPTION.split(" "))
+    assert _words("word_swap") != CAPTION.split(" ")
+    kept = iter(CAPTION.split(" "))
+    assert all(word in kept for word in _words("word_deletion")), "what is left is in order"
+    assert len(_words("word_deletion", 15)) < 9
+    assert [word for word in _words("insert_punctuation") if word not in set(".,!?;:")] == CAPTION.split(" ")
+    assert 10 <= len(_words("insert_punctuation")) <= 9 + 4
+    assert {"kids", "youngsters"} & set(_words("synonym_replacement"))
+    assert "timber" in _words("synonym_replacement")
+    inserted = Counter(_words("word_insertion")) - Counter(CAPTION.split(" "))
+    assert inserted.total() == 3
+    assert set(inserted) <= {"kids", "youngsters", "timber"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(ALL)), st.text(max_size=40), st.integers(1, 20), st.integers(0, 99))
+def test_any_text_is_perturbed_the_same_way_again(name: str, text: str, severity: int, seed: int) -> None:
+    found = perturbed(text, ALL[name], severity, seed)
+    assert found == perturbed(text, ALL[name], severity, seed)
+    assert bool(found) or not text.strip()
+
+
+TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "rde": (0, 0.9, 0.1), "blank": (0, 0, 0)}
 NAMES = ["COCO_val2014_000000000001.jpg", "COCO_val2014_000000000002.jpg"]
 CLEAN, WRONG = [["red", "red"], ["leaf"]], [["red", "rde"], ["leaf"]]
 
@@ -79,3 +139,22 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             find_published("coco_tp").score(context)
     assert any("1 rows lack caption (row 0" in note for note in context.notes), "nlpaug wrote a list for a caption"
+
+
+def test_five_captions_of_an_image_are_perturbed_and_the_rest_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _coco(tmp_path, [["red"] * 6, ["leaf"]])
+    calls: list[tuple[str, float]] = []
+
+    def spoil(text: str, rate: float, draw: Any) -> str:
+        calls.append((text, rate))
+        return "blank"
+
+    monkeypatch.setattr(coco_tp, "perturbations", lambda synonyms: {"keyboard": spoil})
+    monkeypatch.setattr(coco_tp, "SEVERITIES", (2, 4))
+    found = find_published("coco_tp_generated").score(toy_context(tmp_path, TABLE, allow_partial=True)).scalars
+    assert calls == [("red", 0.1)] * 5 + [("leaf", 0.1)] + [("red", 0.2)] * 5 + [("leaf", 0.2)]
+    # "blank" ties on both pictures and goes to the first. Text to image at 1: all but the second picture's caption.
+    # Image to text: red finds its sixth caption first; green ties on all but that and finds its own behind five.
+    assert found["coco_tp_generated/keyboard/rsum"] == pytest.approx(6 / 7 + 1 + 1 + 1 / 2 + 1 / 2 + 1)
