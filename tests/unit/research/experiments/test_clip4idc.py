@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -22,15 +21,8 @@ from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.scoring.published_context import ImageFeatures, PublishedContext
 from research.experiments.parts import clip4idc
 from research.experiments.parts.clip4idc import CaptionedPairs, PairEncoder, SentenceDecoder, StageSettings
-from research.experiments.parts.sentences import (
-    EDGE,
-    PAD,
-    PicturePair,
-    Vocabulary,
-    caption_scores,
-    split_words,
-)
-from tests.support.toy_context import drawn_from, picture_bytes, toy_context, unit
+from research.experiments.parts.sentences import EDGE, PAD, Vocabulary, caption_scores, split_words
+from tests.support.toy_context import drawn_from, picture_bytes, unit
 
 DIM = 16
 
@@ -72,34 +64,6 @@ def test_words_are_in_lower_case_without_punctuation_and_their_numbers_give_them
     assert [vocabulary.sentence(row) for row in rows.tolist()] == ["no car", "a car left", ""]
 
 
-def test_cider_is_ten_for_the_reference_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")  # Without Java.
-    references = [["the dog is gone now"], ["the cat is here now"], ["one bird flew off today"]]
-    same = caption_scores([one for (one,) in references], references)
-    assert same.cider == pytest.approx([10, 10, 10])
-    assert same.rouge_l.tolist() == [1, 1, 1]
-    assert (same.bleu_4, same.meteor) == (pytest.approx(1), None)
-    found = caption_scores(["the now", "the cat is here now", ""], references)
-    assert 0 < found.cider[0] < 1
-    assert (found.cider[2], found.rouge_l[2]) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("java") is None, reason="METEOR is a Java program")
-def test_meteor_is_one_for_the_reference_itself() -> None:
-    references = [["the dog is gone"], ["a man walks in"]]
-    assert caption_scores([one for (one,) in references], references).meteor == pytest.approx(1.0)
-
-
-def test_a_failing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "java"
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="METEOR's Java program ended without a score"):
-        caption_scores(["a"], [["a"]])
-
-
 def test_tokens_are_the_feature_and_those_of_the_patches(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
     images = [png((255, 0, 0)), png((0, 80, 255))]
     pictures = [picture_bytes(str(row), image) for row, image in enumerate(images)]
@@ -116,41 +80,6 @@ def test_tokens_are_the_feature_and_those_of_the_patches(tiny_encoder: Encoder, 
     assert found[:, 1:] == pytest.approx((patches @ tower.proj.detach()).numpy(), abs=1e-5)
 
 
-def test_examples_keep_the_order_of_pictures_and_the_pair_of_each_sentence(tmp_path: Path, png: Any) -> None:
-    axes = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    red, green, blue = (picture_bytes(str(axis), png(tuple(255 * part for part in axis))) for axis in axes)
-    pairs = [PicturePair(red, green, ("one", "two")), PicturePair(blue, red, ()), PicturePair(green, blue, ("three",))]
-    context = toy_context(tmp_path, dict(zip(("one", "two", "three"), axes, strict=True)))
-    found = CaptionedPairs.of(context, pairs)
-    # A tower without features of places has one token.
-    assert found.before.tolist() == [[axes[0]], [axes[2]], [axes[1]]]
-    assert found.after.tolist() == [[axes[1]], [axes[0]], [axes[2]]]
-    assert (found.sentences, found.pair.tolist()) == (("one", "two", "three"), [0, 0, 2])
-    assert found.features.tolist() == axes
-
-
-def test_pairs_and_sentences_learn_to_find_each_other() -> None:
-    def recall_at_1(encoder: PairEncoder) -> float:
-        return float((gold_ranks(*clip4idc.embeddings(encoder, TEST, "cpu"), TEST.pair, "pessimistic") < 1).mean())
-
-    before = recall_at_1(PairEncoder(1, DIM).eval())
-    settings = replace(clip4idc.RETRIEVAL, epochs=30, batch=48, lr=1e-2)
-    encoder = clip4idc.train_retrieval(TRAIN, VAL, 0, "cpu", settings)
-    # Chance is one pair of twelve.
-    assert before < 0.2
-    assert recall_at_1(encoder) > 0.9
-
-
-def test_captions_of_unseen_pairs_are_learned() -> None:
-    vocabulary = Vocabulary.of(TRAIN.sentences)
-    words = unit([drawn_from(word, DIM) for word in vocabulary.words])
-    encoder, decoder = PairEncoder(1, DIM), SentenceDecoder(torch.from_numpy(np.pad(words, ((2, 0), (0, 0)))))
-    settings = replace(clip4idc.WRITING, epochs=40, batch=36, lr=1e-2)
-    clip4idc.train_writing(encoder, decoder, vocabulary, TRAIN, VAL, 0, "cpu", settings)
-    written = clip4idc.captions(encoder, decoder, vocabulary, TEST, "cpu")
-    assert sum(caption in TEST.sentences[2 * row : 2 * row + 2] for row, caption in enumerate(written)) >= 10
-
-
 def test_a_word_is_predicted_from_earlier_words_only() -> None:
     decoder = SentenceDecoder(torch.randn(9, DIM)).eval()
     seen, written = torch.randn(1, 2, DIM), torch.tensor([[1, 4, 5, 6]])
@@ -159,21 +88,6 @@ def test_a_word_is_predicted_from_earlier_words_only() -> None:
     assert torch.allclose(scores[:, :3], changed[:, :3], atol=1e-6)
     assert not torch.allclose(scores[:, 3], changed[:, 3])
     assert not torch.allclose(scores, decoder(seen + torch.randn(1, 2, DIM), written))
-
-
-def test_the_loss_is_that_of_the_next_word_and_of_the_end() -> None:
-    class Sure(nn.Module):
-        """Foresees number 3 with score 2, all others with 0."""
-
-        def forward(self, seen: Tensor, written: Tensor) -> Tensor:
-            assert written.tolist() == [[1, 3, 1]]
-            scores = torch.zeros(1, 3, 5)
-            scores[:, :, 3] = 2
-            return scores
-
-    loss = clip4idc.next_word_loss(Sure(), torch.zeros(1, 2, 4), torch.tensor([[3, 1, 0]]))
-    total = math.exp(2) + 4
-    assert float(loss) == pytest.approx((math.log(total) - 2 + math.log(total)) / 2)
 
 
 def test_greedy_sentences_end_at_the_end_or_at_the_limit() -> None:
@@ -204,3 +118,42 @@ def test_the_best_epoch_by_validation_is_kept() -> None:
     assert found[-1] > 0.09
     assert float(module[0].weight.detach()) == min(found, key=lambda value: abs(value - 0.05))
     assert not module.training
+
+
+def test_scores_of_captions_and_a_failing_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # Without Java.
+    references = [["the dog is gone now"], ["the cat is here now"], ["one bird flew off today"]]
+    same = caption_scores([one for (one,) in references], references)
+    assert (same.bleu_4, same.rouge_l.tolist(), same.meteor) == (pytest.approx(1), [1, 1, 1], None)
+    assert same.cider == pytest.approx([10, 10, 10])
+    assert caption_scores(["the now", "the cat is here now", ""], references).cider[2] == 0
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "java").chmod(0o755)
+    with pytest.raises(InputError, match="METEOR's Java program ended without a score"):
+        caption_scores(["a"], [["a"]])
+
+
+def test_unseen_pairs_are_found_by_their_sentences_and_described() -> None:
+    settings = replace(clip4idc.RETRIEVAL, epochs=30, batch=48, lr=1e-2)
+    encoder = clip4idc.train_retrieval(TRAIN, VAL, 0, "cpu", settings)
+    ranks = [gold_ranks(*clip4idc.embeddings(one, TEST, "cpu"), TEST.pair, "pessimistic")
+             for one in (PairEncoder(1, DIM).eval(), encoder)]  # fmt: skip
+    # Chance is one pair of twelve.
+    assert (ranks[0] < 1).mean() < 0.2
+    assert (ranks[1] < 1).mean() > 0.9
+    vocabulary = Vocabulary.of(TRAIN.sentences)
+    words = unit([drawn_from(word, DIM) for word in vocabulary.words])
+    decoder = SentenceDecoder(torch.from_numpy(np.pad(words, ((2, 0), (0, 0)))))
+    settings = replace(clip4idc.WRITING, epochs=40, batch=36, lr=1e-2)
+    clip4idc.train_writing(encoder, decoder, vocabulary, TRAIN, VAL, 0, "cpu", settings)
+    written = clip4idc.captions(encoder, decoder, vocabulary, TEST, "cpu")
+    assert sum(caption in TEST.sentences[2 * row : 2 * row + 2] for row, caption in enumerate(written)) >= 10
+
+
+def test_the_loss_is_that_of_the_next_word_and_of_the_end() -> None:
+    decoder = SentenceDecoder(torch.zeros(5, DIM)).eval()
+    with torch.no_grad():
+        decoder.frequent[3] = 2
+    # Number 3 has score 2, all others 0; padding does not count.
+    loss = clip4idc.next_word_loss(decoder, torch.zeros(1, 2, DIM), torch.tensor([[3, 1, 0]]))
+    assert float(loss.detach()) == pytest.approx(math.log(math.exp(2) + 4) - 1)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from components.core.system.errors import InputError
 from components.evaluation.benchmarks.published import find_published
@@ -42,17 +40,10 @@ def test_characters_change_in_a_share_of_the_words_that_grows(name: str) -> None
         assert Counter(old) == Counter(new) or name != "char_swap"
 
 
-def test_a_wrong_key_is_a_neighbour() -> None:
-    drawn = [perturbed("desk", ALL["keyboard"], 1, seed) for seed in range(40)]
-    touched = {pair for word in drawn for pair in zip("desk", word, strict=True)}
-    neighbours = {"d": "ersfxc", "e": "wrsd", "s": "weadzx", "k": "iojlm"}
-    assert all(old == new or new in neighbours[old] for old, new in touched)
-    assert len(touched) > len(neighbours)
-
-
-def test_words() -> None:
+def test_words_and_keys() -> None:
+    assert all(_words(name) == _words(name) != CAPTION.split(" ") for name in ALL)
+    assert all(perturbed("", perturb, 7, 0).strip(".,!?;:") in ("", " ") for perturb in ALL.values())
     assert Counter(_words("word_swap")) == Counter(CAPTION.split(" "))
-    assert _words("word_swap") != CAPTION.split(" ")
     kept = iter(CAPTION.split(" "))
     assert all(word in kept for word in _words("word_deletion")), "what is left is in order"
     assert len(_words("word_deletion", 15)) < 9
@@ -60,17 +51,12 @@ def test_words() -> None:
     assert 10 <= len(_words("insert_punctuation")) <= 9 + 4
     assert {"kids", "youngsters"} & set(_words("synonym_replacement"))
     assert "timber" in _words("synonym_replacement")
+    wrong = [set(zip("desk", perturbed("desk", ALL["keyboard"], 1, seed), strict=True)) for seed in range(40)]
+    neighbours = {"d": "ersfxc", "e": "wrsd", "s": "weadzx", "k": "iojlm"}
+    assert all(old == new or new in neighbours[old] for old, new in set().union(*wrong))
     inserted = Counter(_words("word_insertion")) - Counter(CAPTION.split(" "))
     assert inserted.total() == 3
     assert set(inserted) <= {"kids", "youngsters", "timber"}
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(ALL)), st.text(max_size=40), st.integers(1, 20), st.integers(0, 99))
-def test_any_text_is_perturbed_the_same_way_again(name: str, text: str, severity: int, seed: int) -> None:
-    found = perturbed(text, ALL[name], severity, seed)
-    assert found == perturbed(text, ALL[name], severity, seed)
-    assert bool(found) or not text.strip()
 
 
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "rde": (0, 0.9, 0.1), "blank": (0, 0, 0)}
