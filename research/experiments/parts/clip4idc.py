@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from more_itertools import chunked
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import OneCycleLR
 
 from components.core.compute.metrics import Features, Indices
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash
 from components.data.test_sets.pictures import LazyPicture
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.under_test import ImageEncoder
 from components.evaluation.scoring.published_context import PublishedContext
 from research.experiments.parts.sentences import EDGE, MAX_WORDS, PAD, PicturePair, Vocabulary
 
@@ -150,20 +153,28 @@ class CaptionedPairs:
     @staticmethod
     def of(context: PublishedContext, pairs: Sequence[PicturePair]) -> CaptionedPairs:
         """The encoder's features of `pairs`."""
-        tokens = picture_tokens(context, [picture for pair in pairs for picture in (pair.before, pair.after)])
-        sentences = tuple(sentence for pair in pairs for sentence in pair.sentences)
-        numbers = np.repeat(np.arange(len(pairs), dtype=np.int64), [len(pair.sentences) for pair in pairs])
+        tokens = picture_tokens(context, [picture for before, after, _ in pairs for picture in (before, after)])
+        sentences = tuple(sentence for *_, listed in pairs for sentence in listed)
+        numbers = np.repeat(np.arange(len(pairs), dtype=np.int64), [len(listed) for *_, listed in pairs])
         return CaptionedPairs(tokens[0::2], tokens[1::2], sentences, context.texts(sentences), numbers)
 
     def tokens(self, rows: Indices, device: str) -> tuple[Tensor, Tensor]:
         """Tokens of the pairs `rows`, both `[rows, tokens, dim]`."""
         return _tensor(self.before[rows], device), _tensor(self.after[rows], device)
 
+    def blocks(self) -> list[Indices]:
+        """The numbers of all pairs, a block at a time."""
+        return [np.array(rows) for rows in chunked(range(len(self.before)), _BLOCK)]
+
     def one_each(self, generator: np.random.Generator | None = None) -> Indices:
         """A random sentence of each pair `[pairs]`, or the first without a generator; every pair must have one."""
         counts = np.bincount(self.pair, minlength=len(self.before))
         drawn = np.zeros(len(counts)) if generator is None else generator.random(len(counts))
         return np.searchsorted(self.pair, np.arange(len(counts))) + (drawn * counts).astype(np.int64)
+
+
+Loss = Callable[[CaptionedPairs, Indices, Indices], Tensor]
+"""The loss of some pairs of a split with one sentence of each, given by their numbers, both `[batch]`."""
 
 
 def picture_tokens(context: PublishedContext, pictures: Sequence[LazyPicture]) -> Features:
@@ -175,7 +186,9 @@ def picture_tokens(context: PublishedContext, pictures: Sequence[LazyPicture]) -
     if tested.image_tower_sha256 is None or not isinstance(encoder, Encoder) or not _has_places(encoder.model.visual):
         return np.asarray(context.images(pictures))[:, np.newaxis]
     tower = content_hash(tested.image_tower_sha256, f"{GRID} by {GRID} places")
-    with_places = replace(tested, encoder=_Places(encoder), image_tower_sha256=tower)
+    # A picture's vector is all of its tokens, one after the other.
+    places: Any = SimpleNamespace(embed_texts=encoder.embed_texts, embed_pixels=partial(_pixel_tokens, encoder))
+    with_places = replace(tested, encoder=places, image_tower_sha256=tower)
     flat = np.asarray(context.image_features.of(with_places, pictures))
     return flat.reshape(len(pictures), -1, encoder.sidecar.embed_dim)
 
@@ -184,35 +197,21 @@ def _has_places(visual: Any) -> bool:
     return isinstance(getattr(visual, "proj", None), nn.Parameter) and hasattr(visual, "forward_intermediates")
 
 
-@dataclass(frozen=True)
-class _Places(ImageEncoder):
-    """An encoder whose vector of a picture is all of its tokens, one after the other."""
-
-    encoder: Encoder
-
-    def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Features:
-        return self.encoder.embed_texts(texts, batch_size, title)
-
-    @torch.inference_mode()
-    def embed_pixels(self, pixels: Tensor) -> Features:
-        """Tokens `[pictures, tokens * dim]` of pixels `[pictures, 3, size, size]`."""
-        tower = self.encoder.model.visual
-        prepared = self.encoder.sidecar.preparation.normalise(pixels.to(self.encoder.device))
-        with self.encoder.mixed():
-            outputs = tower.forward_intermediates(prepared, indices=1, normalize_intermediates=True, output_fmt="NCHW")
-        places = outputs["image_intermediates"][-1].float()
-        places = nn.functional.adaptive_avg_pool2d(places, min(GRID, *places.shape[-2:])).flatten(2)
-        places = places.transpose(1, 2) @ tower.proj.float()
-        whole = nn.functional.normalize(outputs["image_features"].float(), dim=-1)
-        vectors: Features = torch.cat([whole[:, None], places], dim=1).flatten(1).cpu().numpy()
-        return vectors
+@torch.inference_mode()
+def _pixel_tokens(encoder: Encoder, pixels: Tensor) -> Features:
+    """Tokens `[pictures, tokens * dim]` of pixels `[pictures, 3, size, size]`."""
+    tower, prepared = encoder.model.visual, encoder.sidecar.preparation.normalise(pixels.to(encoder.device))
+    with encoder.mixed():
+        outputs = tower.forward_intermediates(prepared, indices=1, normalize_intermediates=True, output_fmt="NCHW")
+    places = outputs["image_intermediates"][-1].float()
+    places = nn.functional.adaptive_avg_pool2d(places, min(GRID, *places.shape[-2:])).flatten(2)
+    whole = nn.functional.normalize(outputs["image_features"].float(), dim=-1)
+    tokens = torch.cat([whole[:, None], places.transpose(1, 2) @ tower.proj.float()], dim=1)
+    return np.asarray(tokens.flatten(1).cpu().numpy())
 
 
-def train_retrieval(
-    train: CaptionedPairs, val: CaptionedPairs, seed: int, device: str, settings: StageSettings
-) -> PairEncoder:
-    """An encoder of pairs trained by CLIP's loss between pairs and sentences; every pair must have a sentence."""
-    encoder = PairEncoder(*train.before.shape[1:]).to(device)
+def retrieval_loss(encoder: PairEncoder, device: str) -> Loss:
+    """CLIP's loss between pairs and sentences."""
 
     def loss(split: CaptionedPairs, rows: Indices, sentences: Indices) -> Tensor:
         _, pairs = encoder(*split.tokens(rows, device))
@@ -221,28 +220,18 @@ def train_retrieval(
         right = torch.arange(len(rows), device=device)
         return (nn.functional.cross_entropy(scores, right) + nn.functional.cross_entropy(scores.T, right)) / 2
 
-    learn(nn.ModuleList([encoder]), settings, train, val, loss, seed)
-    return encoder
+    return loss
 
 
-def train_writing(
-    encoder: PairEncoder,
-    decoder: SentenceDecoder,
-    vocabulary: Vocabulary,
-    train: CaptionedPairs,
-    val: CaptionedPairs,
-    seed: int,
-    device: str,
-    settings: StageSettings,
-) -> None:
-    """Train both modules to write a sentence of each pair; every pair must have one."""
-    numbers = {id(split): _tensor(vocabulary.numbers(split.sentences), device) for split in (train, val)}
+def writing_loss(encoder: PairEncoder, decoder: SentenceDecoder, vocabulary: Vocabulary, device: str) -> Loss:
+    """The loss of writing a sentence of each pair."""
 
     def loss(split: CaptionedPairs, rows: Indices, sentences: Indices) -> Tensor:
         seen, _ = encoder(*split.tokens(rows, device))
-        return next_word_loss(decoder, seen, numbers[id(split)][_tensor(sentences, device)])
+        numbers = vocabulary.numbers([split.sentences[sentence] for sentence in sentences])
+        return next_word_loss(decoder, seen, _tensor(numbers, device))
 
-    learn(nn.ModuleList([encoder, decoder]), settings, train, val, loss, seed)
+    return loss
 
 
 def next_word_loss(decoder: nn.Module, seen: Tensor, numbers: Tensor) -> Tensor:
@@ -259,21 +248,21 @@ def learn(
     settings: StageSettings,
     train: CaptionedPairs,
     val: CaptionedPairs,
-    loss: Callable[[CaptionedPairs, Indices, Indices], Tensor],
+    loss: Loss,
     seed: int,
 ) -> None:
     """Train `modules` in place and leave them in evaluation mode with the weights of their best epoch.
 
-    `loss` is that of some pairs of a split with one sentence of each. `seed` is of order and sentences; dropout follows
-    torch's own generator.
+    Every pair must have a sentence. `seed` is of order and sentences; dropout follows torch's own generator.
     """
     generator = np.random.default_rng(seed)
     pairs, dim = len(train.before), train.before.shape[2]
     batches = math.ceil(pairs / settings.batch)
     steps = settings.epochs * batches
-    optimiser = torch.optim.AdamW(modules.parameters(), settings.lr * min(1.0, 128 / dim), weight_decay=0.01)
-    pace = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _pace(step, steps))
-    lowest, best = math.inf, _state(modules)
+    highest = settings.lr * min(1.0, 128 / dim)
+    optimiser = torch.optim.AdamW(modules.parameters(), highest, weight_decay=0.01)
+    pace = OneCycleLR(optimiser, highest, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+    lowest, best = math.inf, deepcopy(modules.state_dict())
     with bar(settings.title, steps, "step") as progress:
         for _ in range(settings.epochs):
             modules.train()
@@ -287,26 +276,15 @@ def learn(
                 progress.update()
             modules.eval()
             if (now := _validated(val, loss)) < lowest:
-                lowest, best = now, _state(modules)
+                lowest, best = now, deepcopy(modules.state_dict())
     modules.load_state_dict(best)
 
 
 @torch.inference_mode()
-def _validated(val: CaptionedPairs, loss: Callable[[CaptionedPairs, Indices, Indices], Tensor]) -> float:
+def _validated(val: CaptionedPairs, loss: Loss) -> float:
     """The mean loss of all pairs of `val` with their first sentences, in blocks."""
     chosen = val.one_each()
-    blocks = [np.array(rows) for rows in chunked(range(len(val.before)), _BLOCK)]
-    return sum(float(loss(val, rows, chosen[rows])) * len(rows) for rows in blocks) / len(val.before)
-
-
-def _pace(step: int, steps: int) -> float:
-    """Share of the learning rate: linear warm-up for a tenth of the steps, then a cosine down to 0."""
-    warm = max(1, steps // 10)
-    return min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * max(0, step - warm) / max(1, steps - warm))))
-
-
-def _state(modules: nn.ModuleList) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in modules.state_dict().items()}
+    return sum(float(loss(val, rows, chosen[rows])) * len(rows) for rows in val.blocks()) / len(val.before)
 
 
 def _tensor(rows: Features | Indices, device: str) -> Tensor:
@@ -316,8 +294,7 @@ def _tensor(rows: Features | Indices, device: str) -> Tensor:
 @torch.inference_mode()
 def embeddings(encoder: PairEncoder, pairs: CaptionedPairs, device: str) -> tuple[Features, Features]:
     """Unit embeddings of the sentences `[sentences, dim]` and of the pairs `[pairs, dim]`."""
-    blocks = [np.array(rows) for rows in chunked(range(len(pairs.before)), _BLOCK)]
-    found = [encoder(*pairs.tokens(rows, device))[1].cpu().numpy() for rows in blocks]
+    found = [encoder(*pairs.tokens(rows, device))[1].cpu().numpy() for rows in pairs.blocks()]
     return encoder.texts(_tensor(pairs.features, device)).cpu().numpy(), np.concatenate(found)
 
 
@@ -328,8 +305,8 @@ def captions(
     """The most likely sentence about each pair, word by word; it may be empty."""
     sentences: list[str] = []
     with bar("write differences", len(pairs.before), "pair") as progress:
-        for rows in chunked(range(len(pairs.before)), _BLOCK):
-            seen, _ = encoder(*pairs.tokens(np.array(rows), device))
+        for rows in pairs.blocks():
+            seen, _ = encoder(*pairs.tokens(rows, device))
             sentences += [vocabulary.sentence(row) for row in decoder.greedy(seen).tolist()]
             progress.update(len(rows))
     return sentences

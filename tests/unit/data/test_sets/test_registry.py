@@ -33,6 +33,8 @@ NO_TEST_SET = {
     "caption_quality": "the user's own texts",
     "comparison_distance": "authors' texts about no test picture",
     "difference_cifar100_size": "the test split of zero_shot_cifar100",
+    "text_to_image": "class names",
+    "text_to_image_clip_score": "class names",
 }
 
 

@@ -54,42 +54,25 @@ def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _write_pairs(tmp_path)
-    found = _score(tmp_path, ks=(1, 7))
+    found, again, other = (_score(tmp_path, ks=(1, 7), seed=seed) for seed in (0, 0, 1))
     assert set(found.values) == {f"{NAME}/{metric}" for metric in ("recall_at_1", "recall_at_7", "rouge_l", "cider")}
     assert set(found.scalars) == {f"{NAME}/bleu_4"}
     # Seven sentences, two of the first pair; seven pairs, one without description; a full stop is not a sentence.
     assert found.values[f"{NAME}/recall_at_7"].tolist() == [1] * 7
     assert found.pictures[f"{NAME}/recall_at_1"].tolist() == [0, 0, 1, 2, 3, 4, 5]
     assert found.values[f"{NAME}/cider"].shape == (6,)
-    output = capsys.readouterr().err
-    assert "METEOR is skipped, because it needs Java" in output
-    assert "reference 'the red wall is green now'" in output
+    assert "METEOR is skipped, because it needs Java" in capsys.readouterr().err
+    assert all(np.array_equal(values, again.values[name]) for name, values in found.values.items())
+    assert any(not np.array_equal(values, other.values[name]) for name, values in found.values.items())
 
 
-def test_the_same_seed_gives_the_same_scores(tmp_path: Path) -> None:
-    _write_pairs(tmp_path)
-    one, again, other = (_score(tmp_path, seed=seed) for seed in (0, 0, 1))
-    for name, values in one.values.items():
-        assert np.array_equal(values, again.values[name]), name
-    assert one.scalars == again.scalars
-    assert any(not np.array_equal(values, other.values[name]) for name, values in one.values.items())
-
-
-def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+def test_missing_sentences_and_damaged_pictures_are_named(tmp_path: Path) -> None:
     for split in ("test", "val", "train"):
         _write_pairs(tmp_path)
         _write_rows(tmp_path, split, ("val0", [" . "]))
         with pytest.raises(InputError, match=rf"{split}\.json: no pair has a sentence"):
             _score(tmp_path)
-    for image in ("../train0", "/etc/x", "a\0b", "", ".."):
-        _write_rows(tmp_path, "train", (image, ["a wall"]))
-        with pytest.raises(InputError, match=r"train\.json: img_id .* is not the name of a picture"):
-            _score(tmp_path)
-    _write_rows(tmp_path, "train", ("train0", ["a wall"]))
-    (tmp_path / "resized_images/val3_2.png").unlink()
-    with pytest.raises(InputError, match=r"val3_2\.png is missing"):
-        _score(tmp_path)
-    _write_rows(tmp_path, "val", ("val0", ["a wall"]))
+    _write_pairs(tmp_path)
     (tmp_path / "resized_images/train0.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match=r"train0\.png cannot be decoded"):
         _score(tmp_path)

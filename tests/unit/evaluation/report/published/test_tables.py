@@ -91,7 +91,6 @@ def test_a_table_has_as_many_decimals_as_the_paper_prints() -> None:
         "Table 16": ("PC-CLIP", ["90.67", "88.42", "89.00", "98.55", "84.73", "70.40", "92.00"]),
         "Table 7": ("CLIP", ["1.04", "0.96", "1.19", "0.81", "0.92", "1.08", "1.08", "0.92", "1.06", "0.94"]),
         "Section 4.3": ("encoder not named", ["-0.883"]),
-        # Two other models are judged, and captions are those of a third.
         "Table 5": ("PC-CLIP", ["2.33"]),
         "Table 12": ("CLIP4IDC with PC-CLIP", ["3.6", "5.2", "", ""]),
         "Table 13": ("CLIP4IDC with PC-CLIP", ["10.96", "12.82", "43.09", "33.24"]),
