@@ -3,7 +3,7 @@
 Groups of metrics: `paper` follows the paper's text, `released` the authors' code (github.com/dsam99/pc_clip,
 data/dataset.py and run.py) with its mistakes:
 
-- AwA2: see research/image_sets/reader.py. Groups `size_corrected` and `size_released` are the
+- AwA2: see research/image_sets/reading.py. Groups `size_corrected` and `size_released` are the
   code's mode `awa2_size`, which no table reports: one draw in the code, five here where it is corrected.
 - CIFAR-100: the paper uses coarse labels, the code eight fine ones, and one of its two sentences has a typo.
 - Flowers 102: of the flowers that the paper names, goldenrod, blue poppy and bluebells are not classes of the data
