@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import chain
@@ -26,6 +25,7 @@ from components.core.settings import Settings
 from components.core.system import bounded_http
 from components.core.system.errors import InputError
 from tests.support import scripted_llm
+from tests.support.ports import free_ports
 from tests.support.scripted_llm import Script, openai_error, scripted
 
 QUESTIONS = 12
@@ -160,8 +160,7 @@ def test_a_server_that_will_answer_nothing_ends_the_run_at_once_in_its_own_words
 
 
 def test_an_address_without_a_server_ends_the_run_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}/v1"
     options = ServerOptions.model_validate({"urls": [url], "model": "fake", "give_up_s": 3.0}, context="--llm")
     with pytest.raises(InputError, match=rf"{url} accepts no connection \(.*\): start the server, .* URL in --llm"):
         replies(ServerEngine(options), questions())
