@@ -37,6 +37,7 @@ _PACKAGES = (
     "mlflow",
     "numpy",
     "open_clip_torch",
+    "packaging",
     "pandas",
     "pillow",
     "psutil",

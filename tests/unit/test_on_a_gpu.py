@@ -30,7 +30,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.scoring import evaluate
 from components.evaluation.scoring.benchmark import Benchmark, Metric, Scores
-from components.evaluation.scoring.protocols import geometry, retrieval, zero_shot
+from components.evaluation.scoring.protocols import retrieval
 from components.evaluation.scoring.published import Plan, run_one
 from components.evaluation.scoring.published_context import ImageFeatures, PublishedContext
 from components.evaluation.scoring.results import Folders
@@ -39,10 +39,12 @@ from components.registry.export import write_checked
 from components.registry.formats.format import ExportedVectors, Format
 from components.serving.index.building import build
 from components.serving.index.sources import find_source, reading
+from components.serving.server import served
 from components.serving.server.messages import EmbeddingRequest
-from components.serving.server.serve import served
 from components.training.base import base, fitted, published
 from components.training.base.fitted import trunk_features
+from research.experiments import embedding_geometry
+from research.experiments.parts import classes
 from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
 from tests.support.fake_gpu import GPU, gpus
 from tests.support.index_making import make_index
@@ -99,9 +101,9 @@ def _scored(context: PublishedContext) -> Scores:
     retrieval.caption_recalls(images, texts, gold, (1, 2))
     retrieval.paraphrase_agreement(texts, texts, images, gold, (1, 2))
     rank_correlation(texts, texts, images)
-    zero_shot.confidence_margins(images, texts)
-    zero_shot.predicted(images, texts)
-    geometry.uniformity(images)
+    classes.confidence_margins(images, texts)
+    classes.predicted(images, texts)
+    embedding_geometry.uniformity(images)
     return Scores({"all/raw": context.raw_texts(["one"])[0].astype(np.float64)})
 
 

