@@ -36,7 +36,7 @@ ELSEWHERE = {
     "cliptune evaluate --encoder": "tests/unit/cli/commands/test_evaluate.py",
     "cliptune table": "tests/unit/cli/commands/test_evaluate.py",
     "cliptune mix tune": "tests/unit/training/tuning/test_mixes.py",
-    "cliptune tune --trials": "tests/unit/training/tuning/test_tuning.py",
+    "cliptune tune --trials": "tests/unit/training/tuning/test_entry.py",
     "cliptune init data/shop --text": "tests/unit/cli/commands/test_import.py",
     "cliptune init data/shop --index": "tests/integration/test_databases_to_product.py",
     "cliptune launch": "tests/integration/test_slurm.py",
