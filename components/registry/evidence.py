@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from components.core.compute.provenance import DIRTY, locked_hashes, path_hash
+from components.core.compute.provenance import DIRTY, dvc_hash, locked_hashes, path_hash
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
@@ -84,8 +83,7 @@ def _result_faults(report: Report, folders: PromotionFolders) -> list[str]:
     weights, results = folders.models / report.encoder / WEIGHTS, folders.metrics / f"{report.encoder}.json"
     if not weights.is_file() or file_hash(weights) != report.encoder_sha256:
         faults.append(f"{weights} is not the file that was evaluated: {fix}")
-    md5 = hashlib.md5(results.read_bytes(), usedforsecurity=False).hexdigest()
-    if md5 != locked_hashes(folders.dvc_lock).get(str(results)):
+    if dvc_hash(results) != locked_hashes(folders.dvc_lock).get(str(results)):
         faults.append(f"{results} differs from the results of stage evaluate in {folders.dvc_lock}: {fix}")
     return faults
 

@@ -35,7 +35,7 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
         _same_data(candidate, incumbent),
         *(_scored(candidate, benchmark) for benchmark in policy.require_benchmarks),
         _primary(candidate, incumbent, policy.metric, policy.margin),
-        *(_guard(candidate, incumbent, name, loss) for name, loss in policy.guards.items() if loss is not None),
+        *(_guard(candidate, incumbent, name, loss) for name, loss in policy.active_guards.items()),
         _faultless("validation", evidence.validation_faults, _valid(policy.require_valid_tables)),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_rolled_back(evidence.rolled_back),

@@ -211,7 +211,7 @@ class MeaningJudge:
     """
 
     def __init__(self, settings: Settings, llm: str) -> None:
-        """Take the model `synthesize.llms.<llm>`; raises `InputError` if there is no such model."""
+        """Take the model `synthesize.llms.<llm>`; raises `InputError` for an unknown name."""
         self.llm, self.engine = llm, make_engine(settings.synthesize, llm)
         self._questions = questions_without_block(settings, "judge_paraphrase", self.engine, **SAMPLING)
 

@@ -109,7 +109,7 @@ def code_hash() -> str:
 
 
 def find_student(settings: Settings, name: str) -> Student:
-    """The settings that params.yaml has under `students.<name>`; raises `InputError` if there is no such block."""
+    """The settings that params.yaml has under `students.<name>`; raises `InputError` for an unknown name."""
     if name not in settings.students:
         known = ", ".join(settings.students) or "none"
         raise InputError(f"params.yaml has no block students.{name}: add one, or choose one of {known}")

@@ -72,8 +72,7 @@ def _check_gate(settings: Settings) -> None:
     from components.evaluation.benchmarks.project import find_benchmark
 
     promote = settings.promote
-    guards = [name for name, loss in promote.guards.items() if loss is not None]
-    for key, name in (("metric", promote.metric), *(("guards", name) for name in guards)):
+    for key, name in (("metric", promote.metric), *(("guards", name) for name in promote.active_guards)):
         benchmark, *rest = name.split("/")
         if len(rest) == 1:
             families = [metric.name for metric in find_benchmark(benchmark).metrics]

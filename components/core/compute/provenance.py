@@ -75,7 +75,7 @@ def remember_code(stage: str) -> None:
     if not (_ROOT / "dvc.yaml").is_file():
         return
     known = _remembered()
-    new = {_dvc_hash(_ROOT / name): name for name in _code_of(stage.partition("@")[0])}
+    new = {dvc_hash(_ROOT / name): name for name in _code_of(stage.partition("@")[0])}
     if found := {locked: hash_of_code(_ROOT / name) for locked, name in new.items() if locked not in known}:
         write_json(_CODE, known | found)
 
@@ -86,13 +86,13 @@ def words_only(locked: Mapping[str, Any], why: str) -> bool:
     Args:
         why: its changes, see `components.core.system.stage_graph.changes`.
     """
-    deps = {str(dep["path"]): str(dep.get("md5", "")) for dep in locked.get("deps", [])}
-    known = _remembered()
     if not why.startswith(CODE_CHANGED):
         return False
+    deps = {str(dep["path"]): str(dep.get("md5", "")) for dep in locked.get("deps", [])}
+    known = _remembered()
     now = {name: hash_of_code(_ROOT / name) for name in why.removeprefix(CODE_CHANGED).split(", ") if name in deps}
     same = f"{CODE_CHANGED}{', '.join(now)}" == why and all(known.get(deps[name]) == now[name] for name in now)
-    if same and (new := {_dvc_hash(_ROOT / name): now[name] for name in now}).items() - known.items():
+    if same and (new := {dvc_hash(_ROOT / name): now[name] for name in now}).items() - known.items():
         # A commit of these words makes them the locked ones.
         write_json(_CODE, known | new)
     return same
@@ -106,7 +106,7 @@ def _remembered() -> dict[str, str]:
     return found
 
 
-def _dvc_hash(place: Path) -> str:
+def dvc_hash(place: Path) -> str:
     """The MD5 by which dvc.lock knows a file or a folder."""
     if place.is_file():
         return _md5(place.read_bytes())

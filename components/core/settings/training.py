@@ -130,6 +130,11 @@ class Promote(Block):
     """Minimum share of written test queries that people found right; the lower end of its interval must reach it."""
     card: Card = Card()
 
+    @property
+    def active_guards(self) -> dict[str, float]:
+        """`guards` without those that are removed by null."""
+        return {name: loss for name, loss in self.guards.items() if loss is not None}
+
 
 class Study(Block):
     """The encoders to train with other seeds, and the claims to check on their results.

@@ -61,7 +61,7 @@ def _check_once(names: Iterable[str], key: str) -> None:
 def _check_promotion(settings: Settings) -> None:
     """Check that `promote` names benchmarks of `evaluate.benchmarks` and tables of `validate.tables`."""
     promote, scored = settings.promote, list(settings.evaluate.benchmarks)
-    guards = [name for name, loss in promote.guards.items() if loss is not None]
+    guards = promote.active_guards
     metrics = (("metric", [promote.metric]), ("guards", guards), ("require_benchmarks", promote.require_benchmarks))
     for key, names in metrics:
         for name in names:

@@ -70,7 +70,7 @@ def in_rooms(module: str) -> Iterator[ModuleType]:
 
 def find(package: str, known: list[str], name: str, export: str, key: str) -> Any:
     """The attribute `export` of `<package>/<name>.py`; `known` and `key` are those of `choose`."""
-    if old := next((file for file, _ in moved_files() if file.stem == name and name not in known), None):
+    if name not in known and (old := next((file for file, _ in moved_files() if file.stem == name), None)):
         raise InputError(f"{key} '{name}': {old} is of an earlier version: `cliptune upgrade` moves it")
     module = f"{package}.{choose(known, name, key)}"
     try:

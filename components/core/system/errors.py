@@ -11,9 +11,6 @@ from functools import partial, wraps
 from importlib.metadata import requires
 from typing import NoReturn, ParamSpec
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from components.core.tables.files import full_disk
 
 P = ParamSpec("P")
@@ -118,6 +115,10 @@ def _stop(message: str) -> NoReturn:
 
 def _extra_of(module: str) -> str | None:
     """The extra of pyproject.toml that installs a module, which must have the name of its package."""
+    # Every command imports this file, and hardly any lacks a package.
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     package = canonicalize_name(module.partition(".")[0])
     found = (Requirement(line) for line in requires("cliptune") or ())
     markers = (str(one.marker) for one in found if one.marker and canonicalize_name(one.name) == package)

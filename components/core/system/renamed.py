@@ -49,8 +49,8 @@ KEYS = {
 
 REMOVED = {
     "promote.webhook": "MLflow's server has webhooks",
-    "promote.least_wins": "there are no blind votes; `cliptune rank` compares encoders",
-    "promote.min_vote_win_rate": "there are no blind votes; `cliptune rank` compares encoders",
+    "promote.least_wins": "blind votes were removed; `cliptune rank` compares encoders",
+    "promote.min_vote_win_rate": "blind votes were removed; `cliptune rank` compares encoders",
     "validate.database": "the rules run without a database",
     "validate.near_duplicate": "nothing compares captions with each other",
     "methods.*.lora_rank": "all matrices of the text side train",

@@ -175,8 +175,8 @@ def _judged(
     policy = settings.promote
     beyond = {
         guard: start[guard] - scores[guard] - allowed
-        for guard, allowed in policy.guards.items()
-        if allowed is not None and start[guard] - scores[guard] > allowed
+        for guard, allowed in policy.active_guards.items()
+        if start[guard] - scores[guard] > allowed
     }
     gain = scores[policy.metric] - start[policy.metric]
     return {"share": share, "gain": gain, "scores": dict(scores), "broken": list(beyond), "loss": sum(beyond.values())}

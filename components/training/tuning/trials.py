@@ -20,8 +20,7 @@ Scores = Callable[[Encoder], dict[str, float]]
 
 def gate_metrics(settings: Settings) -> list[str]:
     """The primary metric of `promote` and its guards."""
-    guards = [name for name, loss in settings.promote.guards.items() if loss is not None]
-    return list(dict.fromkeys([settings.promote.metric, *guards]))
+    return list(dict.fromkeys([settings.promote.metric, *settings.promote.active_guards]))
 
 
 def open_study(
