@@ -201,11 +201,12 @@ class LlmClient:
                 return str(refusal)
             except ServerFault as fault:
                 self._check()
-                attempts, failed_at = attempts + 1, failed_at or monotonic()
+                # A server that ends has answers on their way: only what comes after an earlier failure shows life.
+                attempts, failed_before, failed_at = attempts + 1, failed_at, monotonic()
                 hopeless = bool(fault.advice) and not self._answered_at
                 is_used_up = attempts >= (2 if hopeless else self._options.attempts) and not fault.overload
                 if is_used_up or monotonic() - started > give_up_s:
-                    if await self._is_row(request, fault, failed_at):
+                    if await self._is_row(request, fault, failed_before or failed_at):
                         return f"{fault} after {attempts} attempts"
                     if hopeless:
                         raise InputError(fault.advice) from None
