@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 from components.core.compute.metrics import Features
 from components.encoders.adapter.images import Preparation
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.index.building import Added, build
+from components.serving.index.building import Added, Opened, build
 from components.serving.index.sources import find_source, reading
-from components.serving.index.sources.source import Opened
 from tests.support.toy_context import ToyEncoder, unit  # noqa: F401
 
 DIM = 8

@@ -23,8 +23,7 @@ from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.encoders.under_test import EncoderUnderTest
-    from components.serving.index.building import Added
-    from components.serving.index.sources.source import Opened
+    from components.serving.index.building import Added, Opened
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for torch.
 

@@ -17,15 +17,14 @@ from components.core.tables import formats
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.index.building import build
+from components.serving.index.building import ImageBlock, Opened, build
 from components.serving.index.facts import EXACT, FACTS
 from components.serving.index.image_index import ImageIndex
 from components.serving.index.sources import find_source, source_of
-from components.serving.index.sources.source import ImageBlock, Opened
 
 
 def own_index(place: str, encoder: EncoderUnderTest, cache: Path, settings: Prepare) -> ImageIndex:
-    """The index of the pictures in `place` (see `serving.index.sources.source_of`), in its own folder of `cache`.
+    """The index of the pictures in `place` (see `source_of`), in its own folder of `cache`.
 
     Vectors of pictures in the previous index are reused.
     """

@@ -1,31 +1,88 @@
-"""Builds an index, adds images to it and removes images from it; one process at a time changes an index."""
+"""Builds an index of the images of a source, adds to it and removes from it; one process at a time changes it."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from components.core.compute.metrics import Features
+from components.core.compute.metrics import Features, Indices
+from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
-from components.serving.index.columns import CHUNK, Chunk, fitted, schema_for
+from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.exact import create_exact
-from components.serving.index.facts import AUTO, EXACT, FACTS, Facts, choose_kind, read_facts
+from components.serving.index.facts import (
+    AUTO,
+    CHUNK,
+    EXACT,
+    FACTS,
+    Chunk,
+    Facts,
+    choose_kind,
+    fitted,
+    read_facts,
+    schema_for,
+)
 from components.serving.index.image_index import ImageIndex
 from components.serving.index.lance import create_lance
-from components.serving.index.sources.source import ImageBlock, Opened
 
 _LOCK = ".lock"
 _Known = set[int]
 """Hashes of the ids of an index's images."""
+
+
+@dataclass(frozen=True)
+class ImageBlock:
+    """Some images of a source.
+
+    Attributes:
+        rows: the known columns of `components.serving.index.facts.OWN`, and further ones.
+        vectors: unit vectors `[n, dim]` of rows given by their numbers in the block `[n]`. Raises `InputError` if one
+            cannot be computed; called once, without the images that the index has already.
+        unusable: the reasons why other pictures cannot be used.
+    """
+
+    where: str
+    rows: pa.Table
+    vectors: Callable[[Indices], Features]
+    unusable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source that was opened.
+
+    Attributes:
+        encoder: name of an encoder with the image tower.
+        notes: files left out before any picture is decoded, one line for each reason.
+    """
+
+    image_tower_sha256: str
+    encoder: str
+    dim: int
+    total: int | None
+    blocks: Callable[[], Iterator[ImageBlock]]
+    notes: tuple[str, ...] = ()
+
+
+class ImageSource(NamedTuple):
+    """A kind of source: whether a user's path or pattern is one, and its opening.
+
+    It is opened with the encoder that embeds its pictures or computed its vectors. Of the settings, `text`, `item` and
+    `image` name the fields that are read, and bounds limit the files that are opened.
+    """
+
+    fits: Callable[[str], bool]
+    open: Callable[[str, EncoderUnderTest | None, Prepare], Opened]
 
 
 @dataclass

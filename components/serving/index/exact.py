@@ -21,8 +21,8 @@ from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array, rows_of
 from components.core.tables.files import atomic_folder
 from components.core.tables.parquet_rows import DAMAGED
-from components.serving.index.columns import CHUNK, Chunk
-from components.serving.index.facts import BUILD_AGAIN, Facts, write_facts
+from components.core.tables.record_files import write_record
+from components.serving.index.facts import BUILD_AGAIN, CHUNK, FACTS, Chunk, Facts
 from components.serving.index.image_index import Found, ImageIndex, nothing
 
 VECTORS, ROWS = "vectors.npy", "rows.parquet"
@@ -53,10 +53,10 @@ class ExactIndex(ImageIndex):
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def best(self, queries: Features, k: int, among: str | Indices | None) -> Found:
-        rows = self.numbers(among) if isinstance(among, str) else among
-        count = min(k, len(self) if rows is None else len(self._existing(rows)))
-        others = None if rows is None else placed(np.delete(np.arange(len(self)), rows), self._gallery.device)
+    def best(self, queries: Features, k: int, where: str | None) -> Found:
+        rows = self.numbers(where)
+        count = min(k, len(rows))
+        others = None if where is None else placed(np.delete(np.arange(len(self)), rows), self._gallery.device)
 
         def columns(part: slice) -> Values:
             similarity = self._gallery.similarities(queries[part])
@@ -139,7 +139,7 @@ def create_exact(folder: Path, facts: Facts, chunks: Iterable[Chunk]) -> None:
             file.seek(0)
             # NumPy leaves room in the header for the first axis to grow.
             assert _write_header(file, count, facts.dim) == header
-        write_facts(temporary, facts.model_copy(update={"rows": count}))
+        write_record(temporary / FACTS, facts.model_copy(update={"rows": count}))
 
 
 def _write_header(file: BinaryIO, rows: int, dim: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +18,8 @@ from components.core.system.errors import InputError
 from components.core.system.traces import span
 from components.core.system.user_files import Bound
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.index.columns import Chunk
-from components.serving.index.facts import BUILD_AGAIN, EXACT, Facts, read_facts
+from components.serving.index.facts import BUILD_AGAIN, EXACT, Chunk, Facts, read_facts
 
-Filter = str | npt.NDArray[np.bool_] | npt.NDArray[np.int64] | Sequence[int]
-"""The rows to search: a condition in SQL, a boolean for every row, or row numbers."""
 _SHOWN = 12
 
 
@@ -71,8 +68,8 @@ class ImageIndex(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def best(self, queries: Features, k: int, among: str | Indices | None) -> Found:
-        """`search` for unit vectors, of all rows, of those that fulfil a condition, or of ascending numbers."""
+    def best(self, queries: Features, k: int, where: str | None) -> Found:
+        """`search` for unit vectors."""
 
     @abstractmethod
     def take(self, numbers: Indices) -> Chunk:
@@ -109,22 +106,22 @@ class ImageIndex(ABC):
                 f"index with --encoder {encoder.name}"
             )
 
-    def search(self, vectors: npt.ArrayLike, k: int, rows: Filter | None = None) -> Found:
+    def search(self, vectors: npt.ArrayLike, k: int, where: str | None = None) -> Found:
         """Cosines and numbers `[q, k]` of the images most similar to each of the vectors `[q, dim]`, the best first.
 
         Where there are fewer than k images, the last are minus infinity and -1.
 
         Args:
             vectors: of texts or images by an accepted encoder, of any length.
+            where: a condition in SQL about the columns, which the images fulfil.
         """
         queries = self._queries(vectors)
         if k < 1:
             raise InputError(f"cannot search for {k} images: request 1 or more")
-        among = rows if rows is None or isinstance(rows, str) else self._chosen(rows)
-        if not len(queries) or (among is not None and not len(among)):
-            return nothing(len(queries), k)
+        if not len(queries):
+            return nothing(0, k)
         with span("index.search", images=len(self), queries=len(queries), k=k):
-            return self.best(queries, k, among)
+            return self.best(queries, k, where)
 
     def rows(self, numbers: npt.ArrayLike) -> pa.Table:
         """Rows by number, in the given order: image_id, caption, name, file, position, size and further columns."""
@@ -162,14 +159,6 @@ class ImageIndex(ABC):
             raise InputError("a query vector is not finite: the encoder is damaged, or its text is")
         unit: Features = given / np.maximum(norms, 1e-12)
         return unit
-
-    def _chosen(self, rows: npt.ArrayLike) -> Indices:
-        given = np.asarray(rows)
-        if given.dtype != np.bool_:
-            return np.unique(_whole(given))
-        if given.shape != (len(self),):
-            raise InputError(f"a filter of {given.shape} marks does not fit the {len(self)} rows of {self.folder}")
-        return self.numbers()[np.flatnonzero(given)]
 
 
 def nothing(queries: int, k: int) -> Found:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder
-from components.serving.index.columns import CHUNK, VECTOR, Chunk
-from components.serving.index.facts import BUILD_AGAIN, Facts, write_facts
+from components.core.tables.record_files import write_record
+from components.serving.index.facts import BUILD_AGAIN, CHUNK, FACTS, VECTOR, Chunk, Facts
 from components.serving.index.image_index import Found, ImageIndex, nothing
 
 TABLE = "rows"
@@ -44,14 +44,12 @@ class LanceIndex(ImageIndex):
     def __len__(self) -> int:
         return int(self._table.count_rows())
 
-    def best(self, queries: Features, k: int, among: str | Indices | None) -> Found:
+    def best(self, queries: Features, k: int, where: str | None) -> Found:
         """Approximate from `INDEXED` rows on."""
         best = nothing(len(queries), k)
-        if among is not None and not isinstance(among, str):
-            among = f"{_ROW} IN ({', '.join(map(str, among))})"
         for query, scores, numbers in zip(queries, best.scores, best.rows, strict=True):
             wanted = self._table.search(query, vector_column_name=VECTOR).distance_type("cosine").limit(k)
-            found = _arrow(wanted.refine_factor(_COMPARED).select(["_distance"]).with_row_id(True), among)
+            found = _arrow(wanted.refine_factor(_COMPARED).select(["_distance"]).with_row_id(True), where)
             scores[: found.num_rows] = 1 - found["_distance"].to_numpy()
             numbers[: found.num_rows] = found[_ROW].to_numpy()
         return best
@@ -102,7 +100,7 @@ def create_lance(folder: Path, facts: Facts, chunks: Iterable[Chunk]) -> None:
         for more in waiting:
             table.add(more)
         _finish(table)
-        write_facts(temporary, facts)
+        write_record(temporary / FACTS, facts)
 
 
 def _opened(folder: Path) -> Any:

@@ -19,11 +19,18 @@ import pytest
 
 from components.core.system.errors import InputError
 from components.serving.index import building
-from components.serving.index.building import append, build, check_source, remove
-from components.serving.index.columns import fitted, further_name, schema_for, stored_type
-from components.serving.index.facts import FACTS, KINDS, choose_kind, read_facts
+from components.serving.index.building import ImageBlock, Opened, append, build, check_source, remove
+from components.serving.index.facts import (
+    FACTS,
+    KINDS,
+    choose_kind,
+    fitted,
+    further_name,
+    read_facts,
+    schema_for,
+    stored_type,
+)
 from components.serving.index.image_index import ImageIndex
-from components.serving.index.sources.source import ImageBlock, Opened
 from tests.support.index_making import OTHER_TOWER, TOWER, drawn, make_index, opened, unit, write_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -149,7 +156,7 @@ from pathlib import Path
 from components.serving.index import exact
 from components.serving.index.building import append
 from tests.support.index_making import opened
-exact.write_facts = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+exact.write_record = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 append(Path("index"), opened(Path("more")))
 """
 

@@ -22,10 +22,10 @@ from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.registry.encoder_lookup import encoder_under_test
+from components.serving.index import pictures as pictures_of
 from components.serving.index.building import append, build
 from components.serving.index.image_index import ImageIndex
 from components.serving.index.sources import find_source, reading, source_of
-from components.serving.index.sources import pictures as pictures_of
 from tests.support.index_making import OTHER_TOWER, drawn, opened, toy, unit, write_vectors
 from tests.support.toy_context import colour_image
 

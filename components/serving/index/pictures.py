@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,6 +23,7 @@ from components.core.compute.metrics import Features, Indices
 from components.core.pictures.folder import heic_note, picture_names, pictures_in, read_picture
 from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
 from components.core.settings import Prepare
+from components.core.system.errors import InputError
 from components.core.system.user_files import RefusedError
 from components.core.tables.ahead import mapped
 from components.data.checked_pictures import check_picture
@@ -32,8 +34,8 @@ from components.data.sources.folder import FILES, listed_rows, place_of_pictures
 from components.data.sources.webdataset import read_shard, shards_in
 from components.encoders.embeddings import require_finite
 from components.encoders.under_test import EncoderUnderTest, ImageEncoder
-from components.serving.index.columns import OWN, further_name
-from components.serving.index.sources.source import ImageBlock, ImageSource, Opened, fields_of, tower_of
+from components.serving.index.building import ImageBlock, ImageSource, Opened
+from components.serving.index.facts import OWN, further_name
 
 _BLOCK, _BATCH = 256, 64
 """Pictures whose bytes are in memory, and those that the tower embeds together."""
@@ -169,3 +171,17 @@ def _embedded(encoder: EncoderUnderTest, samples: list[Sample], rows: Indices) -
         require_finite(features, encoder.name, "picture", places)
         vectors.append(features)
     return np.concatenate(vectors)
+
+
+def fields_of(settings: Prepare) -> RowFields:
+    """The fields of rows that may lack a caption, and may have any split."""
+    return replace(RowFields.of(settings), is_lenient=True)
+
+
+def tower_of(encoder: EncoderUnderTest | None, why: str) -> tuple[EncoderUnderTest, str, int]:
+    """The encoder, the hash of its image tower, and the length of its vectors."""
+    if encoder is None:
+        raise InputError(f"--encoder is missing: {why}")
+    if encoder.image_tower_sha256 is None:
+        raise InputError(f"--encoder '{encoder.name}' has no image tower: give one that embeds images")
+    return encoder, encoder.image_tower_sha256, encoder.encoder.embed_texts(["a picture"]).shape[1]

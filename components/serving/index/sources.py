@@ -1,11 +1,11 @@
-"""Vectors that were computed before: by stage `embed` of this project, of another index, or by other tools.
+"""Sources of images: pictures, and vectors of stage `embed` of this project, of another index or of other tools.
 
 Vectors of other tools, such as clip-retrieval's, have no hash of their tower: `--encoder` names their encoder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from components.core.pictures.embedding_files import (
     name_column,
     read_embeddings,
 )
-from components.core.settings import Prepare
+from components.core.settings import PARAMS, Counts, Prepare, load_settings
+from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.tables import formats
 from components.core.tables.files import image_id
@@ -29,10 +30,10 @@ from components.core.tables.records import PAIRS, SPLITS
 from components.data.row_fields import RowFields
 from components.encoders.embeddings import MANIFEST, ImageEmbeddings, Manifest
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.index.columns import further_name, stored_type
-from components.serving.index.facts import FACTS
+from components.serving.index.building import ImageBlock, ImageSource, Opened
+from components.serving.index.facts import FACTS, further_name, stored_type
 from components.serving.index.image_index import ImageIndex
-from components.serving.index.sources.source import ImageBlock, ImageSource, Opened, fields_of, tower_of
+from components.serving.index.pictures import FOLDER, SHARDS, fields_of, tower_of
 
 _BLOCK = 8192
 
@@ -102,9 +103,6 @@ def _embedding_rows(file: EmbeddingFile, first: int, given: Features, fields: Ro
     return pa.table({further_name(name): table[name] for name in further} | rows)
 
 
-EMBEDDINGS = ImageSource(lambda given: bool(_embedding_files(given)), _open_embeddings)
-
-
 def _open_index(given: str, encoder: EncoderUnderTest | None, _settings: Prepare) -> Opened:
     index = ImageIndex.open(Path(given))
     if encoder is not None:
@@ -115,9 +113,6 @@ def _open_index(given: str, encoder: EncoderUnderTest | None, _settings: Prepare
             yield ImageBlock(given, rows, vectors.__getitem__)
 
     return Opened(index.facts.image_tower_sha256, index.facts.encoder, index.facts.dim, len(index), blocks)
-
-
-INDEX = ImageSource(lambda given: (Path(given) / FACTS).is_file(), _open_index)
 
 
 def _project_folders(given: str) -> tuple[Path, Path]:
@@ -163,4 +158,36 @@ def _project_rows(path: Path, split: str, table: pa.Table, first: int) -> pa.Tab
     })  # fmt: skip
 
 
-PROJECT = ImageSource(lambda given: all(folder.is_dir() for folder in _project_folders(given)), _open_project)
+SOURCES = {
+    "embeddings": ImageSource(lambda given: bool(_embedding_files(given)), _open_embeddings),
+    "folder": FOLDER,
+    "index": ImageSource(lambda given: (Path(given) / FACTS).is_file(), _open_index),
+    "project": ImageSource(lambda given: all(folder.is_dir() for folder in _project_folders(given)), _open_project),
+    "shards": SHARDS,
+}
+
+
+def find_source(name: str) -> ImageSource:
+    """The source of this name."""
+    return SOURCES[choose(list(SOURCES), name, "--source")]
+
+
+def source_of(given: str) -> str:
+    """The name of the source that fits a path or pattern."""
+    fitting = [name for name, source in SOURCES.items() if source.fits(given)]
+    if not fitting:
+        raise InputError(
+            f"--from {given} is not a project's data folder, a folder of pictures, shards, embeddings or an index: "
+            "correct the path"
+        )
+    # An index has vectors, and any folder may have pictures in it.
+    fitting = ["index"] if "index" in fitting else [name for name in fitting if name != "folder"] or fitting
+    if len(fitting) > 1:
+        raise InputError(f"--from {given} may be {' or '.join(fitting)}: choose one with --source")
+    return fitting[0]
+
+
+def reading(fields: Mapping[str, str | None]) -> Prepare:
+    """The bounds of params.yaml, or their defaults outside a project, and the fields `text`, `item` and `image`."""
+    usual = Prepare(source="folder", counts=Counts(train=1, val=1, test=1))
+    return (load_settings().prepare if PARAMS.is_file() else usual).model_copy(update=dict(fields))
