@@ -11,8 +11,7 @@ import pytest
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
-from components.serving.explorer.explored import Explored
-from components.serving.explorer.server import make_app, snapshot
+from components.serving.explorer.server import Explored, make_app, snapshot
 from tests.support.browsing import DESK, PHONE, listening, opened
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
 

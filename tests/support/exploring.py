@@ -21,7 +21,7 @@ from components.evaluation.scoring.context import QUERIES_FILE
 from components.evaluation.scoring.results import Folders, Report, Result, write_results
 from components.registry.encoder_lookup import encoder_under_test
 from components.serving.explorer.comparing import Explorer
-from components.serving.explorer.explored import Explored
+from components.serving.explorer.server import Explored
 from components.serving.index.building import build
 from components.serving.index.image_index import ImageIndex
 from components.serving.index.sources import find_source

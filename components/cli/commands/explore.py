@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from components.core.settings import Prepare
     from components.encoders.under_test import EncoderUnderTest
-    from components.serving.explorer.explored import Explored
+    from components.serving.explorer.server import Explored
     from components.serving.index.image_index import ImageIndex
 
 PORT = 8321
@@ -145,7 +145,7 @@ def _explored(names: list[str], images: str, device: str) -> Explored:
     from components.core.settings import load_settings
     from components.registry.encoder_lookup import find_encoder
     from components.serving.explorer.comparing import Explorer
-    from components.serving.explorer.explored import Explored
+    from components.serving.explorer.server import Explored
 
     settings = load_settings()
     encoders = [find_encoder(name, device=device) for name in encoder_names(names)]

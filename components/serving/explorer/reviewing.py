@@ -16,8 +16,7 @@ from components.core.tables.folders import TEST_SET
 from components.core.tables.records import PAIRS
 from components.core.tables.written_queries import WrittenQuery, frozen_hash, read_written_queries
 from components.registry.reviews import LONGEST, Review, Reviews, key_of, verdicts
-from components.serving.explorer.explored import LARGE, small_jpeg
-from components.serving.explorer.server import guarded_app
+from components.serving.explorer.server import LARGE, guarded_app, small_jpeg
 
 PAIRS_TO_TEST = Path("data/pairs/test.parquet")
 QUESTIONS = {

@@ -1,26 +1,39 @@
-"""The explorer over HTTP: one page, its data as JSON, and pictures; or the page with chosen queries as one file."""
+"""The explorer over HTTP: one page, its data as JSON, and thumbnails; or the page with chosen queries as one file."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from html import escape
 from importlib.resources import files
-from typing import Annotated, Any
+from threading import Lock
+from typing import Annotated, Any, Protocol
 
 from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
+from components.core.pictures.rgb import upright_jpeg
 from components.core.pictures.stored_pictures import is_picture
+from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.encoders.adapter.sidecar import Sidecar
+from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.reviews import LONGEST
-from components.serving.explorer.comparing import Changed, Compared, Explorer
-from components.serving.explorer.explored import MOST_SHOWN, MOST_WORDINGS, Explored, WordingsRequest
+from components.serving.explorer.comparing import METRICS, Changed, Compared, Explorer, changed, overlap, scored
 from components.serving.server.address import is_foreign
 
+MOST_SHOWN = 100
+MOST_WORDINGS = 12
+SIDE = 192
+"""Longest side of a thumbnail in pixels."""
+LARGE = 768
+_KEPT = 2048
 _LARGEST_BODY = 1 << 16
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -31,10 +44,158 @@ HEADERS = {
 _K = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 
 
+class WordingsRequest(BaseModel):
+    """One query in several wordings."""
+
+    texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST)]] = Field(min_length=1, max_length=MOST_WORDINGS)
+    k: int = Field(10, ge=1, le=MOST_SHOWN)
+
+
+class Writer(Protocol):
+    """Who writes other wordings of a query."""
+
+    @property
+    def can(self) -> bool:
+        """Whether it can, by params.yaml."""
+
+    def paraphrases(self, text: str, count: int) -> list[str]:
+        """Up to `count` different paraphrases of a text; raises `InputError` if there is none."""
+
+
+@dataclass
+class Explored:
+    """The state of an explorer."""
+
+    explorer: Explorer
+    settings: Settings
+    writer: Writer
+    folders: Folders = field(default_factory=lambda: DEFAULT)
+
+    def __post_init__(self) -> None:
+        self.thumbnail = lru_cache(_KEPT)(self.picture)
+        # torch, the index's files and a language model serve one request at a time.
+        self.lock = Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the encoders."""
+        return [encoder.name for encoder in self.explorer.encoders]
+
+    @property
+    def hashes(self) -> list[str]:
+        """Hashes of the encoders' weights, as in evaluations."""
+        sidecars = [getattr(encoder.encoder, "sidecar", None) for encoder in self.explorer.encoders]
+        return [
+            sidecar.weights_sha256 if isinstance(sidecar, Sidecar) else encoder.sha256
+            for sidecar, encoder in zip(sidecars, self.explorer.encoders, strict=True)
+        ]
+
+    def picture(self, row: int, side: int = SIDE) -> bytes:
+        """The picture of a row as JPEG, at most `side` pixels long; the last few thousand thumbnails are cached."""
+        encoded = self.explorer.index.picture(row, self.settings.prepare.picture_bound)
+        return small_jpeg(encoded, side, f"the picture of row {row}")
+
+    def info(self) -> dict[str, Any]:
+        """Names, counts and options of the page."""
+        reports = scored(self.folders, self.hashes)
+        return {
+            "encoders": self.names,
+            "rows": len(self.explorer.index),
+            "index": str(self.explorer.index.folder),
+            "filters": self.explorer.filters(),
+            "evaluated": [report is not None for report in reports],
+            "metrics": list(METRICS),
+            "writes": self.writer.can,
+        }
+
+    def changed(self, first: int, second: int, metric: str, count: int) -> Changed:
+        """See `components.serving.explorer.comparing.changed`."""
+        reports = scored(self.folders, self.hashes)
+        chosen = [reports[number] for number in (first, second)]
+        for number, report in zip((first, second), chosen, strict=True):
+            if report is None:
+                raise InputError(f"'{self.names[number]}' was not evaluated here: run `dvc repro`")
+        changes = changed(self.folders, [report for report in chosen if report], metric, count, self.settings.evaluate)
+        if "split" not in self.explorer.index.schema.names:
+            # The index has other pictures than the project.
+            del changes.opens["is.split"]
+        return changes
+
+    def stability(self, request: WordingsRequest, among: str | None) -> dict[str, Any]:
+        """For every encoder, the lists of all wordings and their mean overlap over all pairs."""
+        wordings = self.explorer.wordings(request.texts, request.k, among)
+        sides = []
+        for name, lists in zip(self.names, wordings, strict=True):
+            rows = [[hit.row for hit in hits] for hits in lists]
+            pairs = [overlap(a, b, request.k) for place, a in enumerate(rows) for b in rows[place + 1 :]]
+            ao, js = (sum(values) / len(pairs) for values in zip(*pairs, strict=True)) if pairs else (None, None)
+            first = [overlap(rows[0], other, request.k)[0] for other in rows]
+            sides.append({"encoder": name, "ao": ao, "js": js, "lists": lists, "to_first": first})
+        return {"texts": request.texts, "k": request.k, "sides": sides}
+
+
+def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:
+    """The picture as JPEG, at most `side` pixels long."""
+    try:
+        return upright_jpeg(encoded, side)
+    except ValueError as error:
+        raise InputError(f"{subject} cannot be decoded ({error})") from None
+
+
 def make_app(explored: Explored, hosts: Sequence[str] | None = None) -> FastAPI:
     """The page and its data; `hosts` as in `guarded_app`."""
-    app = guarded_app("cliptune explore", "explorer", hosts)
-    _add_searches(app, explored)
+    app, explorer = guarded_app("cliptune explore", "explorer", hosts), explored.explorer
+
+    @app.get("/api/info")
+    def info() -> dict[str, Any]:
+        return explored.info()
+
+    @app.get("/api/compare")
+    def compare(
+        request: Request, q: Annotated[str, Query(min_length=1, max_length=LONGEST)],
+        p: Annotated[str, Query(max_length=LONGEST)] = "", k: _K = 10,
+    ) -> Compared:  # fmt: skip
+        with explored.lock:
+            return explorer.compare(q, p, k, _filter(request, explorer))
+
+    @app.get("/api/similar")
+    def similar(request: Request, row: Annotated[int, Query(ge=0)], k: _K = 10) -> dict[str, Any]:
+        with explored.lock:
+            return {"of": explorer.shown([row])[0], "hits": explorer.similar(row, k, _filter(request, explorer))}
+
+    @app.get("/api/changed")
+    def most_changed(
+        a: Annotated[int, Query(ge=0)] = 0, b: Annotated[int, Query(ge=0)] = 1, metric: str = "ao",
+        count: Annotated[int, Query(ge=1, le=200)] = 20,
+    ) -> Changed:  # fmt: skip
+        if max(a, b) >= len(explorer.encoders):
+            raise InputError(f"there are {len(explorer.encoders)} encoders: give two with --encoder")
+        with explored.lock:
+            return explored.changed(a, b, metric, count)
+
+    @app.post("/api/wordings")
+    def wordings(request: Request, texts: WordingsRequest) -> dict[str, Any]:
+        with explored.lock:
+            return explored.stability(texts, _filter(request, explorer))
+
+    @app.post("/api/paraphrases")
+    def paraphrases(
+        text: Annotated[str, Body(min_length=1, max_length=LONGEST)],
+        count: Annotated[int, Body(ge=1, le=MOST_WORDINGS)] = 3,
+    ) -> list[str]:
+        with explored.lock:
+            return explored.writer.paraphrases(text, count)
+
+    @app.get("/thumbs/{row}.jpg")
+    def thumbnail(row: int) -> Response:
+        with explored.lock:
+            return Response(explored.thumbnail(row), media_type="image/jpeg")
+
+    @app.get("/pictures/{row}.jpg")
+    def picture(row: int) -> Response:
+        with explored.lock:
+            return Response(explored.picture(row, LARGE), media_type="image/jpeg")
+
     return app
 
 
@@ -90,60 +251,6 @@ def page_file(name: str) -> str:
     return files("components.serving.explorer").joinpath("page", name).read_text("utf-8")
 
 
-def _add_searches(app: FastAPI, explored: Explored) -> None:
-    explorer = explored.explorer
-
-    @app.get("/api/info")
-    def info() -> dict[str, Any]:
-        return explored.info()
-
-    @app.get("/api/compare")
-    def compare(
-        request: Request, q: Annotated[str, Query(min_length=1, max_length=LONGEST)],
-        p: Annotated[str, Query(max_length=LONGEST)] = "", k: _K = 10,
-    ) -> Compared:  # fmt: skip
-        with explored.lock:
-            return explorer.compare(q, p, k, _filter(request, explorer))
-
-    @app.get("/api/similar")
-    def similar(request: Request, row: Annotated[int, Query(ge=0)], k: _K = 10) -> dict[str, Any]:
-        with explored.lock:
-            return {"of": explorer.shown([row])[0], "hits": explorer.similar(row, k, _filter(request, explorer))}
-
-    @app.get("/api/changed")
-    def most_changed(
-        a: Annotated[int, Query(ge=0)] = 0, b: Annotated[int, Query(ge=0)] = 1, metric: str = "ao",
-        count: Annotated[int, Query(ge=1, le=200)] = 20,
-    ) -> Changed:  # fmt: skip
-        if max(a, b) >= len(explorer.encoders):
-            raise InputError(f"there are {len(explorer.encoders)} encoders: give two with --encoder")
-        with explored.lock:
-            return explored.changed(a, b, metric, count)
-
-    @app.post("/api/wordings")
-    def wordings(request: Request, texts: WordingsRequest) -> dict[str, Any]:
-        with explored.lock:
-            return explored.stability(texts, _filter(request, explorer))
-
-    @app.post("/api/paraphrases")
-    def paraphrases(
-        text: Annotated[str, Body(min_length=1, max_length=LONGEST)],
-        count: Annotated[int, Body(ge=1, le=MOST_WORDINGS)] = 3,
-    ) -> list[str]:
-        with explored.lock:
-            return explored.writer.paraphrases(text, count)
-
-    @app.get("/thumbs/{row}.jpg")
-    def thumbnail(row: int) -> Response:
-        with explored.lock:
-            return Response(explored.thumbnails.small(row), media_type="image/jpeg")
-
-    @app.get("/pictures/{row}.jpg")
-    def picture(row: int) -> Response:
-        with explored.lock:
-            return Response(explored.thumbnails.large(row), media_type="image/jpeg")
-
-
 def _filter(request: Request, explorer: Explorer) -> str | None:
     """The filter in an address: `words=dog`, and `is.<column>=<value>`."""
     query = request.query_params
@@ -170,7 +277,7 @@ def snapshot(explored: Explored, queries: Sequence[tuple[str, str]], k: int) -> 
         "compared": [comparison.model_dump() for comparison in compared],
         # The page shows the caption of a vector without a picture.
         "pictures": {
-            row: _uri(explored.thumbnails.small(row)) if is_picture({"image": None, **facts}) else ""
+            row: _uri(explored.thumbnail(row)) if is_picture({"image": None, **facts}) else ""
             for row, facts in zip(shown, rows, strict=True)
         },
     }

@@ -9,8 +9,7 @@ from starlette.applications import Starlette
 
 from components.serving.server.address import ServingLimits
 from components.serving.server.app import make_app
-from components.serving.server.batches import Batcher
-from components.serving.server.metrics import Metrics
+from components.serving.server.batches import Batcher, Metrics
 from tests.support.serving import Stub, stub_served
 
 

@@ -24,7 +24,7 @@ from components.data.checked_pictures import check_picture
 from components.data.source import UnusableError
 from components.encoders.adapter.images import Preparation
 from components.evaluation.report.gallery import data_uri
-from components.serving.explorer.explored import small_jpeg
+from components.serving.explorer.server import small_jpeg
 
 UPRIGHT = np.zeros((24, 16, 3), np.uint8)
 UPRIGHT[:8] = (250, 0, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
-from components.serving.explorer.explored import Explored
+from components.serving.explorer.server import Explored
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.exploring import make_explored
 

@@ -15,7 +15,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation.scoring import evaluate
 from components.evaluation.scoring.results import Folders
 from components.serving.explorer.comparing import Explorer, changed, overlap, scored
-from components.serving.explorer.explored import Explored
+from components.serving.explorer.server import Explored
 from tests.support.exploring import PICTURES
 
 Make = Callable[..., Settings]

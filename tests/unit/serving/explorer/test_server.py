@@ -13,8 +13,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from components.core.compute.metrics import average_overlap
-from components.serving.explorer.explored import Explored
-from components.serving.explorer.server import make_app, snapshot
+from components.serving.explorer.server import Explored, make_app, snapshot
 from tests.support.exploring import HOSTILE, PICTURES, write_evaluation
 
 

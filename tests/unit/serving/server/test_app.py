@@ -13,8 +13,7 @@ from starlette.testclient import TestClient
 
 from components.serving.server.address import ServingLimits
 from components.serving.server.app import make_app
-from components.serving.server.batches import Batcher
-from components.serving.server.metrics import Metrics
+from components.serving.server.batches import Batcher, Metrics
 from tests.support.serving import Stub, stub_served, vector_of
 
 

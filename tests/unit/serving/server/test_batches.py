@@ -12,9 +12,8 @@ import pytest
 
 from components.evaluation.scoring.drift import KnownTexts
 from components.serving.server.address import ServingLimits
-from components.serving.server.batches import Batcher
+from components.serving.server.batches import Batcher, Metrics
 from components.serving.server.messages import ApiError, EmbeddingRequest, EncodeResponse
-from components.serving.server.metrics import Metrics
 from tests.support.serving import Stub, stub_served, vector_of, wait_until
 
 LIMITS = ServingLimits(texts=4, batch=4, queue=6)

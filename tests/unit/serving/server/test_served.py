@@ -20,11 +20,10 @@ from components.encoders.sentence_encoder import SentenceEncoder
 from components.encoders.under_test import EncoderUnderTest
 from components.serving.server import served
 from components.serving.server.address import ServingLimits
-from components.serving.server.batches import Batcher
+from components.serving.server.batches import Batcher, Metrics
 from components.serving.server.messages import EmbeddingRequest, EncodeResponse
-from components.serving.server.metrics import Metrics
+from components.serving.server.serve import Watch
 from components.serving.server.served import Alias, Loading, Served
-from components.serving.server.watch import Watch
 from tests.conftest import TINY
 from tests.support.serving import Stub, stub_served, wait_until
 from tests.support.serving_registry import register_champion
