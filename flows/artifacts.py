@@ -17,7 +17,7 @@ from components.core.tracking import tracking_uri
 from components.evaluation.report.comparison import read_csv
 from components.evaluation.scoring.results import DEFAULT, read_report
 from components.registry.decision import Decision
-from components.registry.lineage import record_lock
+from components.registry.evidence import record_lock
 
 DIRTY = "git-dirty"
 """Tag of a flow run whose checkout had uncommitted changes."""

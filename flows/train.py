@@ -11,7 +11,8 @@ from pydantic import PositiveFloat, PositiveInt
 
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
-from components.registry.folders import BASE, DEFAULT
+from components.evaluation.scoring.results import DEFAULT
+from components.registry.decision import BASE
 from flows.artifacts import record_state, show_results, show_scores
 from flows.pipeline import PARALLEL, bring_up_to_date
 from flows.promote import decide

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
+from components.data.leaks.report import FOLDER as LEAKS
 from components.data.leaks.report import read_counts
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
-from components.evaluation.scoring.results import Report, Result
-from components.registry.decision import Decision
-from components.registry.folders import BASE, PromotionFolders
+from components.evaluation.scoring.results import DEFAULT, Report, Result
+from components.registry.decision import BASE, Decision
+from components.registry.evidence import read_summary, tables_trained_on
 from components.registry.gate import gain
-from components.registry.lineage import tables_trained_on
 from components.registry.reviews import read_reviewed
 from components.training.methods.registry import find_method
 
@@ -37,18 +37,18 @@ class CardSubject:
     tags: Mapping[str, str]
 
 
-def model_card(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
+def model_card(subject: CardSubject, settings: Settings) -> str:
     """The card as Markdown; the shortest and most important parts come first, because the registry may truncate it."""
     sidecar, decision = subject.sidecar, subject.decision
     parts = [
         f"# {decision.model}: {sidecar.name}",
         f"Text and image encoder {sidecar.model}, {sidecar.embed_dim} dimensions, up to {sidecar.context_length} "
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
-        "## Known weaknesses\n\n" + _weaknesses(subject, settings, folders),
+        "## Known weaknesses\n\n" + _weaknesses(subject, settings),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
-        "## Metrics\n\n" + _test_queries(subject, settings, folders) + _metrics(subject.candidate, subject.incumbent),
-        "## Training data\n\n" + _data(sidecar, settings, folders),
-        "## Prompts\n\n" + _prompts(sidecar, folders),
+        "## Metrics\n\n" + _test_queries(subject, settings) + _metrics(subject.candidate, subject.incumbent),
+        "## Training data\n\n" + _data(sidecar, settings),
+        "## Prompts\n\n" + _prompts(sidecar),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
         "## Origin\n\n" + _origin(subject),
         "## Decision\n\n" + "\n".join(f"- {rule.name}: {rule.reason}" for rule in decision.rules),
@@ -70,9 +70,9 @@ def _stated(settings: Settings, lines: tuple[str, ...]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _image_tower(sidecar: Sidecar, folders: PromotionFolders) -> list[str]:
+def _image_tower(sidecar: Sidecar) -> list[str]:
     """Whether the base's image embeddings fit the encoder, by the hash of its weights; empty if the base is missing."""
-    base = folders.models / BASE
+    base = DEFAULT.models / BASE
     if not (base / SIDECAR).exists():
         return []
     if read_sidecar(base).image_tower_sha256 == sidecar.image_tower_sha256:
@@ -80,9 +80,9 @@ def _image_tower(sidecar: Sidecar, folders: PromotionFolders) -> list[str]:
     return ["- Its image tower is not the base's: image embeddings of the base do not fit it."]
 
 
-def _weaknesses(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
+def _weaknesses(subject: CardSubject, settings: Settings) -> str:
     against = subject.incumbent.encoder
-    lines = [_stated(settings, settings.promote.card.weaknesses), *_image_tower(subject.sidecar, folders)]
+    lines = [_stated(settings, settings.promote.card.weaknesses), *_image_tower(subject.sidecar)]
     overall = _overall(subject.candidate)
     for name, new in overall.items():
         old = subject.incumbent.metrics.get(name)
@@ -106,12 +106,12 @@ def _overlap(left: Result, right: Result) -> bool:
     return left.span[0] <= right.span[1] and right.span[0] <= left.span[1]
 
 
-def _test_queries(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
+def _test_queries(subject: CardSubject, settings: Settings) -> str:
     """The model that wrote the test queries, and the share that people found right; empty without written queries."""
     about = subject.candidate.test_queries
     if not about:
         return ""
-    found = read_reviewed(settings.synthesize.store, folders.test_set)
+    found = read_reviewed(settings.synthesize.store)
     reviewed = f"{found}" if found is not None and found.read else "no sample of them was reviewed"
     return f"{about[:1].upper()}{about[1:]}; {reviewed}.\n\n"
 
@@ -131,24 +131,24 @@ def _interval(result: Result) -> str:
     return f"{result.value:.4f} [{low:.4f}, {high:.4f}]"
 
 
-def _data(sidecar: Sidecar, settings: Settings, folders: PromotionFolders) -> str:
+def _data(sidecar: Sidecar, settings: Settings) -> str:
     card = settings.promote.card
     lines = [_stated(settings, (card.data,) if card.data else ())]
     lines += [f"- `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
-    if (leaks := read_counts(folders.leaks)) is not None:
+    if (leaks := read_counts(LEAKS)) is not None:
         lines.append(f"- Published test sets: {leaks.summary}.")
     for table in tables_trained_on(sidecar.data_hashes):
-        if summary := folders.read_summary(table):
+        if summary := read_summary(table):
             lines.append(
                 f"- Table `{table}`: {summary.get('accepted')} of {summary.get('rows')} rows passed validation."
             )
     return "\n".join(lines)
 
 
-def _prompts(sidecar: Sidecar, folders: PromotionFolders) -> str:
+def _prompts(sidecar: Sidecar) -> str:
     lines = []
     for table in tables_trained_on(sidecar.data_hashes):
-        prompts = folders.read_summary(table).get("prompts")
+        prompts = read_summary(table).get("prompts")
         if prompts is None:
             lines.append(f"- Table `{table}` was validated without recording its prompts: run `dvc repro`.")
         lines += [

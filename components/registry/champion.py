@@ -1,4 +1,4 @@
-"""Changes which version is champion: finishing a promotion, `cliptune rollback`, and the alias `challenger`.
+"""Changes which version is champion (`cliptune rollback`, the alias `challenger`), and checks a champion's files.
 
 Before the alias `champion` moves, the decision is stored as a tag of the version. The tag is removed after all further
 steps: the other aliases and tags, and the record. If a process is killed in between, the next command finds
@@ -10,27 +10,33 @@ are not locked out: `promotion` checks right before it moves an alias that the c
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from components.core.compute.provenance import DIRTY
+from components.core.compute.provenance import DIRTY, LOCK
 from components.core.settings import Settings
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, prefixed_errors
+from components.core.tables import formats
+from components.core.tables.files import file_hash
+from components.core.tables.record_files import read_record
 from components.core.tracking import explained, make_client, shown_address, store_folder, tracking_uri
+from components.encoders.adapter.sidecar import WEIGHTS
+from components.evaluation.scoring.results import DEFAULT, Report
 from components.registry import decision as records
 from components.registry import model as versions
 from components.registry.decision import Decision
-from components.registry.folders import DEFAULT, PromotionFolders
-from components.registry.restoring import check_files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+_LOG = logging.getLogger(__name__)
 UNFINISHED = "unfinished_decision"
 """Tag of a version: the decision that makes it champion, as JSON."""
 
@@ -41,11 +47,10 @@ class BusyError(InputError):
 
 @contextmanager
 def promotion_lock(model: str) -> Iterator[None]:
-    """Hold the file lock of `model`; the system releases it when the process ends, even if it is killed.
+    """Hold the file lock of `model`, which the system releases when the process ends, even if it is killed.
 
     Raises:
         BusyError: another process holds the lock.
-        InputError: the lock file cannot be written.
     """
     path = _lock_file(model)
     lock = FileLock(path)
@@ -71,7 +76,7 @@ def _lock_file(model: str) -> Path:
 
 
 @explained()
-def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str = "") -> Decision:
+def rollback(settings: Settings, began: str = "") -> Decision:
     """Swap `champion` and `previous`. The replaced version is marked, and the gate refuses its weights from then on.
 
     A second rollback undoes the first. A rollback that was killed is finished instead.
@@ -82,7 +87,7 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
     """
     model, began = settings.promote.model, began or records.now()
     client = make_client()
-    finished = finish_killed(client, settings, folders)
+    finished = finish_killed(client, model)
     if finished is not None and finished.outcome == "rolled back":
         return finished
     with promotion_lock(model):
@@ -109,29 +114,28 @@ def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str
             tracking_uri=shown_address(tracking_uri()),
             time=records.now(),
         )
-        make_champion(client, decision, settings, folders)
+        make_champion(client, decision)
     return decision
 
 
-def make_champion(client: MlflowClient, decision: Decision, settings: Settings, folders: PromotionFolders) -> None:
+def make_champion(client: MlflowClient, decision: Decision) -> None:
     """Point `champion` at the version of `decision`, and do all further steps."""
     client.set_model_version_tag(decision.model, decision.version, UNFINISHED, decision.model_dump_json())
     client.set_registered_model_alias(decision.model, versions.CHAMPION, decision.version)
-    _finish(client, settings, folders)
+    _finish(client, decision.model)
 
 
-def finish_killed(client: MlflowClient, settings: Settings, folders: PromotionFolders) -> Decision | None:
+def finish_killed(client: MlflowClient, model: str) -> Decision | None:
     """Finish a killed promotion or rollback; returns its decision or None; InputError if another process does."""
-    champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
+    champion = versions.find_alias(client, model, versions.CHAMPION)
     if champion is None or UNFINISHED not in champion.tags:
         return None
-    with promotion_lock(settings.promote.model):
-        return _finish(client, settings, folders)
+    with promotion_lock(model):
+        return _finish(client, model)
 
 
-def _finish(client: MlflowClient, settings: Settings, folders: PromotionFolders) -> Decision | None:
+def _finish(client: MlflowClient, model: str) -> Decision | None:
     """Do the steps that follow a change of champion, unless they are done; returns the decision of that change."""
-    model = settings.promote.model
     champion = versions.find_alias(client, model, versions.CHAMPION)
     if champion is None or UNFINISHED not in champion.tags:
         return None
@@ -147,7 +151,7 @@ def _finish(client: MlflowClient, settings: Settings, folders: PromotionFolders)
     challenger = versions.find_alias(client, model, versions.CHALLENGER)
     if challenger is not None and str(challenger.version) == version:
         client.delete_registered_model_alias(model, versions.CHALLENGER)
-    _save(client, decision, folders)
+    _save(client, decision)
     client.delete_model_version_tag(model, version, UNFINISHED)
     return decision
 
@@ -163,20 +167,20 @@ def withdraw(decision: Decision) -> bool:
     return True
 
 
-def record_unchanged(client: MlflowClient, decision: Decision, folders: PromotionFolders) -> Decision:
+def record_unchanged(client: MlflowClient, decision: Decision) -> Decision:
     """Record a decision that left the champion as it was; returns the last record if only its time differs."""
-    last = records.latest(folders.records)
+    last = records.latest()
     if last is not None and last.model_copy(update={"time": decision.time}) == decision:
         return last
-    _save(client, decision, folders)
+    _save(client, decision)
     return decision
 
 
-def _save(client: MlflowClient, decision: Decision, folders: PromotionFolders) -> None:
+def _save(client: MlflowClient, decision: Decision) -> None:
     """Write the record to disk and, for a candidate, into the run that trained it."""
     from mlflow.exceptions import MlflowException
 
-    record = records.save(decision, folders.records)
+    record = records.save(decision)
     if decision.outcome == "rolled back":
         return
     try:
@@ -185,3 +189,76 @@ def _save(client: MlflowClient, decision: Decision, folders: PromotionFolders) -
     except MlflowException:
         # An unknown run is itself a reason for the refusal; the record on disk is enough.
         return
+
+
+def check_files(client: MlflowClient, version: Any, *, hurry: bool = False) -> None:
+    """Read results and weights of a version; raises InputError if they are lost, or of other weights than its tag.
+
+    Args:
+        hurry: do not download the weights, which may be gigabytes, from a store that is not on this machine.
+    """
+    name = f"version {version.version} of {version.name}"
+    fix = "`cliptune promote` restores it if its weights are in models/"
+    far = not client.get_model_version_download_uri(version.name, version.version).startswith(("/", "file:"))
+    with TemporaryDirectory() as temporary:
+        stored = versions.artifact(client, version, "metrics.json", Path(temporary))
+        with prefixed_errors(name):
+            hashes = {read_record(Report, stored, fix, newest=formats.RESULTS).encoder_sha256}
+        if not (hurry and far):
+            hashes.add(file_hash(versions.artifact(client, version, f"encoder/{WEIGHTS}", Path(temporary))))
+    if hashes != {version.tags.get(versions.SHA_TAG)}:
+        raise InputError(f"{name} has files of other weights: {fix}")
+
+
+def has_files(client: MlflowClient, version: Any) -> bool:
+    """Whether `check_files` accepts a version."""
+    try:
+        check_files(client, version)
+    except formats.NewerFormatError:
+        raise
+    except InputError:
+        return False
+    return True
+
+
+def check_champion(client: MlflowClient, model: str, reports: Sequence[Report], dry_run: bool) -> None:
+    """Read the champion's files, and write them again from models/ if they are lost."""
+    champion = versions.find_alias(client, model, versions.CHAMPION)
+    if champion is None:
+        return
+    try:
+        check_files(client, champion)
+    except formats.NewerFormatError:
+        raise
+    except InputError as error:
+        sha256 = champion.tags.get(versions.SHA_TAG, "")
+        parts = next(
+            (
+                files_of(report.encoder, champion.description or "")
+                for report in reports
+                if report.encoder_sha256 == sha256 and _has_weights(DEFAULT.models / report.encoder, sha256)
+            ),
+            None,
+        )
+        if parts is None:
+            raise InputError(
+                f"{str(error).rpartition(': ')[0]}, and no encoder in {DEFAULT.models} has its weights: `cliptune "
+                f"rollback`, restore {shown_address(champion.source)}, or delete its alias '{versions.CHAMPION}' in "
+                "MLflow, and `cliptune promote` judges against base"
+            ) from None
+        if dry_run:
+            raise
+        # Without the lock of promotions: another process would write the same files.
+        versions.upload(client, parts, champion.run_id, sha256)
+        check_files(client, champion)
+        _LOG.warning("version %s of %s had lost files: restored from %s", champion.version, model, parts.encoder)
+
+
+def _has_weights(encoder: Path, sha256: str) -> bool:
+    weights = encoder / WEIGHTS
+    return weights.is_file() and file_hash(weights) == sha256
+
+
+def files_of(name: str, card: str) -> versions.VersionFiles:
+    """The files of an encoder of the pipeline, for its version."""
+    return versions.VersionFiles(DEFAULT.models / name, DEFAULT.metrics / f"{name}.json", card, LOCK)

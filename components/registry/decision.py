@@ -14,6 +14,8 @@ from components.core.tables.record_files import read_record, write_record
 
 RECORDS = Path("reports/promotion")
 LATEST = "latest"
+BASE = "base"
+"""The encoder that the first candidate must beat."""
 
 Outcome = Literal["promoted", "challenger", "refused", "already champion", "rolled back"]
 

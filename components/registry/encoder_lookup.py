@@ -17,13 +17,10 @@ from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.sidecar import SIDECAR
 from components.encoders.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
 from components.encoders.under_test import EncoderUnderTest
-from components.evaluation.scoring.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
 
 
-def find_encoder(
-    name: str, models: Path = DEFAULT.models, precision: Precision = "fp32", device: str = "auto"
-) -> EncoderUnderTest:
+def find_encoder(name: str, precision: Precision = "fp32", device: str = "auto") -> EncoderUnderTest:
     """Load the encoder `name`; the forms are tried from the most to the least specific.
 
     Args:
@@ -37,9 +34,9 @@ def find_encoder(
         >>> find_encoder("ViT-B-32-quickgelu:openai").preparation.size  # doctest: +SKIP
         224
     """
-    check_name(name, models)
+    check_name(name)
     place = pick_device(device)
-    loaded = (load(name, models) for load in (_from_folder, _from_run, _from_registry, _from_open_clip))
+    loaded = (load(name) for load in (_from_folder, _from_run, _from_registry, _from_open_clip))
     under_test = next(encoder for encoder in loaded if encoder is not None)
     assert isinstance(under_test.encoder, Encoder | SentenceEncoder)
     under_test.encoder.to(place)
@@ -74,19 +71,19 @@ def encoder_under_test(name: str, encoder: Encoder) -> EncoderUnderTest:
     return EncoderUnderTest(as_file_name(name.removeprefix("models:/")), encoder, sha256, tower, sidecar.preparation)
 
 
-def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
-    for folder in folders_of(name, models):
+def _from_folder(name: str) -> EncoderUnderTest | None:
+    for folder in folders_of(name):
         if (folder / SIDECAR).is_file():
             return replace(encoder_under_test(folder.resolve().name, Encoder.load(folder)), folder=folder)
         if (folder / CONFIG).is_file():
-            return _from_open_clip(f"{LOCAL}{folder}", models)
+            return _from_open_clip(f"{LOCAL}{folder}")
         if is_sentence_encoder(folder):
             return load_sentence_encoder(folder)
     return None
 
 
 @explained()
-def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
+def _from_run(name: str) -> EncoderUnderTest | None:
     matched = RUN.match(name)
     if matched is None:
         return None
@@ -105,7 +102,7 @@ def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
 
 
 @explained()
-def _from_registry(name: str, _models: Path) -> EncoderUnderTest | None:
+def _from_registry(name: str) -> EncoderUnderTest | None:
     matched = ALIAS.match(name)
     if matched is None:
         return None
@@ -132,7 +129,7 @@ def _fetched(name: str, fetch: Callable[[Path], Path]) -> EncoderUnderTest:
         return encoder_under_test(name, Encoder.load(fetch(Path(folder))))
 
 
-def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
+def _from_open_clip(name: str) -> EncoderUnderTest | None:
     model, colon, weights = name.partition(":")
     if not colon:
         return None

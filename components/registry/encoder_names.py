@@ -28,9 +28,9 @@ _FORMS = (
 _OWN_MODELS = Path(__file__).parents[1] / "encoders" / "adapter" / "models"
 
 
-def folders_of(name: str, models: Path = DEFAULT.models) -> tuple[Path, Path]:
+def folders_of(name: str) -> tuple[Path, Path]:
     """The folders that `name` may refer to, the likelier first."""
-    return Path(name), models / name
+    return Path(name), DEFAULT.models / name
 
 
 def is_sentence_encoder(folder: Path) -> bool:
@@ -56,9 +56,9 @@ def name_from_root(name: str) -> str:
     return f"{model}:{file}" if colon and file.is_file() else name
 
 
-def check_name(name: str, models: Path = DEFAULT.models) -> None:
+def check_name(name: str) -> None:
     """Refuse a name that cannot be an encoder's, without loading anything."""
-    if name.startswith((HUB, LOCAL)) or any(map(is_encoder, folders_of(name, models))):
+    if name.startswith((HUB, LOCAL)) or any(map(is_encoder, folders_of(name))):
         return
     model, colon, _ = name.partition(":")
     if RUN.match(name) or ALIAS.match(name):
@@ -69,8 +69,8 @@ def check_name(name: str, models: Path = DEFAULT.models) -> None:
         return
     if name in (made := _made_here()):
         raise InputError(
-            f"--encoder '{name}': {models / name} does not exist: `dvc repro {made[name]}` makes it; if it is running, "
-            "wait for its end"
+            f"--encoder '{name}': {DEFAULT.models / name} does not exist: `dvc repro {made[name]}` makes it; if it is "
+            "running, wait for its end"
         )
     raise InputError(f"--encoder '{name}' is unknown: give {_FORMS}")
 

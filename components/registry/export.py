@@ -29,8 +29,7 @@ from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.evaluate import image_features
 from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
-from components.registry.formats import S3_URL, check_export, find_format
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import S3_URL, ExportedVectors, Format, check_export, find_format
 
 TOLERANCE = 1e-5
 """Largest allowed difference of a component of a unit vector."""

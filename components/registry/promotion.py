@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -24,27 +24,30 @@ from components.core.tracking import (
     training_run,
 )
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
-from components.evaluation.scoring.results import DEFAULT as EVALUATION
-from components.evaluation.scoring.results import Report, read_report
+from components.evaluation.scoring.results import DEFAULT, Report, read_report
 from components.registry import decision as records
-from components.registry import lineage
 from components.registry import model as versions
-from components.registry.champion import BusyError, finish_killed, make_champion, promotion_lock, record_unchanged
-from components.registry.decision import Decision, Outcome, RuleVerdict
-from components.registry.evidence import gather
-from components.registry.folders import BASE, DEFAULT, PromotionFolders
+from components.registry.champion import (
+    BusyError,
+    check_champion,
+    files_of,
+    finish_killed,
+    has_files,
+    make_champion,
+    promotion_lock,
+    record_unchanged,
+)
+from components.registry.decision import BASE, Decision, Outcome, RuleVerdict
+from components.registry.evidence import gather, lock_hash, tags_of
 from components.registry.gate import judge, metric
 from components.registry.refusal import cause, numbers_of
-from components.registry.restoring import check_champion, files_of, has_files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
 @explained()
-def promote(
-    settings: Settings, dry_run: bool = False, folders: PromotionFolders = DEFAULT, *, challenger: bool = False
-) -> Decision:
+def promote(settings: Settings, dry_run: bool = False, *, challenger: bool = False) -> Decision:
     """Make the best candidate that passes the gate champion; the old champion becomes `previous`.
 
     A version is registered only for a candidate that passes; weights that already have a version reuse it. Every
@@ -55,17 +58,17 @@ def promote(
     Args:
         challenger: a candidate that passes becomes only `challenger`, so that people can try it first.
     """
-    reports, unscored = _candidates(settings, folders)
+    reports, unscored = _candidates(settings)
     client = make_client()
     finished = None
     if not dry_run:
         offline_spool.send(client)
-        finished = finish_killed(client, settings, folders)
-    check_champion(client, reports, dry_run, settings, folders)
+        finished = finish_killed(client, settings.promote.model)
+    check_champion(client, settings.promote.model, reports, dry_run)
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     # Of the state that is judged: a `dvc repro` beside it may write another.
-    lock = lineage.lock_hash(folders)
-    cases = _judged(client, champion, reports, settings, folders)
+    lock = lock_hash()
+    cases = _judged(client, champion, reports, settings)
     case = cases[0] if cases[-1].outcome == "refused" else cases[-1]
     decision = Decision(
         outcome="challenger" if challenger and case.outcome == "promoted" else case.outcome,
@@ -76,10 +79,10 @@ def promote(
         rules=case.rules,
         passed_over=(*(_why_refused(other) for other in cases if other is not case), *unscored),
         behind=tuple(_why_behind(other, case.candidate, settings) for other in reports[len(cases) :]),
-        advice=_advice(case, settings, folders),
+        advice=_advice(case, settings),
         data_hash=case.candidate.data_hash,
         protocol=case.candidate.protocol,
-        run_id=training_run(folders.models / case.candidate.encoder),
+        run_id=training_run(DEFAULT.models / case.candidate.encoder),
         git_commit="" if case.sidecar is None else case.sidecar.git_commit,
         dvc_lock_sha256=lock,
         version=str(champion.version) if champion is not None and case.outcome == "already champion" else "",
@@ -92,11 +95,11 @@ def promote(
     if dry_run:
         return decision
     if decision.outcome == "refused":
-        return record_unchanged(client, decision, folders)
-    return _admit(client, case, decision, settings, folders)
+        return record_unchanged(client, decision)
+    return _admit(client, case, decision, settings)
 
 
-def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Report], tuple[RuleVerdict, ...]]:
+def _candidates(settings: Settings) -> tuple[list[Report], tuple[RuleVerdict, ...]]:
     """Results of all encoders except base, best on the primary metric first; ties keep their order in params.yaml.
 
     Also returns the encoders without results, each with the reason: DVC deletes an encoder's results while stage
@@ -105,8 +108,8 @@ def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Rep
     names = [name for name in settings.compare_encoders if name != BASE]
     if not names:
         raise InputError("params.yaml: compare_encoders lists no encoder but base: add one to have a candidate")
-    scored = [name for name in names if (folders.metrics / f"{name}.json").exists()]
-    reports = [read_report(name, folders.metrics) for name in scored or names]
+    scored = [name for name in names if (DEFAULT.metrics / f"{name}.json").exists()]
+    reports = [read_report(name, DEFAULT.metrics) for name in scored or names]
     missing = tuple(
         RuleVerdict(name=name, passed=False, reason=f"it has no results: run `dvc repro evaluate@{name}`")
         for name in names
@@ -135,22 +138,16 @@ class _Case:
     rules: tuple[RuleVerdict, ...] = ()
 
 
-def _judged(
-    client: MlflowClient, champion: Any | None, reports: list[Report], settings: Settings, folders: PromotionFolders
-) -> list[_Case]:
+def _judged(client: MlflowClient, champion: Any | None, reports: list[Report], settings: Settings) -> list[_Case]:
     """The candidates in their order, up to the first that passes or is champion already.
 
     A collapsed encoder retrieves the same images for every text and so has the best agreement. The guards refuse it,
     and the next candidate is judged.
     """
-
-    @cache
-    def incumbent(data_hash: str, protocol: str) -> Report:
-        return _incumbent(client, champion, (data_hash, protocol), settings, folders)
-
+    incumbent = cache(partial(_incumbent, client, champion, settings))
     cases: list[_Case] = []
     for candidate in reports:
-        cases.append(_case(client, champion, candidate, incumbent, settings, folders))
+        cases.append(_case(client, champion, candidate, incumbent, settings))
         if cases[-1].outcome != "refused":
             break
     return cases
@@ -162,10 +159,9 @@ def _case(
     candidate: Report,
     incumbent_on: Callable[[str, str], Report],
     settings: Settings,
-    folders: PromotionFolders,
 ) -> _Case:
     try:
-        sidecar = read_sidecar(folders.models / candidate.encoder)
+        sidecar = read_sidecar(DEFAULT.models / candidate.encoder)
     except InputError as error:
         # For instance while it is trained again; the other candidates are judged all the same.
         gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
@@ -173,7 +169,7 @@ def _case(
     if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
         return _Case("already champion", sidecar, candidate, candidate)
     incumbent = incumbent_on(candidate.data_hash, candidate.protocol)
-    evidence = gather(client, settings, candidate, incumbent, sidecar, folders)
+    evidence = gather(client, settings, candidate, incumbent, sidecar)
     rules = judge(candidate, incumbent, settings.promote, evidence)
     outcome: Outcome = "promoted" if all(rule.passed for rule in rules) else "refused"
     return _Case(outcome, sidecar, candidate, incumbent, rules)
@@ -192,52 +188,48 @@ def _why_behind(candidate: Report, better: Report, settings: Settings) -> RuleVe
     )
 
 
-def _advice(case: _Case, settings: Settings, folders: PromotionFolders) -> str:
+def _advice(case: _Case, settings: Settings) -> str:
     """The cause of a refusal by the metrics; empty for one by missing evidence."""
     policy = settings.promote
     judged_by = {policy.metric, *(f"guard {name}" for name in policy.guards)}
     if case.sidecar is None or not any(rule.name in judged_by and not rule.passed for rule in case.rules):
         return ""
-    return cause(numbers_of(case.candidate, case.incumbent, case.sidecar, policy, folders))
+    return cause(numbers_of(case.candidate, case.incumbent, case.sidecar, policy))
 
 
-def _incumbent(
-    client: MlflowClient, champion: Any | None, data: tuple[str, str], settings: Settings, folders: PromotionFolders
-) -> Report:
-    """Results to beat on evaluation data and protocol `data`; a champion with other results is scored again."""
+def _incumbent(client: MlflowClient, champion: Any | None, settings: Settings, data_hash: str, protocol: str) -> Report:
+    """Results to beat on this evaluation data and protocol; a champion with other results is scored again."""
     if champion is None:
-        return read_report(BASE, folders.metrics)
+        return read_report(BASE, DEFAULT.metrics)
     with TemporaryDirectory() as temporary:
         place = Path(temporary)
         stored = versions.artifact(client, champion, "metrics.json", place)
         report = read_record(Report, stored, "run this again", newest=formats.RESULTS)
-        if (report.data_hash, report.protocol) != data:
+        if (report.data_hash, report.protocol) != (data_hash, protocol):
             from components.evaluation.scoring.evaluate import run as evaluate
 
             encoder = versions.artifact(client, champion, "encoder", place / "models")
             # Without this file nothing is logged: the champion's run keeps the metrics that it was promoted by.
             (encoder / RUN_FILE).unlink(missing_ok=True)
             report = evaluate(
-                settings, encoder.name, replace(EVALUATION, models=encoder.parent, reports=place / "reports")
+                settings, encoder.name, replace(DEFAULT, models=encoder.parent, reports=place / "reports")
             )
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
-def _admit(
-    client: MlflowClient, case: _Case, decision: Decision, settings: Settings, folders: PromotionFolders
-) -> Decision:
+def _admit(client: MlflowClient, case: _Case, decision: Decision, settings: Settings) -> Decision:
     """Register the candidate and move the aliases, unless another promotion does or did the same."""
     try:
         with promotion_lock(decision.model):
             _check_champion(client, decision)
-            admitted = decision.model_copy(update={"version": _registered(client, case, decision, settings, folders)})
+            admitted = decision.model_copy(update={"version": _registered(client, case, decision, settings)})
             # Registering takes minutes, in which another machine may have promoted.
             _check_champion(client, decision)
             if decision.outcome == "promoted":
-                make_champion(client, admitted, settings, folders)
+                make_champion(client, admitted)
                 return admitted
             client.set_registered_model_alias(decision.model, versions.CHALLENGER, admitted.version)
-            return record_unchanged(client, admitted, folders)
+            return record_unchanged(client, admitted)
     except BusyError as error:
         # Not written: the last record is that of the promotion that won.
         alone = RuleVerdict(name="alone", passed=False, reason=str(error))
@@ -255,12 +247,10 @@ def _check_champion(client: MlflowClient, decision: Decision) -> None:
         )
 
 
-def _registered(
-    client: MlflowClient, case: _Case, decision: Decision, settings: Settings, folders: PromotionFolders
-) -> str:
+def _registered(client: MlflowClient, case: _Case, decision: Decision, settings: Settings) -> str:
     """The version with the candidate's weights, created if needed, with tags that lead to its origin."""
     assert case.sidecar is not None
-    origin = lineage.tags_of(case.sidecar, folders)
+    origin = tags_of(case.sidecar)
     tags = {
         **origin,
         versions.SHA_TAG: decision.encoder_sha256,
@@ -280,7 +270,7 @@ def _registered(
         from components.registry.card import CardSubject, model_card
 
         subject = CardSubject(decision, case.sidecar, case.candidate, case.incumbent, origin)
-        parts = files_of(decision.encoder, model_card(subject, settings, folders), folders)
+        parts = files_of(decision.encoder, model_card(subject, settings))
         version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
     client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")
     client.set_tag(decision.run_id, "dvc_lock_sha256", origin["dvc_lock_sha256"])

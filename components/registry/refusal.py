@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from components.core.settings import Promote
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.scoring.results import Report
-from components.registry.folders import PromotionFolders
+from components.registry.evidence import read_summary, tables_trained_on
 from components.registry.gate import gain, needed_gain
-from components.registry.lineage import tables_trained_on
 
 FEW_ROWS, FEW_SHARE = 1000, 0.3
 """Accepted rows, and their share of all answers, below which they are too few."""
@@ -113,9 +112,7 @@ def _agrees(numbers: Numbers) -> str:
     )
 
 
-def numbers_of(
-    candidate: Report, incumbent: Report, sidecar: Sidecar, policy: Promote, folders: PromotionFolders
-) -> Numbers:
+def numbers_of(candidate: Report, incumbent: Report, sidecar: Sidecar, policy: Promote) -> Numbers:
     """The numbers of a candidate that was judged against an incumbent."""
     new, old = candidate.metrics[policy.metric], incumbent.metrics[policy.metric]
     lost: dict[str, float] = {}
@@ -123,7 +120,7 @@ def numbers_of(
         if allowed is not None and name in candidate.metrics and name in incumbent.metrics:
             beyond = -gain(candidate.metrics[name], incumbent.metrics[name]) - allowed
             lost |= {name: beyond} if beyond > 0 else {}
-    summaries = [folders.read_summary(table) for table in tables_trained_on(sidecar.data_hashes)]
+    summaries = [read_summary(table) for table in tables_trained_on(sidecar.data_hashes)]
     reasons: dict[str, int] = {}
     for summary in summaries:
         reasons |= summary.get("rejected_by_reason", {})

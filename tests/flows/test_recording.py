@@ -10,7 +10,7 @@ import pytest
 
 from components.core.tables.files import file_hash
 from components.core.tracking import make_client
-from components.registry.lineage import record_lock
+from components.registry.evidence import record_lock
 
 
 @pytest.mark.integration

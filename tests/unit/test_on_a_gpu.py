@@ -36,7 +36,7 @@ from components.evaluation.scoring.published_context import ImageFeatures, Publi
 from components.evaluation.scoring.results import Folders
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import write_checked
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import ExportedVectors, Format
 from components.serving.index.building import build
 from components.serving.index.sources import find_source, reading
 from components.serving.server import served

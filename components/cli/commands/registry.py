@@ -89,7 +89,7 @@ def lineage(
     from dataclasses import asdict
 
     from components.core.settings import load_settings
-    from components.registry.lineage import find_links
+    from components.registry.evidence import find_links
 
     model = load_settings().promote.model
     links = find_links(model, of)

@@ -39,8 +39,8 @@ from components.core.system.bounded_http import BoundedClient, OversizedError, r
 from components.core.system.errors import InputError
 from components.core.tables.formats import STORE, refuse_newer
 from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri
+from components.registry.champion import check_files
 from components.registry.model import CHAMPION, find_alias
-from components.registry.restoring import check_files
 
 if TYPE_CHECKING:
     from components.captions.generating.engines.server import ServerEngine

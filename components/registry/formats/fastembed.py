@@ -12,8 +12,7 @@ from PIL import Image
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.registry.formats import huggingface, onnx
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import ExportedVectors, Format, huggingface, onnx
 
 _CONFIG = "tokenizer_config.json"
 

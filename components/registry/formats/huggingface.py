@@ -1,9 +1,9 @@
-"""A Hugging Face folder: `CLIPModel`, its tokenizer and its image processor."""
+"""A Hugging Face folder: `CLIPModel`, its tokenizer and its image processor; also for vLLM's pooling runner."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.clip_model import clip_model_weights
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import ExportedVectors, Format
 
 _START, _END = "<|startoftext|>", "<|endoftext|>"
 _SIZES = {"layers", "width", "mlp_ratio"}
@@ -146,5 +146,29 @@ FORMAT = Format(
         "open_clip's tokenizer also straightens curly quotes, decodes HTML entities and repairs broken Unicode. This "
         "tokenizer does not: clean such texts with ftfy and `html.unescape` first. Image processors of transformers "
         "resize with other arithmetic than Pillow.",
+    ),
+)
+
+
+def _refuse_vllm(encoder: Encoder) -> None:
+    """Raise InputError as format `huggingface`, and for vectors that are shorter than the text tower is wide."""
+    refuse(encoder)
+    width, dim = encoder.sidecar.architecture["text_cfg"]["width"], encoder.sidecar.embed_dim
+    if dim < width:
+        raise InputError(
+            f"'{encoder.sidecar.name}' has vectors of {dim} numbers and a text tower {width} wide, which vLLM does not "
+            "serve: use `--format huggingface`, or serve it with `cliptune serve`"
+        )
+
+
+VLLM = replace(
+    FORMAT,
+    name="vllm",
+    refuse=_refuse_vllm,
+    usage=(
+        "# vllm serve {folder} --runner pooling --served-model-name text-encoder\n"
+        "from openai import OpenAI\n"
+        'client = OpenAI(base_url="http://127.0.0.1:8000/v1", api_key="-")\n'
+        'vector = client.embeddings.create(model="text-encoder", input="a child on a couch").data[0].embedding'
     ),
 )

@@ -27,8 +27,7 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.adapter.text_tower import encode_tokens
 from components.encoders.adapter.tokens import HuggingFaceTokenizer
-from components.registry.formats import huggingface
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import ExportedVectors, Format, huggingface
 
 GRAPH, TOKENIZER = "text.onnx", "tokenizer.json"
 USAGE = (

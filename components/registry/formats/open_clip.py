@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import CONFIG, LOCAL, model_config
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import ExportedVectors, Format
 
 
 def _refuse(encoder: Encoder) -> None:

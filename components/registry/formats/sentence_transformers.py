@@ -12,8 +12,7 @@ from PIL import Image
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import AdaptedLayer, LanguageTower, quiet_loading, stacked_weights
-from components.registry.formats import huggingface
-from components.registry.formats.format import ExportedVectors, Format
+from components.registry.formats import ExportedVectors, Format, huggingface
 
 
 def _tower(encoder: Encoder) -> LanguageTower | None:

@@ -10,17 +10,20 @@ import pytest
 
 from components.core.settings import Settings
 from components.core.tables.files import write_json
+from components.core.tables.folders import QUARANTINE
 from components.data.leaks.report import COUNTS, LeakCounts
+from components.data.leaks.report import FOLDER as LEAKS
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.sidecar import Sidecar
+from components.evaluation.scoring.results import DEFAULT
 from components.registry import decision as records
 from components.registry.card import CardSubject, model_card
 from components.registry.decision import Decision, RuleVerdict
-from components.registry.folders import PromotionFolders
 from components.registry.model import shortened
 from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
 
 GROUP = f"{PRIMARY}/unseen"
+SUMMARY_FILE = QUARANTINE / "paraphrases" / "summary.json"
 
 
 def _subject(**tags: str) -> CardSubject:
@@ -41,15 +44,15 @@ def _subject(**tags: str) -> CardSubject:
     return CardSubject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> PromotionFolders:
-    """Validation that accepted 90 of 100 paraphrases."""
-    write_json(tmp_path / "quarantine" / "paraphrases" / "summary.json", SUMMARY)
-    return PromotionFolders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks", models=tmp_path / "models")
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project whose validation accepted 90 of 100 paraphrases."""
+    monkeypatch.chdir(tmp_path)
+    write_json(SUMMARY_FILE, SUMMARY)
 
 
-def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any], folders: PromotionFolders) -> None:
-    card = model_card(_subject(dvc_lock_sha256="d" * 64), Settings.model_validate(raw_params), folders)
+def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any]) -> None:
+    card = model_card(_subject(dvc_lock_sha256="d" * 64), Settings.model_validate(raw_params))
     assert f"| {PRIMARY} | 0.5000 [0.4800, 0.5200] | 0.4000 [0.3800, 0.4200] | higher |" in card
     assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, beyond both intervals." in card
     assert f"Weakest group of the primary metric: {GROUP} = 0.1000." in card
@@ -59,42 +62,42 @@ def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any], fo
     assert "uncommitted changes" not in card
     # Another dataset inherits no statement.
     raw_params["dataset"]["name"] = "products"
-    card = model_card(_subject(), Settings.model_validate(raw_params), folders)
+    card = model_card(_subject(), Settings.model_validate(raw_params))
     assert "OpenMoji" not in card
     assert card.count("Not stated: describe dataset 'products' in `promote.card` of params.yaml.") == 3
 
 
 def test_the_card_has_the_prompts_of_the_validation_and_pairs_dropped_for_published_test_sets(
-    settings: Settings, folders: PromotionFolders
+    settings: Settings,
 ) -> None:
     hint = "- Table `paraphrases` was validated without recording its prompts: run `dvc repro`."
-    card = model_card(_subject(), settings, folders)
+    card = model_card(_subject(), settings)
     assert hint in card
     assert "Published test sets" not in card
     prompts = [{"task": "paraphrase_1", "citation": "ParaCLIP", "model": "own", "prompt": 'Rewrite "<x>"'}]
-    write_json(folders.summary("paraphrases"), SUMMARY | {"prompts": prompts})
+    write_json(SUMMARY_FILE, SUMMARY | {"prompts": prompts})
     found = {"sts12": {"text": 4}}
     counts = LeakCounts(benchmarks="sets", checked=["sts12"], unread={}, found=found, dropped={"train": 4})
-    write_json(folders.leaks / COUNTS, counts.model_dump())
-    card = model_card(_subject(), settings, folders)
+    write_json(LEAKS / COUNTS, counts.model_dump())
+    card = model_card(_subject(), settings)
     assert '- **paraphrase_1** (ParaCLIP), answered by own: Rewrite "<x>"' in card
     assert hint not in card
     assert "- Published test sets: 4 train pairs dropped that are in published test sets (sts12: 4 by text)" in card
 
 
-def test_the_card_states_whether_the_image_tower_is_the_bases(settings: Settings, folders: PromotionFolders) -> None:
+def test_the_card_states_whether_the_image_tower_is_the_bases(settings: Settings) -> None:
     subject = _subject(git_dirty="true")
-    card = model_card(subject, settings, folders)
+    card = model_card(subject, settings)
     assert "image tower" not in card
     assert "`c0ffee`, with uncommitted changes" in card
     base = subject.sidecar.model_copy(update={"name": "base", "image_tower_sha256": "a" * 64})
-    write_json(folders.models / "base" / "encoder.json", base.model_dump())
+    write_json(DEFAULT.models / "base" / "encoder.json", base.model_dump())
     for letter, line in (
         ("a", "- Its image tower is the base's, unchanged"),
         ("b", "- Its image tower is not the base's: image embeddings of the base do not fit"),
     ):
         trained = subject.sidecar.model_copy(update={"image_tower_sha256": letter * 64})
-        assert line in model_card(replace(subject, sidecar=trained), settings, folders)
+        assert line in model_card(replace(subject, sidecar=trained), settings)
 
 
 def test_description_is_cut_at_a_line() -> None:

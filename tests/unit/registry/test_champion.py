@@ -15,7 +15,6 @@ from components.core.tracking import make_client
 from components.registry import decision as records
 from components.registry.champion import finish_killed, make_champion, rollback
 from components.registry.decision import Decision
-from components.registry.folders import DEFAULT
 from components.registry.model import CHALLENGER, CHAMPION, PREVIOUS, ROLLED_BACK, find_alias
 from tests.support.registry_project import write_version_files
 
@@ -38,9 +37,9 @@ def saved(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.
     found: list[str] = []
     real = records.save
 
-    def save(decision: Decision, folder: Path) -> Path:
+    def save(decision: Decision) -> Path:
         found.append(decision.version)
-        return real(decision, folder)
+        return real(decision)
 
     monkeypatch.setattr(records, "save", save)
     return found
@@ -93,7 +92,7 @@ def test_a_killed_rollback_is_finished(saved: list[str], settings: Settings, mon
         assert _aliases() == {CHAMPION: 2, PREVIOUS: 1, CHALLENGER: 3}
 
 
-def test_a_killed_promotion_is_finished(saved: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_promotion_is_finished(saved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_client()
     for calls in range(2, 7):
         _reset()
@@ -104,11 +103,11 @@ def test_a_killed_promotion_is_finished(saved: list[str], settings: Settings, mo
         with monkeypatch.context() as patch:
             _kill_after(calls, patch)
             with pytest.raises(Killed):
-                make_champion(client, decision, settings, DEFAULT)
-        assert finish_killed(client, settings, DEFAULT) == decision
+                make_champion(client, decision)
+        assert finish_killed(client, MODEL) == decision
         assert _aliases() == {CHAMPION: 3, PREVIOUS: 2}
         assert (saved[-1], records.latest()) == ("3", decision)
-        assert finish_killed(client, settings, DEFAULT) is None
+        assert finish_killed(client, MODEL) is None
 
 
 def test_of_two_rollbacks_at_once_the_second_changes_nothing(saved: list[str], settings: Settings) -> None:

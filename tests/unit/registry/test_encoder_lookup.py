@@ -28,8 +28,11 @@ def saved(tmp_path: Path, tiny_encoder: Encoder) -> Path:
     return folder
 
 
-def test_a_folder_by_path_or_by_its_name_in_models(saved: Path, tiny_encoder: Encoder) -> None:
-    by_path, by_name = find_encoder(str(saved)), find_encoder("mine", saved.parent)
+def test_a_folder_by_path_or_by_its_name_in_models(
+    saved: Path, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    by_path, by_name = find_encoder(str(saved)), find_encoder("mine")
     assert by_path.name == by_name.name == "mine"
     assert by_path.sha256 == by_name.sha256 == tiny_encoder.sidecar.weights_sha256
     assert by_path.image_tower_sha256 == tiny_encoder.image_tower_hash()
@@ -100,7 +103,7 @@ def test_unknown_names_are_refused_and_the_stage_of_a_missing_encoder_is_named(
         "ViT-Nothing:openai": "--encoder 'ViT-Nothing:openai': open_clip's model 'ViT-Nothing' is unknown",
     }.items():
         with pytest.raises(InputError, match=message) as caught:
-            find_encoder(name, tmp_path)
+            find_encoder(name)
         assert "params.yaml" not in str(caught.value)
     shutil.copy(REPO / "params.yaml", tmp_path)
     for name, stage in (("paraclip", "train@paraclip"), ("base", "base")):

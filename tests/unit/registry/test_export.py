@@ -30,8 +30,7 @@ from components.evaluation.scoring.results import Folders
 from components.registry import export
 from components.registry.encoder_lookup import find_encoder
 from components.registry.export import ao_loss, write_checked
-from components.registry.formats import check_export, find_format, format_names
-from components.registry.formats.format import ExportedVectors
+from components.registry.formats import ExportedVectors, check_export, find_format, format_names
 from components.training.base.base import run as base
 from components.training.base.published import folder_encoder
 from tests.conftest import TINY

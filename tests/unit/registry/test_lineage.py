@@ -13,8 +13,7 @@ from components.core.tables.files import file_hash
 from components.core.tracking import make_client
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.champion import withdraw
-from components.registry.folders import PromotionFolders
-from components.registry.lineage import find_links, tags_of
+from components.registry.evidence import find_links, tags_of
 from components.registry.model import CHALLENGER, CHAMPION, find_alias
 from components.registry.promotion import promote
 from tests.support.registry_project import lock_results
@@ -80,7 +79,7 @@ def test_a_mix_is_judged_by_its_members_and_a_damaged_lock_is_named(project: Any
         assert words in failed.reason
     Path("dvc.lock").write_text("stages: [")
     with pytest.raises(InputError, match=r"dvc\.lock is damaged"):
-        tags_of(read_sidecar(Path("models/paraclip")), PromotionFolders())
+        tags_of(read_sidecar(Path("models/paraclip")))
 
 
 def test_a_challenger_is_withdrawn_or_wins(project: Any) -> None:

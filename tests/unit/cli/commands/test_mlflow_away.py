@@ -14,7 +14,7 @@ from components.core.tracking import tracked_run
 from components.core.tracking.errors import WAIT
 from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
-from components.registry.lineage import find_links
+from components.registry.evidence import find_links
 from components.registry.promotion import promote
 from components.registry.sweep import sweep_aliases, sweep_runs
 from components.serving.server.served import Alias, Loading
