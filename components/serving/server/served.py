@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
-from more_itertools import chunked
 
 from components.core.system.errors import InputError
 from components.core.tracking import explained, make_client, nothing_tracked
@@ -24,8 +23,6 @@ from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
 from components.serving.server.messages import ApiError, EmbeddingRequest, EncodeResponse
 
-_TOGETHER = 256
-"""Known texts that are embedded together."""
 _MOST_WORDS = 100_000
 """Words in a tokenizer's cache; tokenizing them takes a tenth of a second."""
 
@@ -69,16 +66,6 @@ class Served:
     cache: LRUCache[str, TextVector] | None
     excludes: bool = False
     known: KnownTexts | None = None
-
-    def knowing(self, texts: Sequence[str]) -> Served:
-        """This version with known texts, which it embeds; unchanged without texts."""
-        if not texts:
-            return self
-        return replace(self, known=KnownTexts.of(self._vectors, texts))
-
-    def _vectors(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        parts = (self.tokenizer(list(part)) for part in chunked(texts, _TOGETHER))
-        return np.concatenate([self.tower(np.stack([text.ids for text in part])) for part in parts])
 
     def unsupported(self, request: EmbeddingRequest) -> ApiError | None:
         """The reason why this version does not support a request, None if it does."""
@@ -199,7 +186,7 @@ class Loading:
             raise InputError(f"{name} does not give unit vectors: train it again")
         # Clients must not see the path of a folder on this machine.
         public_name = name if name in also else under_test.name
-        loaded = Served(
+        return Served(
             id=public_name,
             names=also | {public_name},
             sha256=under_test.sha256,
@@ -210,8 +197,8 @@ class Loading:
             tower=encoder.embed_tokens,
             cache=LRUCache(self.cache) if self.cache else None,
             excludes=self.excludes,
+            known=KnownTexts.of(encoder.embed_texts, self.known) if self.known else None,
         )
-        return loaded.knowing(self.known)
 
 
 def _tokenized(tokenizer: Tokenizer, texts: list[str]) -> list[TextTokens]:
