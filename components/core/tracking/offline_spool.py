@@ -1,11 +1,19 @@
-"""The offline spool: files with data for an unavailable MLflow server, which the next run or promotion sends."""
+"""Data on their way to an MLflow server that may be unavailable.
+
+Metrics are sent in the background. What the server does not have at the end of a run becomes files of the offline
+spool, which the next run or promotion sends.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +22,7 @@ from more_itertools import chunked
 
 from components.core.compute.provenance import path_hash
 from components.core.system.errors import InputError, shown_address
+from components.core.system.retry import retrying
 from components.core.tables.files import atomic_file
 from components.core.tracking.address import in_store, tracking_uri
 from components.core.tracking.errors import call_with_retries, fail_fast, is_transient
@@ -27,6 +36,46 @@ Tables = Mapping[str, Mapping[str, list[Any]]]
 _BATCH = 1000
 """Metrics that MLflow accepts in one request."""
 _LOG = logging.getLogger(__name__)
+
+
+class AsynchronousMetrics:
+    """Sends one run's batches of metrics in order from a thread, so that training never waits for the server.
+
+    MLflow's own asynchronous logging drops a batch when the server is unavailable for longer than the client's retries,
+    keeps no copy of it, and sends batches out of order.
+    """
+
+    def __init__(self, client: MlflowClient, run_id: str) -> None:
+        self._client, self._run_id = client, run_id
+        self._stopped = threading.Event()
+        self._sender = ThreadPoolExecutor(1, "metrics")
+        self._batches: deque[tuple[Sequence[Any], Future[None]]] = deque()
+
+    def put(self, metrics: Sequence[Any]) -> None:
+        """Queue up to 1,000 MLflow metrics and return at once; raises MlflowException if earlier ones were refused."""
+        while self._batches and self._batches[0][1].done():
+            self._batches.popleft()[1].result()
+        self._batches.append((metrics, self._sender.submit(self._send, metrics)))
+
+    def stop(self) -> list[Any]:
+        """Stop sending; returns the metrics that the server has not accepted. Raises as `put`."""
+        self._stopped.set()
+        self._sender.shutdown(cancel_futures=True)
+        left: list[Any] = []
+        for metrics, sent in self._batches:
+            error = None if sent.cancelled() else sent.exception()
+            if error is not None and not is_transient(error):
+                raise error
+            if sent.cancelled() or error is not None:
+                left += metrics
+        return left
+
+    def _send(self, metrics: Sequence[Any]) -> None:
+        again = retrying(math.inf, is_transient, self._warning, first_s=1, longest_s=15, stopped=self._stopped)
+        again(self._client.log_batch, self._run_id, metrics=metrics)
+
+    def _warning(self, _error: BaseException) -> str:
+        return f"{shown_address(tracking_uri())} does not answer: the metrics of run {self._run_id} wait"
 
 
 @dataclass(frozen=True)

@@ -26,17 +26,17 @@ from components.core.system.errors import InputError, shown_address
 from components.core.system.worker_identity import new_worker
 from components.core.tracking import offline_spool
 from components.core.tracking.address import artifacts_folder, find_experiment, make_client, tracking_uri
-from components.core.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.core.tracking.errors import (
     SOON_S,
     call_with_retries,
+    environment,
     fail_fast,
     is_full,
     is_transient,
     reason_of,
     wait_s,
 )
-from components.core.tracking.offline_spool import Unsent
+from components.core.tracking.offline_spool import AsynchronousMetrics, Unsent
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -196,7 +196,7 @@ def tracked_run(
                 yield tracked
                 status = "FINISHED"
             except BaseException as stop:
-                if sigterm.received or isinstance(stop, KeyboardInterrupt):
+                if sigterm.is_set() or isinstance(stop, KeyboardInterrupt):
                     status = "KILLED"
                 if isinstance(stop, _Killed):
                     raise SystemExit(128 + signal.SIGTERM) from None
@@ -218,40 +218,27 @@ def tracked_run(
 @contextmanager
 def parent_run(stage: str, name: str, settings: Settings, params: Mapping[str, object]) -> Iterator[TrackedRun]:
     """An MLflow run around other runs: those that begin within it, also in other processes, are its children."""
-    with tracked_run(stage, name, settings, params, {}) as parent:
-        before = os.environ.get(PARENT_RUN)
-        os.environ[PARENT_RUN] = parent.id
-        try:
-            yield parent
-        finally:
-            os.environ.pop(PARENT_RUN)
-            if before is not None:
-                os.environ[PARENT_RUN] = before
+    with tracked_run(stage, name, settings, params, {}) as parent, environment({PARENT_RUN: parent.id}):
+        yield parent
 
 
 class _Killed(BaseException):
     """The process received SIGTERM; not an `Exception`, so that no handler swallows it."""
 
 
-class _Sigterm:
-    """SIGTERM in the block of a run."""
-
-    received = False
-
-
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[_Sigterm]:
-    """On SIGTERM in the main thread, raise the error of the old handler, or `_Killed`; restores the old one at the end.
+def _stopped_by_sigterm() -> Iterator[threading.Event]:
+    """On SIGTERM in the main thread, raise the error of the old handler, or `_Killed`; yields whether it was received.
 
     Prefect's handler knows whether a flow is cancelled, and only by its error does the flow end as cancelled.
     """
-    sigterm = _Sigterm()
+    received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield sigterm
+        yield received
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        sigterm.received = True
+        received.set()
         # Only the first one interrupts the block, so that the run is ended.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if callable(previous):
@@ -260,7 +247,7 @@ def _stopped_by_sigterm() -> Iterator[_Sigterm]:
 
     previous = signal.signal(signal.SIGTERM, stop)
     try:
-        yield sigterm
+        yield received
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -19,8 +19,8 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARIL
 from components.core.settings import Settings
 from components.core.system.errors import InputError, shown_address
 from components.core.tracking import RUN_FILE, add_metrics, make_client, offline_spool, tracked_run
-from components.core.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.core.tracking.errors import WAIT, call_with_retries, explained, fail_fast, is_transient
+from components.core.tracking.offline_spool import AsynchronousMetrics
 from tests.support.waiting import wait_until
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
