@@ -13,7 +13,7 @@ import torch
 from more_itertools import chunked
 
 from components.core.compute.metrics import Features
-from components.core.compute.weight_index import check_weight_index
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash, file_hash

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.core.system.worker_identity import is_gone
+from components.core.system.processes import is_gone
 from components.core.tracking import explained, make_client, nothing_tracked, offline_spool
 from components.registry import model as versions
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 OWNER = "owner"
-"""Tag of a run: the process that writes it, see `components.core.system.worker_identity`."""
+"""Tag of a run: the process that writes it, see `components.core.system.processes`."""
 SWEPT = "swept"
 """Tag of a run that a sweep ended: the reason."""
 _PLACE = "MLflow"

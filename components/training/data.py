@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from components.core.compute.distributed import World
-from components.core.compute.sharing import once_per_machine
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Train
 from components.core.system.errors import InputError, prefixed_errors
@@ -30,6 +29,7 @@ from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatu
 from components.training.rows.shards import ShardSource, shards_hash
 from components.training.rows.sources import TableImages, table_source
 from components.training.rows.tables import IMAGE_IDS, has_weights, input_files, join_rows, with_image_ids
+from components.training.sharing import once_per_machine
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world
 from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
-from components.core.compute.sharing import once_per_machine
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
 from components.core.system.errors import InputError
@@ -32,6 +31,7 @@ from components.training.fine_tuning import FineTuning
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
 from components.training.methods.registry import Entry, find_entry
 from components.training.rows.batches import BatchSource
+from components.training.sharing import once_per_machine
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ import numpy as np
 
 from components.captions.prompting.request import PICTURE, PromptPicture
 from components.captions.prompting.task import question_alone
+from components.cli.templates import rendered
 from components.core.compute.metrics import Reals
 from components.core.pictures.rgb import open_picture
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.progress import bar
-from components.core.system.templates import rendered
 from components.core.tables.files import atomic_file, content_hash
 from components.core.tables.folders import RequiredFile
 from components.data.test_sets.pictures import picture_file

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 from tqdm import tqdm
 
+from components.captions.generating.bounded_http import BoundedAsyncClient, OversizedError, redirect_of
 from components.captions.generating.wire import (
     FilteredError,
     MalformedError,
@@ -31,7 +32,6 @@ from components.captions.generating.wire import (
 )
 from components.captions.prompting.request import ModelAnswer, Reply, Request
 from components.core.settings import Block
-from components.core.system.bounded_http import BoundedAsyncClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
 
 if TYPE_CHECKING:

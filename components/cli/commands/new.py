@@ -117,7 +117,7 @@ def new(
 
 
 def _rendered(template: str, name: str) -> str:
-    from components.core.system.templates import rendered
+    from components.cli.templates import rendered
 
     title = name.replace("_", " ").capitalize()
     camel = "".join(part.capitalize() for part in name.split("_"))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import httpx2
 import yaml
 
+from components.captions.generating.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.captions.generating.engines import make_engine
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.tasks import find_task
@@ -35,7 +36,6 @@ from components.cli.doctor.check import (
     warn,
 )
 from components.core.settings import Settings
-from components.core.system.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.core.system.errors import InputError
 from components.core.tables.formats import STORE, refuse_newer
 from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri

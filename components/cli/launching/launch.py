@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
+from components.cli import templates
 from components.cli.launching.node import command_of
-from components.core.system import templates
 from components.core.system.discovery import FOLDER_NAME, choose
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import Graph, outdated, read_graph

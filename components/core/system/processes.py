@@ -1,16 +1,25 @@
-"""The error of a failed command, supervised commands, and processes that end with their parent."""
+"""Processes: supervised commands and their error, ends with a parent, and names by which a process is found again."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from components.core.tables.files import content_hash
+
+if TYPE_CHECKING:
+    import psutil
 
 _LOOK_EVERY, _GRACE = 1.0, 30.0
 """Seconds between checks of the parent, and between SIGTERM and SIGKILL."""
@@ -56,3 +65,53 @@ def _end_with(lives: Callable[[], bool]) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def new_worker() -> str:
+    """The identity of this process: host, process id, start in seconds after boot, and a random part."""
+    # Imported here, as in `components.core.tables.files`.
+    import psutil
+
+    return f"{_host()} {os.getpid()} {_started(psutil.Process()):.2f} {secrets.token_hex(4)}"
+
+
+def is_gone(worker: str) -> bool:
+    """Whether a worker was a process of this host that has ended; False for workers of other hosts."""
+    import psutil
+
+    host, *rest = worker.split(" ")
+    if host != _host() or len(rest) != 3:
+        return False
+    pid, started, _ = rest
+    try:
+        process = psutil.Process(int(pid))
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        # A process of the same number that started at another time is another process. Boot times are whole seconds.
+        return abs(_started(process) - float(started)) > 2.0
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False
+
+
+def _started(process: psutil.Process) -> float:
+    import psutil
+
+    # Both come from the same clock, so that setting the clock does not change their difference.
+    started: float = process.create_time() - psutil.boot_time()
+    return started
+
+
+@cache
+def _host() -> str:
+    """Name of this host, with a hash that distinguishes hosts of the same name.
+
+    Containers may share names and process ids: each process namespace counts as a host.
+    """
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))
+    with suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return f"{parts[0]}-{content_hash(*parts)[:12]}"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from components.core.compute.provenance import git_commit, locked_hashes, path_hash
 from components.core.settings import Settings
 from components.core.system.errors import InputError, shown_address
-from components.core.system.worker_identity import new_worker
+from components.core.system.processes import new_worker
 from components.core.tracking import offline_spool
 from components.core.tracking.address import artifacts_folder, find_experiment, make_client, tracking_uri
 from components.core.tracking.errors import (

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from components.core.compute.weight_index import check_weight_index
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 
 PACKAGED = "all-MiniLM-L6-v2"

@@ -17,7 +17,7 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 from safetensors import SafetensorError
 
-from components.core.compute.weight_index import check_weight_index
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, file_hash
 from components.encoders.language_models.weights import GGUF, find_weights

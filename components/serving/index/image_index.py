@@ -15,10 +15,10 @@ from components.core.compute.metrics import Features, Indices
 from components.core.pictures.folder import PICTURE_BOUND
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture, place_of
 from components.core.system.errors import InputError
-from components.core.system.traces import span
 from components.core.system.user_files import Bound
 from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.facts import BUILD_AGAIN, EXACT, Chunk, Facts, read_facts
+from components.serving.traces import span
 
 _SHOWN = 12
 

@@ -19,10 +19,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.core.system.traces import span
 from components.serving.server.address import ServingLimits, is_foreign, names_this_machine
 from components.serving.server.batches import Batcher, Metrics
 from components.serving.server.messages import ApiError, EmbeddingRequest, EncodeResponse, read_request
+from components.serving.traces import span
 
 _OPEN = ("/health", "/health/live", "/health/ready")
 _ONE_MODEL = "/v1/models/{name:path}"

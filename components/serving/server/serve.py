@@ -16,12 +16,12 @@ import uvicorn
 from starlette.applications import Starlette
 
 from components.core.system.errors import InputError
-from components.core.system.traces import exported_spans
 from components.core.tracking import reason_of
 from components.serving.server.address import ServingLimits
 from components.serving.server.app import make_app
 from components.serving.server.batches import Batcher, Metrics
 from components.serving.server.served import Alias, Loading, Served
+from components.serving.traces import exported_spans
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.system.worker_identity import new_worker
+from components.core.system.processes import new_worker
 from components.core.tracking import make_client
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from components.captions.generating import client
+from components.captions.generating import bounded_http, client
 from components.captions.generating.asking import SynthesisCounts, ask
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines import make_engine
@@ -22,7 +22,6 @@ from components.captions.generating.store.schema import GENERATIONS
 from components.captions.generating.wire import Parameters
 from components.captions.prompting.request import PICTURE, PromptPicture, Reply, Request, Sampling
 from components.core.settings import Settings
-from components.core.system import bounded_http
 from components.core.system.errors import InputError
 from tests.support import scripted_llm
 from tests.support.ports import free_ports

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from components.core.compute import provenance
-from components.core.compute.provenance import git_commit
-from components.core.compute.weight_index import check_weight_index
+from components.core.compute.provenance import check_weight_index, git_commit
 from components.core.system.errors import InputError
 
 

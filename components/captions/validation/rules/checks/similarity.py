@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compute.weight_index import check_weight_index
+from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 
 Vectors = npt.NDArray[np.float32]

@@ -17,10 +17,10 @@ import torch.distributed as dist
 from scipy.sparse import csr_array
 
 from components.core.compute.distributed import World
-from components.core.compute.sharing import once_per_machine
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array
 from components.core.tables.text_column import TextColumn
+from components.training.sharing import once_per_machine
 from tests.support.params import REPO
 
 ROWS = 100_000

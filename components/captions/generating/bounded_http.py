@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import httpx2
@@ -46,7 +45,8 @@ class BoundedClient(httpx2.Client):
         """The response with its whole body; raises `OversizedError`, and as `httpx2.Client.send`."""
         response, body = super().send(request, **{**options, "stream": True, "follow_redirects": False}), _Body()
         try:
-            _add_all(body, response.iter_bytes())
+            for piece in response.iter_bytes():
+                body.add(piece)
         finally:
             response.close()
         return body.response(response)
@@ -68,11 +68,6 @@ class BoundedAsyncClient(httpx2.AsyncClient):
         finally:
             await response.aclose()
         return body.response(response)
-
-
-def _add_all(body: _Body, pieces: Iterable[bytes]) -> None:
-    for piece in pieces:
-        body.add(piece)
 
 
 def is_local(url: str) -> bool:

@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from components.core.system import traces
 from components.core.system.errors import InputError
-from components.core.system.traces import ENDPOINT, exported_spans, span
+from components.serving import traces
+from components.serving.traces import ENDPOINT, exported_spans, span
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 _PROGRAM = f"""
-from components.core.system.traces import exported_spans, span
+from components.serving.traces import exported_spans, span
 with exported_spans(), span("outer", {{"traceparent": "00-{TRACE}-{PARENT}-01"}}, texts=3), span("inner"):
     pass
 """
