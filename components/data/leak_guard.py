@@ -16,7 +16,7 @@ from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.tables.ahead import mapped
-from components.core.tables.record_files import write_record
+from components.core.tables.formats import write_record
 from components.core.tables.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
 from components.data.leaks.keys import name_key, picture_key, text_key
 from components.data.leaks.report import COUNTS, PICTURES, TEXTS, LeakCounts

@@ -35,7 +35,7 @@ from components.core.tables import folders
 from components.core.tables.ahead import mapped, prefetched
 from components.core.tables.arrays import mapped_array, written_array
 from components.core.tables.files import atomic_file, atomic_folder, content_hash, file_hash
-from components.core.tables.record_files import write_record
+from components.core.tables.formats import write_record
 from components.core.tables.records import PAIRS, SPLITS
 from components.core.tables.work_shard import Shard
 from components.core.tracking import tracked_run

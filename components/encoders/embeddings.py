@@ -12,11 +12,10 @@ from pydantic import BaseModel
 
 from components.core.system.errors import InputError
 from components.core.tables import formats
-from components.core.tables.arrays import mapped_array
+from components.core.tables.arrays import TextColumn, mapped_array
 from components.core.tables.files import file_hash
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.core.tables.records import PAIRS
-from components.core.tables.text_column import TextColumn
 
 MANIFEST = "manifest.json"
 

@@ -25,7 +25,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables import formats
 from components.core.tables.files import file_hash
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.core.tracking import explained, make_client, shown_address, store_folder, tracking_uri
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.evaluation.scoring.results import DEFAULT, Report

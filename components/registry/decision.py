@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from components.core.tables import formats
 from components.core.tables.files import atomic_file
-from components.core.tables.record_files import read_record, write_record
+from components.core.tables.formats import read_record, write_record
 
 RECORDS = Path("reports/promotion")
 LATEST = "latest"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables import formats
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.core.tracking import (
     RUN_FILE,
     explained,

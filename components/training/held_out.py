@@ -19,8 +19,8 @@ from torch import Tensor
 from components.core.compute.metrics import average_overlap, top_k
 from components.core.settings import Train
 from components.core.system.errors import InputError
+from components.core.tables.arrays import TextColumn
 from components.core.tables.files import content_hash
-from components.core.tables.text_column import TextColumn
 from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import Tokenizer, trimmed

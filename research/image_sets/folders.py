@@ -25,7 +25,7 @@ from research.image_sets.image_set import (
 )
 
 if TYPE_CHECKING:
-    from components.core.pictures.shards.reader import RawSample
+    from components.core.pictures.shard_reader import RawSample
 
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
 _COUNT, _CLASS = "nshards.txt", "cls"
@@ -82,8 +82,8 @@ def _read_shards(files: TestSetFiles, path: Path, facts: ImageSetFacts, _split: 
     The strict reader checks each shard once; later, pictures are read directly from their offsets.
     """
     # These import torch and boto3, which a list of benchmarks does not need.
-    from components.core.pictures.shards.listing import ShardFiles
-    from components.core.pictures.shards.reader import ShardReader
+    from components.core.pictures.shard_files import ShardFiles
+    from components.core.pictures.shard_reader import ShardReader
 
     pictures: list[LazyPicture] = []
     labels: list[int] = []
@@ -128,7 +128,7 @@ def _checked(sample: RawSample, classes: int) -> tuple[str, int, str]:
 
 def _picture(shard: Path, sample: RawSample, ending: str) -> LazyPicture:
     """A sample's picture, which is read from its place in the shard."""
-    from components.core.pictures.shards.reader import sound
+    from components.core.pictures.shard_reader import sound
 
     status, place = shard.stat(), (sample.positions[ending], len(sound(sample.members[ending])))
     stamp = f"{shard} {status.st_size} {status.st_mtime_ns} {' '.join(map(str, place))}"

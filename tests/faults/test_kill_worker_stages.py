@@ -16,7 +16,7 @@ import psutil
 import pytest
 import yaml
 
-from components.core.tables.record_files import write_record
+from components.core.tables.formats import write_record
 from components.core.tables.records import GENERATIONS, PAIRS
 from components.core.tables.written_queries import WrittenSummary
 from components.core.tracking import RUN_FILE

@@ -27,7 +27,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
 from components.core.tables import folders
 from components.core.tables.files import atomic_folder, content_hash
-from components.core.tables.record_files import write_record
+from components.core.tables.formats import write_record
 from components.core.tables.records import PAIRS, REJECTED_QUERIES, WRITTEN_QUERIES, key_of
 from components.core.tables.written_queries import (
     FILE,

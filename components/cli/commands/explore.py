@@ -159,7 +159,7 @@ def _explored(names: list[str], images: str, device: str) -> Explored:
 
 def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIndex:
     """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
-    from components.core.pictures.shards.listing import is_remote
+    from components.core.pictures.shard_files import is_remote
     from components.serving.explorer.own_index import own_index
     from components.serving.index.facts import FACTS
     from components.serving.index.image_index import ImageIndex

@@ -222,7 +222,7 @@ def _encoder(name: str, device: str) -> EncoderUnderTest:
 def _opened(
     origin: str, source: str | None, encoder: str | None, device: str, fields: Mapping[str, str | None]
 ) -> Opened:
-    from components.core.pictures.shards.listing import is_remote
+    from components.core.pictures.shard_files import is_remote
     from components.serving.index.sources import find_source, reading, source_of
 
     given = origin if is_remote(origin) or origin == _DATA else str(from_root(Path(origin)))

@@ -15,7 +15,7 @@ from webdataset import TarWriter
 from webdataset.tariterators import base_plus_ext
 
 from components.core.pictures.rgb import open_picture
-from components.core.pictures.shards.listing import SIZES
+from components.core.pictures.shard_files import SIZES
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError, reported
 from components.core.system.progress import track

@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from components.cli.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
-from components.core.pictures.shards.listing import ShardFiles, find_shards
+from components.core.pictures.shard_files import ShardFiles, find_shards
 from components.core.settings import Settings
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,21 +47,24 @@ class EmbeddingFile:
 
     def metadata(self) -> pq.FileMetaData:
         """Metadata of the Parquet file; raises `InputError` if it is missing or damaged."""
-        try:
+        if not self.captions.exists():
+            raise InputError(f"{self.captions} is missing: {HOW}")
+        with _damage_explained(self.captions):
             return pq.read_metadata(self.captions)
-        except FileNotFoundError:
-            raise InputError(f"{self.captions} is missing: {HOW}") from None
-        except DAMAGED as error:
-            raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
 
     def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
         """The wanted columns of `count` rows of the Parquet file from row `first` on."""
-        try:
-            with opened_parquet(self.captions) as stream:
-                names = [column.name for column in stream.schema_arrow if wanted(column)]
-                return rows_of_file(stream, names, first, count)
-        except DAMAGED as error:
-            raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
+        with _damage_explained(self.captions), opened_parquet(self.captions) as stream:
+            names = [column.name for column in stream.schema_arrow if wanted(column)]
+            return rows_of_file(stream, names, first, count)
+
+
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGED as error:
+        raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
 
 
 def caption_column(names: Collection[str]) -> str | None:
@@ -128,11 +132,8 @@ def embedding_shape(path: Path) -> tuple[int, int]:
                 f"{path} holds {array.dtype} of shape {array.shape}, which are not rows of embeddings: {_FIX}"
             )
         return array.shape[0], array.shape[1]
-    try:
-        with pq.ParquetFile(path) as file:
-            return file.metadata.num_rows, read_embeddings(path, 0, min(1, file.metadata.num_rows)).shape[1]
-    except DAMAGED as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
+    with _damage_explained(path), pq.ParquetFile(path) as file:
+        return file.metadata.num_rows, read_embeddings(path, 0, min(1, file.metadata.num_rows)).shape[1]
 
 
 def read_embeddings(path: Path, first: int, count: int) -> npt.NDArray[np.floating]:
@@ -166,14 +167,11 @@ def rows_of_file(file: pq.ParquetFile, columns: list[str], first: int, count: in
 
 
 def _from_parquet(path: Path, first: int, count: int) -> npt.NDArray[np.floating]:
-    try:
-        with opened_parquet(path) as file:
-            column = embedding_column(file.schema_arrow)
-            if column is None:
-                raise InputError(f"{path} has no column of vectors: name it {COLUMNS[0]}")
-            lists = rows_of_file(file, [column], first, count).column(0).combine_chunks()
-    except DAMAGED as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
+    with _damage_explained(path), opened_parquet(path) as file:
+        column = embedding_column(file.schema_arrow)
+        if column is None:
+            raise InputError(f"{path} has no column of vectors: name it {COLUMNS[0]}")
+        lists = rows_of_file(file, [column], first, count).column(0).combine_chunks()
     values = lists.flatten().to_numpy(zero_copy_only=False)
     dim = len(values) // max(1, len(lists))
     lengths = set(pa.compute.list_value_length(lists).to_pylist())

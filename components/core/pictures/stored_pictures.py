@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from components.core.pictures.shards.listing import ShardFiles, is_remote
+from components.core.pictures.shard_files import ShardFiles, is_remote
 from components.core.system.errors import InputError
 from components.core.system.user_files import RefusedError, open_file
 from components.core.tables.files import image_id

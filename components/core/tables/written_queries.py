@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from components.core.tables import formats
 from components.core.tables.files import file_hash
 from components.core.tables.folders import TEST_SET, WRITTEN
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.core.tables.records import WRITTEN_QUERIES
 
 FILE, SUMMARY = f"{WRITTEN}.parquet", "summary.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from components.core.tables.files import content_hash
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.core.tables.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
 from components.core.tables.table import Table
 from components.data.leaks.keys import picture_key, text_key

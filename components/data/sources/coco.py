@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.user_files import checked_file
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.data.listed_images import Listing, image_folder, listed_source
 from components.data.row_fields import Row, RowFields, listed_pairs
 from components.data.source import Pair, Unusable

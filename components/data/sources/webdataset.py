@@ -13,8 +13,8 @@ from pathlib import Path
 from more_itertools import longest_common_prefix
 
 from components.core.pictures.folder import files_in
-from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
-from components.core.pictures.shards.reader import Fault, RawSample, ShardReader, sound
+from components.core.pictures.shard_files import ShardFiles, find_shards, is_remote
+from components.core.pictures.shard_reader import Fault, RawSample, ShardReader, sound
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.data.listed_images import image_folder

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from components.core.tables import formats
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.encoders.adapter.images import Preparation
 
 WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"

@@ -18,7 +18,7 @@ from components.core.compute.metrics import finite
 from components.core.system.errors import InputError
 from components.core.tables import formats
 from components.core.tables.files import atomic_file, content_hash
-from components.core.tables.record_files import read_record, write_record
+from components.core.tables.formats import read_record, write_record
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores
 from components.evaluation.scoring.bootstrap import Interval, correlation_interval, interval
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, ends_text, exact

@@ -20,8 +20,8 @@ from components.core.compute.metrics import Features, Indices, in_blocks, top_co
 from components.core.system.errors import InputError
 from components.core.tables.arrays import mapped_array, rows_of
 from components.core.tables.files import atomic_folder
+from components.core.tables.formats import write_record
 from components.core.tables.parquet_rows import DAMAGED
-from components.core.tables.record_files import write_record
 from components.serving.index.facts import BUILD_AGAIN, CHUNK, FACTS, Chunk, Facts
 from components.serving.index.image_index import Found, ImageIndex, nothing
 

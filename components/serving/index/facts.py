@@ -13,7 +13,7 @@ from components.core.compute.metrics import Features
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.tables import formats
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 
 FACTS = "index.json"
 EXACT, LANCE, AUTO = "exact", "lance", "auto"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder
-from components.core.tables.record_files import write_record
+from components.core.tables.formats import write_record
 from components.serving.index.facts import BUILD_AGAIN, CHUNK, FACTS, VECTOR, Chunk, Facts
 from components.serving.index.image_index import Found, ImageIndex, nothing
 

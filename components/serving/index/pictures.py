@@ -21,7 +21,7 @@ from more_itertools import chunked
 
 from components.core.compute.metrics import Features, Indices
 from components.core.pictures.folder import heic_note, picture_names, pictures_in, read_picture
-from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
+from components.core.pictures.shard_files import ShardFiles, find_shards, is_remote
 from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.user_files import RefusedError

@@ -25,7 +25,7 @@ from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.tables import formats
 from components.core.tables.files import image_id
-from components.core.tables.record_files import read_record
+from components.core.tables.formats import read_record
 from components.core.tables.records import PAIRS, SPLITS
 from components.data.row_fields import RowFields
 from components.encoders.embeddings import MANIFEST, ImageEmbeddings, Manifest

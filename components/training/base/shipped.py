@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from components.core.settings import Scratch, Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, content_hash, file_hash
-from components.core.tables.record_files import read_record, write_record
+from components.core.tables.formats import read_record, write_record
 from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import model_config, plain_name

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from components.core.compute.distributed import World
 from components.core.pictures.rgb import TooLargeError, check_size, open_picture
-from components.core.pictures.shards.listing import ShardFiles, find_shards, is_remote
-from components.core.pictures.shards.reader import Fault, RawSample, ShardReader, sound
+from components.core.pictures.shard_files import ShardFiles, find_shards, is_remote
+from components.core.pictures.shard_reader import Fault, RawSample, ShardReader, sound
 from components.core.settings import Shards
 from components.core.system.errors import InputError
 from components.core.system.progress import track

@@ -16,10 +16,9 @@ from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError
 from components.core.system.progress import track
 from components.core.tables import NEIGHBOUR
-from components.core.tables.arrays import mapped_array, rows_of, written_array
+from components.core.tables.arrays import TextColumn, mapped_array, rows_of, written_array
 from components.core.tables.files import atomic_file, hash_of_all
 from components.core.tables.records import PAIRS
-from components.core.tables.text_column import TextColumn
 from components.core.tables.training_columns import IMAGES
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import Tokenizer, Tokens

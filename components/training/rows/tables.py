@@ -20,8 +20,8 @@ from torch import Tensor
 
 from components.core.system.errors import InputError
 from components.core.tables import NEIGHBOUR
+from components.core.tables.arrays import TextColumn
 from components.core.tables.records import PAIRS
-from components.core.tables.text_column import TextColumn
 from components.core.tables.training_columns import HOLDERS, IMAGES, holders_of, table_file
 
 Rows = npt.NDArray[np.int64]

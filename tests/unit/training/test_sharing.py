@@ -18,8 +18,7 @@ from scipy.sparse import csr_array
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
-from components.core.tables.arrays import mapped_array
-from components.core.tables.text_column import TextColumn
+from components.core.tables.arrays import TextColumn, mapped_array
 from components.training.sharing import once_per_machine
 from tests.support.params import REPO
 

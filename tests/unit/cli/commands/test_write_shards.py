@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from components.cli.commands.write_shards import main, write_shards
-from components.core.pictures.shards.listing import ShardFiles
-from components.core.pictures.shards.reader import ShardReader
+from components.core.pictures.shard_files import ShardFiles
+from components.core.pictures.shard_reader import ShardReader
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS
 from tests.support.shard_making import picture

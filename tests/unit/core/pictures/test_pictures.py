@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.core.pictures.shards.listing import ShardFiles
-from components.core.pictures.shards.reader import ShardReader
+from components.core.pictures.shard_files import ShardFiles
+from components.core.pictures.shard_reader import ShardReader
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError
 from components.core.tables.files import image_id

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.tables import text_column
-from components.core.tables.text_column import TextColumn
+from components.core.tables import arrays
+from components.core.tables.arrays import TextColumn
 
 TEXTS = ["ape", "", "bee", "ape", "caf\u00e9"]
 
 
 def test_it_is_the_sequence_that_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_column, "_BLOCK", 2)
+    monkeypatch.setattr(arrays, "_BLOCK", 2)
     series, chunks = pd.Series(TEXTS, index=range(5, 10)), pa.chunked_array([TEXTS[:2], TEXTS[2:]])
     for given_texts in (TEXTS, series, pa.array(TEXTS), chunks):
         column = TextColumn(given_texts)

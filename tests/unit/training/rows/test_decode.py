@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from components.core.pictures.shards.reader import Fault, RawSample
+from components.core.pictures.shard_reader import Fault, RawSample
 from components.core.system.errors import InputError
 from components.data.leaks.keys import picture_key, text_key
 from components.data.leaks.report import TestSetKeys

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
-from components.core.pictures.shards.listing import ShardFiles
-from components.core.pictures.shards.reader import Fault, RawSample
+from components.core.pictures.shard_files import ShardFiles
+from components.core.pictures.shard_reader import Fault, RawSample
 from components.core.settings import Shards
 from components.core.system.errors import InputError
 from components.encoders.adapter.images import Preparation

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from components.core.system.errors import InputError
 from components.core.tables import formats
-from components.core.tables.record_files import read_record, write_record
+from components.core.tables.formats import read_record, write_record
 
 
 class Note(BaseModel):

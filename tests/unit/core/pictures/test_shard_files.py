@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.pictures.shards.listing import ShardFiles, find_shards
+from components.core.pictures.shard_files import ShardFiles, find_shards
 from components.core.system.errors import InputError
 from tests.support.shard_making import make_shards
 

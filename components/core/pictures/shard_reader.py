@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from components.core.pictures.folder import is_copy
-from components.core.pictures.shards.listing import ShardFiles
+from components.core.pictures.shard_files import ShardFiles
 from components.core.system.errors import InputError
 
 MAX_MEMBER = 64 << 20

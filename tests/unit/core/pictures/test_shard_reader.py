@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.pictures.shards import reader as shard_tar
-from components.core.pictures.shards.listing import ShardFiles
-from components.core.pictures.shards.reader import BrokenShardError, Fault, RawSample, ShardReader, tar_files
+from components.core.pictures import shard_reader as shard_tar
+from components.core.pictures.shard_files import ShardFiles
+from components.core.pictures.shard_reader import BrokenShardError, Fault, RawSample, ShardReader, tar_files
 from tests.support.shard_making import write_tar
 
 CONTENT = {"a.txt": b"x" * 700, "b.txt": b"y" * 10, "c.txt": b""}
