@@ -18,8 +18,8 @@ from qdrant_client import QdrantClient, models
 from typer.testing import CliRunner
 
 from components.cli import app
+from components.cli.edited_params import overlaid
 from components.core.settings import Settings, load_settings
-from components.core.system.profiles import overlaid
 from components.data import prepare
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.embed import run as embed

@@ -15,8 +15,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from components.cli import app
+from components.cli.edited_params import overlaid
 from components.core.settings import Settings, load_settings
-from components.core.system.profiles import overlaid
 from components.core.tables.records import PAIRS
 from components.core.tracking import make_client
 from components.data import prepare

@@ -26,11 +26,11 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from components.captions.prompting.tasks import find_task
+from components.cli.edited_params import overlaid
 from components.cli.own_data.survey import survey
 from components.core.pictures.rgb import upright_jpeg
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
-from components.core.system.profiles import overlaid
 from components.data.checked_pictures import check_picture
 
 REPO = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from components.core.system.profiles import overlaid
+from components.cli.edited_params import overlaid
 
 REPO = Path(__file__).parents[2]
 

@@ -91,8 +91,8 @@ def new(
 
     Examples: cliptune new method mine --dry-run; cliptune new method mine; cliptune new benchmark same_first
     """
+    from components.cli import edited_params
     from components.core.settings import load_settings
-    from components.core.system import profiles
     from components.core.system.discovery import choose, file_names
 
     require_project()
@@ -104,15 +104,15 @@ def new(
         raise InputError(f"{present} exists: choose another name")
     if name in file_names([str(next(iter(files)).parent)]):
         raise InputError(f"the {family} '{name}' exists: choose another name")
-    params = profiles.laid_over([entry], name) if (entry := chosen.entry(name, load_settings())) else ""
+    params = edited_params.laid_over([entry], name) if (entry := chosen.entry(name, load_settings())) else ""
     for path, text in files.items():
         say(f"{'would write' if dry_run else 'wrote'} {path} ({text.count(chr(10))} lines)")
         if not dry_run:
             path.write_text(text, encoding="utf-8")
     if params:
-        say(profiles.difference(params), nl=False)
+        say(edited_params.difference(params), nl=False)
     if params and not dry_run:
-        profiles.write(params)
+        edited_params.write(params)
     say("next: " + "; ".join(f"`{command.format(name)}`" for command in chosen.next))
 
 

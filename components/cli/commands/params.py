@@ -29,7 +29,8 @@ def list_profiles(as_json: AsJson = False) -> None:
 
     Example: cliptune profile list
     """
-    from components.core.system.profiles import base_profile, description, profile_names
+    from components.cli.edited_params import base_profile, description
+    from components.core.system.profiles import profile_names
 
     require_project()
     descriptions = {name: description(name) for name in profile_names()}
@@ -75,24 +76,24 @@ def apply_profile(
     cliptune profile apply methods --over; cliptune profile apply claims --set "study.seeds=[1]";
     cliptune profile reset (to undo)
     """
+    from components.cli import edited_params
     from components.core.settings import PARAMS, load_settings
-    from components.core.system import profiles
 
     require_project()
     with TemporaryDirectory() as temporary:
         start, committed = PARAMS, Path(temporary, PARAMS.name)
-        committed.write_text(profiles.start_text(), encoding="utf-8")
+        committed.write_text(edited_params.start_text(), encoding="utf-8")
         if over:
             models = [load_settings(path).synthesize for path in (PARAMS, committed)]
             differ = (models[0].llms, models[0].default_llm) != (models[1].llms, models[1].default_llm)
         else:
             start, differ = committed, False
-        more = profiles.assigned(values or ())
+        more = edited_params.assigned(values or ())
         try:
-            text = profiles.overlaid(name, start, more=more, keep_models=differ)
+            text = edited_params.overlaid(name, start, more=more, keep_models=differ)
         except InputError as error:
             raise InputError(str(error).replace(str(committed), f"the committed {PARAMS}")) from None
-        notices = list(profiles.notices(name, text, start, more=more))
+        notices = list(edited_params.notices(name, text, start, more=more))
     for notice in notices:
         say(notice, err=True)
     if text == PARAMS.read_text("utf-8"):
@@ -100,17 +101,17 @@ def apply_profile(
         return
     _print_changes(text, diff)
     if not dry_run:
-        _print_copy(profiles.replace(text, applied=True, over=over))
+        _print_copy(edited_params.replace(text, applied=True, over=over))
         say(f"params.yaml now holds profile '{name}'; `cliptune profile reset` undoes it")
         say("next: `cliptune plan` shows the stages that `dvc repro compare` would run")
 
 
 def _print_changes(text: str, diff: bool) -> None:
-    from components.core.system import profiles
+    from components.cli import edited_params
 
     if diff:
-        say(profiles.difference(text), nl=False)
-    changed = ", ".join(f"{block} {count}" for block, count in profiles.changed_keys(text).items())
+        say(edited_params.difference(text), nl=False)
+    changed = ", ".join(f"{block} {count}" for block, count in edited_params.changed_keys(text).items())
     say(f"values that change, by block: {changed or 'none, only comments'}")
 
 
@@ -128,17 +129,17 @@ def reset_profiles(dry_run: _DryRun = False, diff: _Diff = False) -> None:
 
     Examples: cliptune profile reset --dry-run --diff; cliptune profile reset
     """
+    from components.cli import edited_params
     from components.core.settings import PARAMS
-    from components.core.system import profiles
 
     require_project()
-    text = profiles.start_text()
+    text = edited_params.start_text()
     if text == PARAMS.read_text("utf-8"):
         say("params.yaml holds no profile: it is unchanged")
         return
     _print_changes(text, diff)
     if not dry_run:
-        _print_copy(profiles.replace(text, applied=False))
+        _print_copy(edited_params.replace(text, applied=False))
         say("params.yaml is as before the first profile")
 
 
@@ -254,9 +255,9 @@ def _write_mix(name: str, outcome: MixSearchResult) -> None:
 
 
 def _write_blocks(blocks: dict[str, Any], name: str) -> None:
-    from components.core.system import profiles
+    from components.cli import edited_params
 
-    text = profiles.laid_over([blocks], name)
-    say(profiles.difference(text), nl=False)
-    profiles.write(text)
+    text = edited_params.laid_over([blocks], name)
+    say(edited_params.difference(text), nl=False)
+    edited_params.write(text)
     say(f"params.yaml now has {name}; `dvc repro compare` makes it and scores it on the test split")

@@ -22,8 +22,9 @@ def upgrade(
 
     Examples: cliptune upgrade --dry-run; cliptune upgrade
     """
+    from components.cli.edited_params import write
     from components.core.settings import PARAMS
-    from components.core.system.profiles import PROFILES, write
+    from components.core.system.profiles import PROFILES
     from components.core.system.renamed import moved_files, upgraded, upgraded_code
 
     require_project()

@@ -19,7 +19,7 @@ from components.core.system.project import GO_THERE
 __all__ = [
     "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Depends", "Embed", "Evaluate", "Fit", "Limits", "Margin",
     "Mix", "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task",
-    "Train", "Validate", "WrittenTestSet", "explain_fault", "load_settings",
+    "Train", "Validate", "WrittenTestSet", "explain_fault", "load_settings", "parsed_settings",
 ]  # fmt: skip
 
 PARAMS = Path("params.yaml")
@@ -57,15 +57,24 @@ def load_settings(path: Path = PARAMS) -> Settings:
     'paraphrased_retrieval/ao_at_10'
     """
     try:
-        raw = read_yaml(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         raise InputError(f"{path} is missing: {GO_THERE}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
+    return parsed_settings(text, str(path))
+
+
+def parsed_settings(text: str, subject: str) -> Settings:
+    """The settings of a text of params.yaml; `subject` begins the message about one that is not valid."""
+    try:
+        raw = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{subject} is not valid YAML: {explain_yaml(error)}") from None
     if not isinstance(raw, dict):
         fault = "is empty" if raw is None else "has no blocks"
-        raise InputError(f"{path} {fault}: restore it, for example by `git checkout {path}`")
+        raise InputError(f"{subject} {fault}: restore it, for example by `git checkout {PARAMS}`")
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:
-        raise InputError(f"{path}: {explain_fault(error, Settings)}") from None
+        raise InputError(f"{subject}: {explain_fault(error, Settings)}") from None

@@ -1,46 +1,29 @@
-"""Profiles: overlays of params.yaml for other data sets and sizes; comments stay."""
+"""Profiles: overlays of params.yaml for other data sets and sizes; `components.cli.edited_params` writes them."""
 
 from __future__ import annotations
 
-import difflib
-import io
 import re
-import subprocess
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, MutableMapping
 from copy import deepcopy
-from itertools import takewhile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError as StyleError
-from yaml import YAMLError
+import yaml
 
-from components.core.settings import PARAMS, Settings, load_settings
+from components.core.settings import PARAMS, Settings, load_settings, parsed_settings
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.renamed import upgraded
-from components.core.tables.files import atomic_file, content_hash
 
 PROFILES = Path("infra/profiles")
 SHIPPED = "synthetic"
 """The dataset of the shipped params.yaml, and of profiles without one."""
-BEFORE = Path("params-before-profiles.yaml")
-"""Copy of params.yaml from before the first applied profile, in state/, for folders without a commit of params.yaml."""
-APPLIED = Path("params-applied.yaml")
-"""Copy, in state/, of the params.yaml that the last `cliptune profile apply` wrote."""
 _FITTED = {
-    "methods": frozenset({"lr", "batch_size", "epochs", "warmup_steps"}),
-    "tasks": frozenset({"max_captions", "pairs"}),
+    "methods": ("lr", "batch_size", "epochs", "warmup_steps"),
+    "tasks": ("max_captions", "pairs"),
 }
 """Block -> keys of its entries whose values fit one dataset."""
-_NAMED = 6
-"""Keys that a notice names; it counts more of them by block."""
 
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
@@ -53,83 +36,69 @@ def profile_text(name: str, folder: Path = PROFILES) -> str:
     return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
 
 
-def description(name: str, folder: Path = PROFILES) -> str:
-    """The first sentence of the comment at the top of a profile; empty without a comment."""
-    lines = takewhile(lambda line: line.startswith("#"), profile_text(name, folder).splitlines())
-    comment = " ".join(line.lstrip("# ").rstrip() for line in lines)
-    return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
-
-
-def base_profile(name: str, folder: Path = PROFILES) -> str:
-    """The profile that this one extends; empty if it extends none."""
-    match = re.search(r"^over: *([\w-]+)", profile_text(name, folder), re.MULTILINE)
-    return match[1] if match else ""
-
-
 def fits_any_dataset(name: str, folder: Path = PROFILES) -> bool:
     """Whether the profile's values, models included, replace those of a profile for real data that it is laid over."""
     return re.search(r"^any_dataset: true$", profile_text(name, folder), re.MULTILINE) is not None
 
 
-def overlaid(
+def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of params.yaml with profile `name`, if any, laid over it, and `more` over that."""
+    subject = "the profile" if name is None else str(PROFILES / f"{name}.yaml")
+    load_settings()
+    merged = read_yaml(PARAMS.read_text("utf-8"))
+    for overlay in [*(overlays_of(name) if name is not None else []), more or {}]:
+        merge(merged, overlay)
+    return fitting_settings(yaml.safe_dump(merged, sort_keys=False), subject)
+
+
+def fitting_settings(text: str, subject: str) -> Settings:
+    """The settings of a new text of params.yaml; `subject` begins the message about one that is not valid."""
+    if said := upgraded(text)[1]:
+        raise InputError(f"{subject} does not fit: {said[0]}; `cliptune upgrade` writes the new names")
+    return parsed_settings(text, f"{subject} does not fit")
+
+
+def overlays_of(
     name: str,
     params: Path = PARAMS,
     folder: Path = PROFILES,
-    more: Mapping[str, Any] | None = None,
     *,
     keep_models: bool = False,
-) -> str:
-    """The text of params.yaml with profile `name`, and then `more`, laid over it; nothing is written.
+    read: Callable[[str, str], Any] = lambda text, _subject: read_yaml(text),
+) -> list[Mapping[str, Any]]:
+    """The blocks that profile `name` lays over params.yaml, in this order: first those of its key `over`.
 
-    The profile of its key `over` is laid over params.yaml first. If params.yaml is of another dataset than the shipped
-    one, a profile without a dataset adds keys and replaces no value. It then leaves out settings that fit its own
-    dataset alone: language models, numbers of captions, learning rates. `keep_models` leaves out the language
-    models of any profile; a task whose model is missing then uses `default_llm`. A profile with the key `any_dataset`
-    replaces all of its values, but needs another dataset than the shipped one.
+    If params.yaml is of another dataset than the shipped one, a profile without a dataset adds keys and replaces no
+    value. It then leaves out settings that fit its own dataset alone: language models, numbers of captions, learning
+    rates. `keep_models` leaves out the language models of any profile; a task whose model is missing then uses
+    `default_llm`. A profile with the key `any_dataset` replaces all of its values, but needs another dataset than the
+    shipped one.
+
+    Args:
+        read: the content of a valid YAML text; its second argument names the text in messages.
     """
     choose(profile_names(folder), name, "profile")
-    settings, overlays = load_settings(params), _overlays(folder, name)
+    settings, overlays = load_settings(params), blocks_of(name, folder, read)
     fits_any = fits_any_dataset(name, folder)
     if fits_any and settings.dataset.name == SHIPPED:
         raise InputError(
             f"profile '{name}' is not for the {SHIPPED} dataset: apply one for real data, such as laion, and then "
             f"`cliptune profile apply {name} --over`"
         )
-    is_foreign = not fits_any and _is_foreign(settings, overlays)
-    if is_foreign or (keep_models and not fits_any):
-        for overlay in overlays:
-            _leave_out(overlay, settings.synthesize.llms, _FITTED if is_foreign else {})
-    if is_foreign:
-        added: dict[str, Any] = {}
-        for overlay in [*overlays, read_yaml(params.read_text("utf-8"))]:
-            merge(added, overlay)
-        overlays = [added]
-    return laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
+    is_foreign = settings.dataset.name != SHIPPED and not any("dataset" in overlay for overlay in overlays)
+    if fits_any or not (is_foreign or keep_models):
+        return overlays
+    for overlay in overlays:
+        _leave_out(overlay, settings.synthesize.llms, _FITTED if is_foreign else {})
+    if not is_foreign:
+        return overlays
+    added: dict[str, Any] = {}
+    for overlay in [*overlays, read_yaml(params.read_text("utf-8"))]:
+        merge(added, overlay)
+    return [added]
 
 
-def assigned(values: Iterable[str]) -> dict[str, Any]:
-    """The blocks of texts such as `study.seeds=[1]`; raises `InputError` for one that is not a key and a YAML value."""
-    blocks: dict[str, Any] = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not equals or not all(names := key.strip().split(".")):
-            raise InputError(f"'{text}' is not KEY=VALUE, such as study.seeds=[1]")
-        try:
-            found = read_yaml(value)
-        except YAMLError as error:
-            raise InputError(f"'{text}': {explain_yaml(error)}") from None
-        for name in reversed(names):
-            found = {name: found}
-        merge(blocks, found)
-    return blocks
-
-
-def _is_foreign(settings: Settings, overlays: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a profile is of the shipped dataset and params.yaml is not."""
-    return settings.dataset.name != SHIPPED and not any("dataset" in overlay for overlay in overlays)
-
-
-def _leave_out(overlay: Mapping[str, Any], llms: Mapping[str, Any], fitted: Mapping[str, frozenset[str]]) -> None:
+def _leave_out(overlay: Mapping[str, Any], llms: Mapping[str, Any], fitted: Mapping[str, tuple[str, ...]]) -> None:
     """Remove the models from a profile's blocks, and the keys `fitted` from the entries of methods and tasks."""
     synthesize = overlay.get("synthesize", {})
     tasks = synthesize.get("tasks", {})
@@ -145,236 +114,28 @@ def _leave_out(overlay: Mapping[str, Any], llms: Mapping[str, Any], fitted: Mapp
                 entry.pop(key, None)
 
 
-def notices(
-    name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES, more: Mapping[str, Any] | None = None
-) -> Iterator[str]:
-    """Notices about the text of `overlaid`: keys that stay as in params.yaml, and values of other profiles in it."""
-    settings, wanted = load_settings(params), dict[str, Any]()
-    for overlay in [*_overlays(folder, name), more or {}]:
-        merge(wanted, overlay)
-    dataset = settings.dataset.name
-    kept = list(_differing(read_yaml(text), wanted))
-    if models := [key for key in kept if key.startswith(("synthesize.llms", "synthesize.default_llm"))]:
-        block = settings.synthesize
-        yield f"language models stay: llms {', '.join(block.llms)}; default_llm {block.default_llm}"
-    if kept := [key for key in kept if key not in models]:
-        blocks = Counter(key.partition(".")[0] for key in kept)
-        named = kept if len(kept) <= _NAMED else (f"{block} ({count} values)" for block, count in blocks.items())
-        yield f"kept, although profile '{name}' has other values: {', '.join(named)}"
-    if dataset not in (SHIPPED, wanted.get("dataset", {}).get("name", dataset)):
-        yield (
-            f"params.yaml was of dataset '{dataset}', whose values that profile '{name}' does not set remain: "
-            f"`cliptune profile apply {name}` without --over removes them"
-        )
-
-
-def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """The dotted keys whose value in `block` is not the wanted one."""
-    for key, value in wanted.items():
-        current = block.get(key)
-        if isinstance(value, Mapping) and isinstance(current, Mapping):
-            yield from _differing(current, value, f"{above}{key}.")
-        elif current != value:
-            yield f"{above}{key}"
-
-
-def laid_over(overlays: Iterable[Mapping[str, Any]], subject: str, params: Path = PARAMS) -> str:
-    """The text of params.yaml with blocks laid over it, with its comments; nothing is written.
-
-    `subject` begins the message about a result that is not valid.
-    """
-    load_settings(params)
-    merged = _styled(params.read_text("utf-8"), str(params))
-    for overlay in overlays:
-        merge(merged, overlay)
-    stream = io.StringIO()
-    _yaml().dump(merged, stream)
-    text = _without_old_comments(stream.getvalue(), read_yaml(params.read_text("utf-8")))
-    _check(text, subject)
-    return text
-
-
-def _without_old_comments(text: str, before: Mapping[str, Any]) -> str:
-    """Drop the comment lines directly above each key whose value replaced another; blocks keep theirs."""
-    lines, dropped = text.splitlines(keepends=True), set[int]()
-    for place in _replaced(_styled(text, "the result"), before):
-        above = place - 1
-        while above >= 0 and lines[above].lstrip().startswith("#"):
-            dropped.add(above)
-            above -= 1
-    return "".join(line for number, line in enumerate(lines) if number not in dropped)
-
-
-def _replaced(block: Any, before: Mapping[str, Any]) -> Iterator[int]:
-    """The lines of keys below the top level whose value differs from the one before."""
-    for key, old in before.items():
-        new = block.get(key)
-        for inner, value in old.items() if isinstance(old, Mapping) and isinstance(new, Mapping) else ():
-            if inner not in new or new[inner] == value:
-                continue
-            if block.lc.key(key)[0] == new.lc.key(inner)[0]:
-                continue  # on the block's own line, whose comment is the block's
-            if isinstance(value, Mapping) and isinstance(new[inner], Mapping) and not new[inner].fa.flow_style():
-                yield from _replaced(new, {inner: value})
-            else:
-                yield new.lc.key(inner)[0]
-
-
-def changed_keys(text: str, params: Path = PARAMS) -> Counter[str]:
-    """Top-level key -> the number of values below it that a new text of params.yaml changes, adds or removes."""
-    try:
-        old = read_yaml(params.read_text("utf-8"))
-    except YAMLError:
-        old = {}
-    new = read_yaml(text)
-    keys = dict.fromkeys([*_differing(old, new), *_differing(new, old)])
-    return Counter(key.partition(".")[0] for key in keys)
-
-
-def start_text(params: Path = PARAMS, state: Path = Path("state")) -> str:
-    """The text that profiles start from: the committed params.yaml, or without a commit the first profile's start."""
-    command = ["git", "show", f"HEAD:./{params.name}"]
-    with suppress(OSError):
-        done = subprocess.run(command, cwd=params.absolute().parent, capture_output=True, check=False)
-        if done.returncode == 0:
-            return done.stdout.decode("utf-8")
-    kept = state / BEFORE
-    return (kept if kept.exists() else params).read_text("utf-8")
-
-
-def replace(text: str, *, applied: bool, over: bool = False, state: Path = Path("state")) -> Path | None:
-    """Write params.yaml, `applied` from a profile; with `over` the text includes the edits of params.yaml.
-
-    Returns the path of a copy of the old params.yaml if it had edits that `text`, a commit and a profile do not have.
-    """
-    before, start, record = PARAMS.read_text("utf-8"), start_text(state=state), state / APPLIED
-    known = {start, text} | ({record.read_text("utf-8")} if record.exists() else set())
-    is_edited = before not in known
-    copy = state / f"params-edited-{content_hash(before)[:8]}.yaml" if is_edited and not over else None
-    if copy:
-        write(before, copy)
-    if applied:
-        write(start, state / BEFORE)
-        if not (is_edited and over):
-            write(text, record)
-    write(text)
-    if not applied:
-        for path in (record, state / BEFORE):
-            path.unlink(missing_ok=True)
-    return copy
-
-
-def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of params.yaml with profile `name`, if any, laid over it, and `more` over that; as `overlaid`."""
-    text = laid_over([more or {}], "the profile") if name is None else overlaid(name, more=more)
-    return Settings.model_validate(read_yaml(text))
-
-
-def _yaml() -> YAML:
-    """A reader and writer of YAML in the style of params.yaml that keeps comments and quotes."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 120
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
-
-
-def _styled(text: str, subject: str) -> Any:
-    """A document with its comments and quotes; this reader refuses some texts that `read_yaml` takes."""
-    try:
-        return _yaml().load(text)
-    except StyleError as error:
-        raise InputError(f"{subject} is not valid YAML: {explain_yaml(error)}") from None
-
-
-def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
-    """A profile's blocks, after those of the profile that it extends."""
+def blocks_of(
+    name: str, folder: Path = PROFILES, read: Callable[[str, str], Any] = lambda text, _subject: read_yaml(text)
+) -> list[Mapping[str, Any]]:
+    """A profile's blocks, after those of the profile that it extends; for `read` see `overlays_of`."""
     path = folder / f"{name}.yaml"
     try:
         text = path.read_text("utf-8")
         read_yaml(text)
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
-    # With its style, so that new keys look the same in params.yaml.
-    overlay = _styled(text, str(path)) or {}
+    overlay = read(text, str(path)) or {}
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
     under, _ = overlay.pop("over", None), overlay.pop("any_dataset", None)
     others = [other for other in profile_names(folder) if other != name]
-    return [*(_overlays(folder, choose(others, under, f"{path}: over:")) if under else []), overlay]
+    return [*(blocks_of(choose(others, under, f"{path}: over:"), folder, read) if under else []), overlay]
 
 
 def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
     """Lay copies of the values of `overlay` over `target` in place: blocks are merged, everything else is replaced."""
     for key, value in overlay.items():
-        if key in target and target[key] == value:
-            continue
         if isinstance(value, Mapping) and isinstance(target.get(key), MutableMapping):
             merge(target[key], value)
-        elif isinstance(value, list) and isinstance(target.get(key), list):
-            _refill(target[key], value)
-        elif key in target:
-            target[key] = deepcopy(value)
         else:
-            _append(target, key, deepcopy(value))
-
-
-def _refill(target: list[Any], value: list[Any]) -> None:
-    """Replace a list's entries in place: the list carries its style, and its last entry the comment after it."""
-    comments = getattr(getattr(target, "ca", None), "items", {})
-    after = comments.pop(len(target) - 1, None)
-    target.clear()
-    target.extend(deepcopy(value))
-    if after is not None and target:
-        comments[len(target) - 1] = after
-
-
-def _append(target: MutableMapping[str, Any], key: str, value: Any) -> None:
-    """Add a key at the end of a block, before the blank line or comment that follows the block."""
-    after = None
-    if target:
-        comments, last = _end(target, list(target)[-1])
-        after = comments.pop(last, None)
-    target[key] = _commented(value) if after is not None else value
-    if after is not None:
-        comments, last = _end(target, key)
-        comments[last] = after
-
-
-def _end(block: Any, key: Any) -> tuple[dict[Any, Any], Any]:
-    """The comments of the innermost block at the end of `block[key]`, and the last key of that block."""
-    value = block[key]
-    if isinstance(value, CommentedMap) and value and not value.fa.flow_style():
-        return _end(value, list(value)[-1])
-    return getattr(getattr(block, "ca", None), "items", {}), key
-
-
-def _commented(value: Any) -> Any:
-    """The value with blocks that can carry comments."""
-    if type(value) is not dict:
-        return value
-    return CommentedMap({key: _commented(inner) for key, inner in value.items()})
-
-
-def difference(text: str, params: Path = PARAMS) -> str:
-    """The changes of params.yaml as a unified diff; empty without changes."""
-    before = params.read_text("utf-8").splitlines(keepends=True)
-    return "".join(difflib.unified_diff(before, text.splitlines(keepends=True), str(params), f"{params} (new)", n=1))
-
-
-def write(text: str, params: Path = PARAMS) -> None:
-    """Replace params.yaml atomically."""
-    with atomic_file(params) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def _check(text: str, profile: str) -> None:
-    if said := upgraded(text)[1]:
-        raise InputError(f"{profile} does not fit: {said[0]}; `cliptune upgrade` writes the new names")
-    with TemporaryDirectory() as temporary:
-        trial = Path(temporary) / "params.yaml"
-        trial.write_text(text, encoding="utf-8")
-        try:
-            load_settings(trial)
-        except InputError as error:
-            raise InputError(f"{profile} does not fit: {str(error).removeprefix(f'{trial}: ')}") from None
+            target[key] = deepcopy(value)

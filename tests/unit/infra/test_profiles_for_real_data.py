@@ -22,8 +22,8 @@ from components.captions.validation.rules.tables import synthesised_tables
 from components.cli import app
 from components.cli.doctor import CHECKS
 from components.cli.doctor.check import examine, read_installation
+from components.cli.edited_params import overlaid, write
 from components.core.settings import Settings, load_settings
-from components.core.system.profiles import overlaid, write
 from components.data.sources import find_source
 from components.evaluation.benchmarks.project import find_benchmark
 from components.training.base.published import facts_of, published_weights

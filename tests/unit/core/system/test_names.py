@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from components.cli.edited_params import overlaid
 from components.cli.launching import launch
 from components.cli.own_data.written_profile import profile_text
 from components.core.settings import Settings, load_settings
 from components.core.system.discovery import FOLDER_NAME
 from components.core.system.errors import InputError
-from components.core.system.profiles import overlaid
 from components.core.system.stage_graph import DVC
 from tests.support.dvc_project import REPO
 

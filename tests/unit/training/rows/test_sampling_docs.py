@@ -13,8 +13,8 @@ from braceexpand import braceexpand
 from components.captions.prompting.inputs.readers import read_caption_pairs
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.tables import find_table
+from components.cli.edited_params import overlaid, write
 from components.core.settings import Settings, load_settings
-from components.core.system.profiles import overlaid, write
 from components.core.tables.training_columns import ALIKE, PREPARED
 from components.training.methods.registry import Entry, find_entry
 from components.training.rows.batches import Sampler, Visits, groups_of

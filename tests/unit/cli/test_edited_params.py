@@ -12,27 +12,25 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.settings import load_settings
-from components.core.system.checking import load_checked
-from components.core.system.errors import InputError
-from components.core.system.profiles import (
+from components.cli.edited_params import (
     assigned,
     base_profile,
     difference,
-    fits_any_dataset,
     laid_over,
-    merge,
     notices,
     overlaid,
-    profile_names,
     replace,
     start_text,
     write,
 )
+from components.core.settings import load_settings, parsed_settings
+from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
+from components.core.system.profiles import fits_any_dataset, merge, profile_names, settings_with
 from components.training.methods.contract.method import Optimisation
 from components.training.methods.registry import find_entry, method_names
 
-REPO = Path(__file__).parents[4]
+REPO = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -205,6 +203,14 @@ def test_shipped_profiles_keep_comments_of_blocks_and_change_nothing_twice(param
         assert comments <= set(params.read_text().splitlines()), name
         assert difference(overlaid(name, params, profiles), params) == "", name
         load_checked(params)
+
+
+def test_the_written_text_has_the_settings_that_stages_read_from_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+    more = {"study": {"seeds": [1]}}
+    for name in profile_names():
+        if not fits_any_dataset(name):
+            assert parsed_settings(overlaid(name, more=more), name) == settings_with(name, more), name
 
 
 def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None:
