@@ -18,7 +18,7 @@ from rich.console import Console
 
 from components.core.system.errors import InputError, run_command
 from components.core.tracking import STORE, tracking_uri
-from components.core.tracking.relocation import relocate
+from components.core.tracking.address import relocate
 from infra.compose_env import write_env
 from infra.services import Services, assert_ports_free, is_healthy
 

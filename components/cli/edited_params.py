@@ -20,7 +20,7 @@ from ruamel.yaml.error import YAMLError as StyleError
 from yaml import YAMLError
 
 from components.core.settings import PARAMS, load_settings
-from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.settings.block import explain_yaml, read_yaml
 from components.core.system.errors import InputError
 from components.core.system.profiles import (
     PROFILES,

@@ -23,8 +23,8 @@ import typer
 from more_itertools import chunked
 from torch import Tensor
 
+from components.core.compute.devices import pick_device
 from components.core.compute.distributed import become_torchrun, join_world
-from components.core.compute.hardware import pick_device
 from components.core.compute.provenance import code_hash
 from components.core.pictures.stored_pictures import PICTURE, Pictures, place_of
 from components.core.settings import Embed, Settings

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.core.compute.hardware import pick_device
+from components.core.compute.devices import pick_device
 from components.core.system.errors import InputError, prefixed_errors
 from components.core.tables.files import content_hash
 from components.core.tracking import explained, in_store, make_client

@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.core.compute.devices import computing_on
-from components.core.compute.hardware import pick_device
+from components.core.compute.devices import computing_on, pick_device
 from components.core.settings import load_settings
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, write_json

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
+from components.core.compute.devices import pick_autocast, pick_device, pick_precision
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Teacher

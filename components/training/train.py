@@ -12,8 +12,8 @@ import torch
 import typer
 
 from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.devices import pick_device, pick_precision
 from components.core.compute.distributed import World, become_torchrun, join_world
-from components.core.compute.hardware import pick_device, pick_precision
 from components.core.compute.provenance import code_hash, data_hashes, git_commit, path_hash
 from components.core.settings import Settings
 from components.core.system.checking import load_checked

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, NonNegativeFloat, ValidationError, model_validator
 
 from components.core.settings import Block, explain_fault
-from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.settings.block import explain_yaml, read_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from research.claims.results import ClaimValue, Results

@@ -23,8 +23,7 @@ import open_clip
 import torch
 from torch import Tensor
 
-from components.core.compute.devices import FeatureGallery, computing_on, fetched, in_batches
-from components.core.compute.hardware import pick_precision
+from components.core.compute.devices import FeatureGallery, computing_on, fetched, in_batches, pick_precision
 from components.core.compute.metrics import average_overlap, gold_ranks, in_blocks, rank_correlation, top_columns, top_k
 from components.core.system.errors import InputError
 from components.encoders.adapter.text_tower import encode_tokens

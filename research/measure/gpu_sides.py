@@ -17,7 +17,7 @@ from open_clip_train.params import parse_args
 from open_clip_train.train import train_one_epoch
 from torch import Tensor, nn
 
-from components.core.compute.hardware import peak_memory, pick_autocast
+from components.core.compute.devices import peak_memory, pick_autocast
 from components.encoders.adapter.images import CLIP
 from components.training.engine.gradients import Towers
 from components.training.engine.meter import Meter

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from components.core.compute.hardware import bf16_is_native, pick_device
+from components.core.compute.devices import bf16_is_native, pick_device
 from components.core.system.errors import InputError
 from research.measure.record import Found, Options, run
 from research.measure.training_data import prepare

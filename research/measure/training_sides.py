@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from components.core.compute.devices import pick_autocast
 from components.core.compute.distributed import World
-from components.core.compute.hardware import pick_autocast
 from components.core.settings import load_settings
 from components.core.tables.records import PAIRS
 from components.encoders import embed

@@ -77,8 +77,8 @@ def _train(
 def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
     """Train students on the ranks of this process's world, except those that are already trained."""
     from components.captions.students.train import find_job, train
+    from components.core.compute.devices import pick_device
     from components.core.compute.distributed import join_world
-    from components.core.compute.hardware import pick_device
 
     with join_world(pick_device(settings.device)) as (world, device):
         for name in names:

@@ -19,8 +19,8 @@ from trl import SFTConfig, SFTTrainer
 
 from components.captions.prompting.request import COMPLETION
 from components.captions.students.lessons import Lesson, chat_of
+from components.core.compute.devices import bf16_is_native
 from components.core.compute.distributed import World
-from components.core.compute.hardware import bf16_is_native
 from components.core.settings import Student
 from components.core.system.errors import InputError
 from components.core.system.progress import bar

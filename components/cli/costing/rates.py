@@ -9,7 +9,7 @@ import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 
 from components.core.settings import Block, explain_fault
-from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.settings.block import explain_yaml, read_yaml
 from components.core.system.errors import InputError
 
 _SHIPPED = Path(__file__).parent / "machines"

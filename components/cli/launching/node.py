@@ -35,7 +35,7 @@ def command_of(stage: str, node: int, nodes: int) -> list[str]:
         raise InputError(f"stage '{stage}' computes on one machine: give --nodes 1; {' and '.join(SPREAD)} take more")
     if node == 0:
         return [*DVC, "repro", "--single-item", "--no-run-cache", stage]
-    from components.core.settings.yaml_text import read_yaml
+    from components.core.settings.block import read_yaml
 
     declared = read_yaml(Path("dvc.yaml").read_text("utf-8"))["stages"].get(group)
     if declared is None:

@@ -8,11 +8,10 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from components.core.settings.block import Block, Device, Name, Scale
+from components.core.settings.block import Block, Device, Name, Scale, explain_fault, explain_yaml, read_yaml
 from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate, WrittenTestSet
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
 from components.core.settings.training import Card, Compare, Evaluate, Margin, Mix, Promote, Shards, Study, Train
-from components.core.settings.yaml_text import explain_fault, explain_yaml, read_yaml
 from components.core.system.errors import InputError
 from components.core.system.project import GO_THERE
 

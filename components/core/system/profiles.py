@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from components.core.settings import PARAMS, Settings, load_settings, parsed_settings
-from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.settings.block import explain_yaml, read_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.renamed import upgraded

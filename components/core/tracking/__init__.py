@@ -4,6 +4,7 @@ import os
 
 from components.core.system.errors import shown_address
 from components.core.tracking.address import (
+    STORE,
     find_experiment,
     in_store,
     make_client,
@@ -12,7 +13,6 @@ from components.core.tracking.address import (
     tracking_uri,
 )
 from components.core.tracking.errors import explained, reason_of
-from components.core.tracking.relocation import STORE
 from components.core.tracking.run import (
     PARENT_RUN,
     RUN_FILE,

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from components.core.compute.devices import computing_on
-from components.core.compute.hardware import pick_device
+from components.core.compute.devices import computing_on, pick_device
 from components.core.compute.metrics import Features
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Evaluate, Settings

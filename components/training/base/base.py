@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.hardware import pick_device, pick_precision
+from components.core.compute.devices import pick_device, pick_precision
 from components.core.compute.provenance import data_hashes, git_commit
 from components.core.settings import Settings
 from components.core.system.checking import load_checked

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.hardware import pick_device
+from components.core.compute.devices import pick_device
 from components.core.compute.provenance import code_hash
 from components.core.settings import Settings
 from components.core.tables.files import content_hash, file_hash

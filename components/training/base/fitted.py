@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.hardware import pick_device
+from components.core.compute.devices import pick_device
 from components.core.compute.provenance import code_hash, path_hash
 from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.settings import Settings

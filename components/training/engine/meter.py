@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.core.compute.hardware import peak_flops, peak_memory
+from components.core.compute.devices import peak_flops, peak_memory
 from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import MicroBatch, Towers
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
+from components.core.compute.devices import pick_autocast
 from components.core.compute.distributed import World
-from components.core.compute.hardware import pick_autocast
 from components.core.system.errors import InputError
 from components.encoders.adapter.images import CLIP, Preparation
 from components.training.engine.gradients import Objective, Teacher

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from components.core.settings import Settings, load_settings
-from components.core.settings.yaml_text import read_yaml
+from components.core.settings.block import read_yaml
 from components.core.system.errors import InputError
 
 REPO = Path(__file__).parents[3]

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from components.cli.commands.write_shards import write_shards
-from components.core.compute import hardware
+from components.core.compute import devices
 from components.core.compute.distributed import World as Ranks
 from components.core.compute.provenance import path_hash
 from components.core.settings import Settings
@@ -352,7 +352,7 @@ def test_the_precision_that_auto_chooses_is_logged_and_trains(
 ) -> None:
     entry, found = {"method": "paraclip", "warmup_steps": 1}, []
     for native, wanted, precision in ((True, "auto", "bf16"), (True, "bf16", "bf16"), (False, "auto", "fp32")):
-        monkeypatch.setattr(hardware, "bf16_is_native", lambda _device, native=native: native)
+        monkeypatch.setattr(devices, "bf16_is_native", lambda _device, native=native: native)
         folder = _run(world, entry, tmp_path / f"{native}", wanted, precision=wanted)
         assert _last_run().data.params["train.precision"] == precision
         found.append(_state(folder)["text_projection"])

@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from components.captions.prompting.request import ModelAnswer, Reply, Request, Sampling
-from components.core.compute.hardware import bf16_is_native, pick_device
+from components.core.compute.devices import bf16_is_native, pick_device
 from components.core.settings import Block
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash

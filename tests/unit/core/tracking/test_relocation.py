@@ -16,7 +16,7 @@ from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tracking import STORE, address, make_client, tracked_run
-from components.core.tracking.relocation import relocate
+from components.core.tracking.address import relocate
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from components.core.compute import hardware
+from components.core.compute import devices
 from components.core.tracking import make_client
 from components.data.world.lexicon import load_lexicon
 from components.data.world.scenes import Scene, Thing
@@ -67,7 +67,7 @@ def test_a_base_learns_names_keeps_only_its_towers_and_logs_the_precision_that_a
     plan = {"epochs": 40, "batch_size": 8, "lr": 3e-3, "attribute_loss_weight": 1.0}
     raw_params["train"]["precision"] = "auto"
     settings = scratch_settings(raw_params, tmp_path, **plan)
-    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: False)
+    monkeypatch.setattr(devices, "bf16_is_native", lambda _device: False)
     run(settings, tmp_path / "base", tmp_path)
     run_id = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
     for loss in ("loss/naming", "loss/placing_image", "loss/placing_caption"):

@@ -6,8 +6,8 @@ import psutil
 import pytest
 import torch
 
-from components.core.compute import hardware
-from components.core.compute.hardware import peak_memory, peak_of, pick_device
+from components.core.compute import devices
+from components.core.compute.devices import peak_memory, peak_of, pick_device
 from components.core.system.errors import InputError
 
 
@@ -20,7 +20,7 @@ def test_peaks_by_name() -> None:
     assert {name: peak_of(name) for name in peaks} == {name: tera * 1e12 for name, tera in peaks.items()}
     others = ("NVIDIA RTX A4000", "NVIDIA RTX A1000 Laptop GPU", "NVIDIA T400", "AMD Instinct MI300X")
     assert [peak_of(name) for name in others] == [None] * 4
-    assert hardware.peak_flops("cpu") is None
+    assert devices.peak_flops("cpu") is None
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,16 +46,16 @@ def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
         capabilities = {kind: kind in kinds for kind in ("avx512_bf16", "amx_bf16")} if used != "DEFAULT" else {}
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=capabilities: found)
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda used=used: used)
-        assert hardware.pick_precision("auto", "cpu") == ("bf16" if native else "fp32"), (kinds, used)
-        assert hardware.pick_autocast("auto", "cpu") == (torch.bfloat16 if native else None), (kinds, used)
-    assert [hardware.pick_autocast(name, "cpu") for name in ("fp32", "bf16")] == [None, torch.bfloat16]
+        assert devices.pick_precision("auto", "cpu") == ("bf16" if native else "fp32"), (kinds, used)
+        assert devices.pick_autocast("auto", "cpu") == (torch.bfloat16 if native else None), (kinds, used)
+    assert [devices.pick_autocast(name, "cpu") for name in ("fp32", "bf16")] == [None, torch.bfloat16]
     with pytest.raises(InputError, match=r"train\.precision 'fp16' needs a GPU"):
-        hardware.pick_autocast("fp16", "cpu")
+        devices.pick_autocast("fp16", "cpu")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
-    found = [hardware.pick_autocast(name, "cuda:1") for name in ("auto", "fp32", "bf16", "fp16")]
+    found = [devices.pick_autocast(name, "cuda:1") for name in ("auto", "fp32", "bf16", "fp16")]
     assert found == [torch.bfloat16, None, torch.bfloat16, torch.float16]
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
-    assert hardware.pick_autocast("auto", "cuda") is None
+    assert devices.pick_autocast("auto", "cuda") is None
 
 
 def test_peak_memory_is_in_megabytes() -> None:
