@@ -22,18 +22,10 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
         text_files: folder with the Hugging Face configuration of the text tower; None for the source that the
             configuration names.
     """
-    text = config["text_cfg"]
-    if "language_model" in text:
+    if "language_model" in config["text_cfg"]:
         if text_files is None:
             raise InputError("this encoder's folder lacks 'text': run `dvc repro` to make it again")
-        tower = LanguageTower(
-            from_config(text_files),
-            config["embed_dim"],
-            text["strategy"],
-            text.get("alignment_layers", 0),
-            text.get("adapter_norm", False),
-            text.get("adapter_placement", "layers"),
-        )
+        tower = LanguageTower(from_config(text_files), config)
         return LanguageClip(image_tower(config), tower, config.get("init_logit_bias"))
     model = _open_clip(config, text_files)
     without_dropout(model)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -23,14 +22,12 @@ from components.core.system.progress import bar
 from components.core.tables.ahead import prefetched
 from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
 from components.encoders.adapter.architecture import build, uses_quick_gelu
-from components.encoders.adapter.clip_model import load_clip_model
-from components.encoders.adapter.images import Preparation
-from components.encoders.adapter.model_configs import own_image_tower
+from components.encoders.adapter.model_configs import own_image_tower, pooling_of, preparation_of, without_folders
 from components.encoders.adapter.precision import Precision, quantise, round_weights, text_parts
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
 from components.encoders.adapter.tokens import HuggingFaceTokenizer, Tokenizer, Tokens, tokenizer_of, trimmed
-from components.encoders.adapter.weights import EXPORTED, load_weights, read_safetensors, weights_file
+from components.encoders.adapter.weights import EXPORTED, load_clip_model, load_weights, read_safetensors, weights_file
 
 Vectors = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -89,7 +86,7 @@ class Encoder:
         sidecar = Sidecar(
             name=name,
             model=model_name,
-            architecture=_without_folders(config),
+            architecture=without_folders(config),
             quick_gelu=uses_quick_gelu(model),
             embed_dim=config["embed_dim"],
             context_length=tokenizer.context_length,
@@ -334,28 +331,6 @@ def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:
     return features / np.maximum(norms, 1e-12)[:, np.newaxis], norms
 
 
-def preparation_of(config: dict[str, Any], preprocess: Mapping[str, Any], model: str) -> Preparation:
-    """The preparation of a configuration's pictures; `preprocess` has values that are not CLIP's."""
-    size = config["vision_cfg"].get("image_size", 224)
-    sides = {size} if isinstance(size, int) else set(size)
-    if len(sides) > 1:
-        raise InputError(f"model '{model}' takes pictures of {size} pixels, which are not square: choose another model")
-    try:
-        return Preparation(size=sides.pop(), **preprocess)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"])
-        raise InputError(f"model '{model}': preprocess_cfg.{key}: {fault['msg']}") from None
-
-
-def pooling_of(text: dict[str, Any]) -> str:
-    """The token or tokens that the feature of a text tower with this configuration comes from."""
-    if text.get("embed_cls"):
-        return "class token"
-    named = text.get("hf_pooler_type", "pooler") if text.get("hf_model_name") else text.get("pool_type", "argmax")
-    return "mean" if "language_model" in text else str(named)
-
-
 def _check_vocabulary(model: Any, tokenizer: Tokenizer, name: str) -> None:
     """Refuse a tokenizer of another vocabulary than the text tower has embeddings for."""
     rows = getattr(getattr(model, "text", model), "vocab_size", 0)
@@ -369,12 +344,3 @@ def _check_vocabulary(model: Any, tokenizer: Tokenizer, name: str) -> None:
             f"the tokenizer of '{name}' has ids up to {highest}, its text tower has {rows} embeddings: correct the "
             "tokenizer or vocab_size"
         )
-
-
-def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without local paths, whose files are saved in the encoder's folder."""
-    text = {
-        key: Path(value).name if key.startswith("hf_") and Path(str(value)).is_dir() else value
-        for key, value in config["text_cfg"].items()
-    }
-    return {**config, "text_cfg": text}

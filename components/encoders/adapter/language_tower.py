@@ -147,26 +147,22 @@ class LanguageTower(nn.Module):
 
     Frozen layers store no activations: neither their weights nor those below need a gradient. The topmost layers
     of `language` are its alignment layers where the strategy has any.
+
+    Args:
+        config: as of `components.encoders.adapter.architecture.build`; `text_cfg` has the strategy and its settings.
     """
 
-    def __init__(
-        self,
-        language: Any,
-        embed_dim: int,
-        strategy: Strategy,
-        alignment_layers: int = 0,
-        adapter_norm: bool = False,
-        placement: Placement = "layers",
-    ) -> None:
+    def __init__(self, language: Any, config: dict[str, Any]) -> None:
         super().__init__()
+        text, width = config["text_cfg"], language.config.hidden_size
         self.language = language
-        width = language.config.hidden_size
         self.pad_id: int = language.config.pad_token_id
-        self.projection = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, embed_dim))
-        if strategy == "bottleneck":
-            _insert_adapters(layers(language), width, adapter_norm, placement)
-        if strategy == "alignment":
-            _name_alignment(layers(language), alignment_layers)
+        self.projection = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, config["embed_dim"]))
+        if text["strategy"] == "bottleneck":
+            placement = text.get("adapter_placement", "layers")
+            _insert_adapters(layers(language), width, text.get("adapter_norm", False), placement)
+        if text["strategy"] == "alignment":
+            _name_alignment(layers(language), text.get("alignment_layers", 0))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Raw features `[batch, dim]` of token ids `[batch, length]`, padded on the right."""

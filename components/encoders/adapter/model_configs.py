@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from components.core.system.errors import InputError
+from components.encoders.adapter.images import Preparation
 
 CONFIG = "open_clip_config.json"
 LOCAL, HUB = "local-dir:", "hf-hub:"
@@ -128,3 +131,34 @@ def _as_dual_encoder(config: dict[str, Any]) -> dict[str, Any]:
     dual = {key: value for key, value in config.items() if key != "multimodal_cfg"}
     towers = {key: {**dual[key], "output_tokens": False} for key in ("vision_cfg", "text_cfg")}
     return {**dual, **towers, "custom_text": True}
+
+
+def preparation_of(config: dict[str, Any], preprocess: Mapping[str, Any], model: str) -> Preparation:
+    """The preparation of a configuration's pictures; `preprocess` has values that are not CLIP's."""
+    size = config["vision_cfg"].get("image_size", 224)
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) > 1:
+        raise InputError(f"model '{model}' takes pictures of {size} pixels, which are not square: choose another model")
+    try:
+        return Preparation(size=sides.pop(), **preprocess)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"])
+        raise InputError(f"model '{model}': preprocess_cfg.{key}: {fault['msg']}") from None
+
+
+def pooling_of(text: dict[str, Any]) -> str:
+    """The token or tokens that the feature of a text tower with this configuration comes from."""
+    if text.get("embed_cls"):
+        return "class token"
+    named = text.get("hf_pooler_type", "pooler") if text.get("hf_model_name") else text.get("pool_type", "argmax")
+    return "mean" if "language_model" in text else str(named)
+
+
+def without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without local paths, whose files are saved in the encoder's folder."""
+    text = {
+        key: Path(value).name if key.startswith("hf_") and Path(str(value)).is_dir() else value
+        for key, value in config["text_cfg"].items()
+    }
+    return {**config, "text_cfg": text}

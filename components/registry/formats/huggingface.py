@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from components.core.system.errors import InputError
-from components.encoders.adapter.clip_model import clip_model_weights
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer
+from components.encoders.adapter.weights import clip_model_weights
 from components.registry.formats import ExportedVectors, Format
 
 _START, _END = "<|startoftext|>", "<|endoftext|>"

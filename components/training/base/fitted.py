@@ -27,10 +27,10 @@ from components.core.tracking import TrackedRun
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.adapter.language_tower import LanguageClip, folder_of
 from components.encoders.embeddings import require_finite
-from components.encoders.new_text_towers import with_language_tower
 from components.training.base.contrastive import contrast, train_rows
 from components.training.base.published import timm_encoder
 from components.training.methods.contract.method import Optimisation
+from components.training.new_text_towers import with_language_tower
 from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, TableSource
 from components.training.rows.sources import TableImages, table_source
 

@@ -16,7 +16,7 @@ import torch
 from components.core.system.errors import InputError
 from components.core.tables.files import write_json
 from components.encoders.adapter.architecture import has_quick_gelu
-from components.encoders.adapter.encoder import Encoder, pooling_of, preparation_of
+from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.model_configs import (
     CONFIG,
     HUB,
@@ -24,6 +24,8 @@ from components.encoders.adapter.model_configs import (
     described,
     model_config,
     plain_name,
+    pooling_of,
+    preparation_of,
     preparation_values,
     preprocess_config,
 )

@@ -43,7 +43,7 @@ class ClipScratch(Method[ClipScratchSettings]):
         return clip_loss(features)
 
     def build_encoder(self, base: Encoder) -> Encoder:
-        from components.encoders.new_text_towers import with_random_weights
+        from components.training.new_text_towers import with_random_weights
 
         return with_random_weights(base)
 

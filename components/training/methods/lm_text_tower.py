@@ -66,7 +66,7 @@ class LmTextTower(Method[LmTextTowerSettings]):
         return trained(self.settings.strategy, self.settings.alignment_layers)
 
     def build_encoder(self, base: Encoder) -> Encoder:
-        from components.encoders.new_text_towers import with_language_tower
+        from components.training.new_text_towers import with_language_tower
 
         own = self.settings
         adapters = own.adapter_norm, own.adapter_placement

@@ -68,7 +68,7 @@ class QueryAdapter(Method[QueryAdapterSettings]):
 
     def build_encoder(self, base: Encoder) -> Encoder:
         from components.encoders.adapter.encoder import Encoder
-        from components.encoders.new_text_towers import with_text_tower_of
+        from components.training.new_text_towers import with_text_tower_of
 
         given = self.settings.encoder
         return with_text_tower_of(base, Encoder.load(Path(given)) if given else base)

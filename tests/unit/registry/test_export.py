@@ -25,7 +25,6 @@ from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.language_tower import Strategy
 from components.encoders.adapter.sidecar import SIDECAR
 from components.encoders.adapter.weights import EXPORTED
-from components.encoders.new_text_towers import with_language_tower
 from components.evaluation.scoring.results import Folders
 from components.registry import export
 from components.registry.encoder_lookup import find_encoder
@@ -33,6 +32,7 @@ from components.registry.export import ao_loss, write_checked
 from components.registry.formats import ExportedVectors, check_export, find_format, format_names
 from components.training.base.base import run as base
 from components.training.base.published import folder_encoder
+from components.training.new_text_towers import with_language_tower
 from tests.conftest import TINY
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.open_clip_folders import FAMILIES, write_folder

@@ -19,7 +19,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import Placement, Strategy, layers, trained
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import trimmed
-from components.encoders.new_text_towers import with_language_tower
+from components.training.new_text_towers import with_language_tower
 
 TEXTS = ["a dog", "two small hats on the long red sofa with a cat", "hats"]
 STRATEGIES: list[tuple[Strategy, int]] = [("finetuned", 0), ("frozen", 0), ("bottleneck", 0), ("alignment", 2)]

@@ -11,10 +11,10 @@ import torch
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.new_text_towers import with_language_tower, with_text_tower_of
 from components.training.methods.contract.losses import has_sigmoid_loss
 from components.training.methods.query_adapter import METHOD
 from components.training.methods.registry import find_method
+from components.training.new_text_towers import with_language_tower, with_text_tower_of
 from tests.conftest import TINY
 
 TEXTS = ["a dog", "two cats on a sofa", "a red car"]

@@ -18,7 +18,7 @@ from components.encoders.adapter.language_tower import (
     load_pretrained,
     packaged_model,
 )
-from components.encoders.adapter.tokens import HuggingFaceTokenizer
+from components.encoders.adapter.tokens import HuggingFaceTokenizer, Tokenizer
 
 
 def with_language_tower(
@@ -58,13 +58,8 @@ def with_language_tower(
             "adapter_placement": adapter_placement,
         },
     }
-    tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm, adapter_placement)
-    model = LanguageClip(base.model.visual, tower, config.get("init_logit_bias"))
-    same = base.sidecar
-    encoder = Encoder.of(model, tokenizer, same.name, same.model, config, same.method, same.preparation.differences())
-    # The image tower is unchanged, so its embeddings remain valid.
-    encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})
-    return encoder
+    model = LanguageClip(base.model.visual, LanguageTower(language, config), config.get("init_logit_bias"))
+    return _with_text_side(base, model, tokenizer, config)
 
 
 def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
@@ -91,9 +86,14 @@ def with_text_tower_of(base: Encoder, other: Encoder) -> Encoder:
     )
     model.visual, model.logit_scale = base.model.visual, base.model.logit_scale
     model.logit_bias = getattr(base.model, "logit_bias", None)
+    return _with_text_side(base, model, other.tokenizer, config)
+
+
+def _with_text_side(base: Encoder, model: Any, tokenizer: Tokenizer, config: dict[str, Any]) -> Encoder:
+    """The base encoder with a model that differs in its text side."""
     same = base.sidecar
-    preprocess = same.preparation.differences()
-    encoder = Encoder.of(model, other.tokenizer, same.name, same.model, config, same.method, preprocess)
+    encoder = Encoder.of(model, tokenizer, same.name, same.model, config, same.method, same.preparation.differences())
+    # The image tower is unchanged, so its embeddings remain valid.
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": same.image_tower_sha256})
     return encoder
 
