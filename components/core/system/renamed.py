@@ -85,6 +85,11 @@ MODULES = {
     "components.validation": "components.captions.validation",
     "components.data.world.description": "components.data.world",
     "components.tracking": "components.core.tracking",
+    "components.core.compute.hardware": "components.core.compute.devices",
+    "components.core.pictures.shards.listing": "components.core.pictures.shard_files",
+    "components.core.pictures.shards.reader": "components.core.pictures.shard_reader",
+    "components.core.tables.record_files": "components.core.tables.formats",
+    "components.core.tables.text_column": "components.core.tables.arrays",
 }
 """Old module or package -> the new one, for files of the user's own; of several, the first that fits."""
 
