@@ -1,7 +1,7 @@
 """Data on their way to an MLflow server that may be unavailable.
 
-Metrics are sent in the background. What the server does not have at the end of a run becomes files of the offline
-spool, which the next run or promotion sends.
+Metrics are sent in the background. Data that the server lacks at the end of a run become files of the offline spool,
+which the next run or promotion sends.
 """
 
 from __future__ import annotations
