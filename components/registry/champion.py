@@ -22,11 +22,11 @@ from filelock import FileLock, Timeout
 
 from components.core.compute.provenance import DIRTY, LOCK
 from components.core.settings import Settings
-from components.core.system.errors import InputError, prefixed_errors
+from components.core.system.errors import InputError, prefixed_errors, shown_address
 from components.core.tables import formats
 from components.core.tables.files import file_hash
 from components.core.tables.formats import read_record
-from components.core.tracking import explained, make_client, shown_address, store_folder, tracking_uri
+from components.core.tracking import explained, make_client, store_folder, tracking_uri
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.evaluation.scoring.results import DEFAULT, Report
 from components.registry import decision as records

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from components.core.system.errors import InputError
-from components.core.tracking import reason_of, shown_address
+from components.core.system.errors import InputError, shown_address
+from components.core.tracking import reason_of
 from components.core.tracking.errors import is_transient
 
 if TYPE_CHECKING:

@@ -11,18 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, shown_address
 from components.core.tables import formats
 from components.core.tables.formats import read_record
-from components.core.tracking import (
-    RUN_FILE,
-    explained,
-    make_client,
-    offline_spool,
-    shown_address,
-    tracking_uri,
-    training_run,
-)
+from components.core.tracking import RUN_FILE, explained, make_client, offline_spool, tracking_uri, training_run
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.scoring.results import DEFAULT, Report, read_report
 from components.registry import decision as records

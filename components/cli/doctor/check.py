@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.settings import PARAMS, Settings, load_settings
-from components.core.system.errors import InputError
-from components.core.tracking import shown_address
+from components.core.system.errors import InputError, shown_address
 
 TIMEOUT_S = 5.0
 """Time limit of one request."""

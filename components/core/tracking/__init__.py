@@ -2,7 +2,6 @@
 
 import os
 
-from components.core.system.errors import shown_address
 from components.core.tracking.address import (
     STORE,
     find_experiment,
@@ -39,7 +38,6 @@ __all__ = [
     "nothing_tracked",
     "parent_run",
     "reason_of",
-    "shown_address",
     "store_folder",
     "tracked_run",
     "tracking_uri",

@@ -12,8 +12,8 @@ import yaml
 
 from components.core.compute.provenance import git_commit
 from components.core.settings import Settings
+from components.core.system.errors import shown_address
 from components.core.tables.files import file_hash
-from components.core.tracking import shown_address
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.benchmarks.project import find_benchmark, table_files
 from components.evaluation.report.comparison import Comparison, best_encoder, headline

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from components.core.system.errors import InputError
+from components.core.system.errors import InputError, shown_address
 from components.core.system.retry import retrying
-from components.core.tracking import shown_address
 
 RETRY_S = 60.0
 """How long a database may be unavailable, for example to restart, before the work stops."""
