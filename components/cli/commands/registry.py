@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from components.cli.tables import (
-    PIPE_WIDTH,
-    AsJson,
-    Device,
-    encoder_names,
-    print_json,
-    print_rows,
-    say,
-    shown_size,
-)
-from components.core.system.discovery import choose
+from components.cli.tables import PIPE_WIDTH, AsJson, Device, encoder_names, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project, require_project
 
@@ -148,43 +138,6 @@ def export(
     from components.registry.export import export_encoder
 
     say(export_encoder(name, format_, place, device))
-
-
-@in_project
-def push(
-    repository: Annotated[str, typer.Argument(help="ORG/NAME on the Hugging Face hub; it is made if it is not there.")],
-    encoder: Annotated[
-        str, typer.Option(help="text-encoder@champion, text-encoder/3, a folder (models/paraclip) or a run id.")
-    ] = "text-encoder@champion",
-    format_: Annotated[
-        str, typer.Option("--format", help="huggingface, open_clip, sentence_transformers or another one of `export`.")
-    ] = "open_clip",
-    licence: Annotated[str, typer.Option(help="The hub's identifier of the weights' licence, such as mit.")] = "other",
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print card and files; upload nothing.")] = False,
-) -> None:
-    """Upload an encoder to the Hugging Face hub, with a card that has its metrics, data and licence.
-
-    The token with write access is in the environment variable HF_TOKEN.
-
-    Examples: cliptune push acme/shop-encoder --dry-run; cliptune push acme/shop-encoder --licence mit --private;
-    cliptune push acme/shop-encoder --format sentence_transformers --encoder models/paraclip
-    """
-    from components.registry.encoder_names import check_name, name_from_root
-    from components.registry.formats import format_names
-
-    name = name_from_root(encoder)
-    choose(format_names(), format_, "--format")
-    check_name(name)
-    quiet_mlflow()
-    from components.registry.hub import push as run
-
-    pushed = run(name, repository, format_, licence, private=private, dry_run=dry_run)
-    if dry_run:
-        say(pushed.card)
-    for file, size in pushed.files:
-        say(f"{file}: {shown_size(size)}")
-    say(f"{repository}: {'would be' if dry_run else 'was'} uploaded; {pushed.comparison}")
 
 
 def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) -> None:
