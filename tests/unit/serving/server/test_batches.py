@@ -19,6 +19,12 @@ from tests.support.serving import Stub, stub_served, vector_of, wait_until
 LIMITS = ServingLimits(texts=4, batch=4, queue=6)
 
 
+@pytest.fixture
+def stub() -> Stub:
+    """The encoder of the served version."""
+    return Stub()
+
+
 def _request(*texts: str, model: str | None = None) -> EmbeddingRequest:
     return EmbeddingRequest(input=list(texts), model=model)
 

@@ -143,10 +143,10 @@ class Registry:
             raise InputError(self.error)
         return stub_served(Stub(), int(version), self.tower)
 
-    def watch(self, any_tower: bool = False, every: float = 5.0) -> Watch:
+    def watch(self, alias: str = "champion", any_tower: bool = False, every: float = 5.0) -> Watch:
         return Watch(
-            "text-encoder@champion", self.read, self.load, self.batcher, self.metrics,
-            any_tower=any_tower, every=every, clock=lambda: self.now,
+            f"text-encoder@{alias}", self.read, self.load, self.batcher, self.metrics, any_tower=any_tower,
+            every=every, clock=lambda: self.now, is_challenger=alias == "challenger",
         )  # fmt: skip
 
     def metric(self, name: str, **labels: str) -> float | None:
@@ -173,17 +173,7 @@ def test_a_new_version_and_back(registry: Registry) -> None:
 
 def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> None:
     registry.batcher.challenger = stub_served(Stub(), 2)
-    champion, name = registry.watch(), "text-encoder@challenger"
-    challenger = Watch(
-        name,
-        registry.read,
-        registry.load,
-        registry.batcher,
-        registry.metrics,
-        any_tower=False,
-        every=5.0,
-        is_challenger=True,
-    )
+    champion, challenger = registry.watch(), registry.watch("challenger")
     registry.version = "3"
     challenger.look()
     assert [one.id for one in registry.batcher.all] == ["text-encoder/1", "text-encoder/3"]
@@ -194,7 +184,7 @@ def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> N
     # The state of one alias leaves that of the other.
     registry.version = "1"
     champion.look()
-    assert registry.metric("cliptune_model_refused", alias=name) == 1
+    assert registry.metric("cliptune_model_refused", alias="text-encoder@challenger") == 1
     assert registry.metric("cliptune_model_refused", alias="text-encoder@champion") == 0
 
 
