@@ -147,8 +147,7 @@ class FineTuning:
             return None
         if self.method.settings.image_tower == "frozen":
             self.teacher.model.visual = nn.Identity()
-        tokenizer, shares = self.encoder.tokenizer, self.from_base
-        return Teacher.of(self.teacher, tokenizer, options.device, options.autocast, shares_blocks=shares)
+        return Teacher.of(self.teacher, self.encoder.tokenizer, options.device, options.autocast)
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,63 +29,25 @@ _TOGETHER = 32
 """Texts of similar length per pass through a language model on a CPU."""
 
 
-class Below(NamedTuple):
-    """States of texts before the tower's block number `depth`, `[texts, length, width]`; padding has any value."""
-
-    depth: int
-    states: Tensor
-
-
-def text_features(model: Any, tokens: Tensor, below: Below | None = None) -> Tensor:
+def text_features(model: Any, tokens: Tensor) -> Tensor:
     """Raw text features `[batch, dim]`, float32, of token ids `[batch, length]`, `length` up to the model's context.
 
     Args:
         model: an `open_clip.CLIP`, which is its own text tower, or a model whose text tower is `model.text`.
         tokens: padded on the right; masked towers detect padding by its id.
-        below: these texts' states from `states_below`, from which the computation continues.
     """
     tower = getattr(model, "text", model)
     if isinstance(tower, LanguageTower):
         features = _by_length(tower, tokens)
     else:
         # open_clip's tower around a Hugging Face model has no embeddings of its own.
-        features = _open_clip(tower, tokens, below) if hasattr(tower, "token_embedding") else _first(tower(tokens))
+        features = _open_clip(tower, tokens) if hasattr(tower, "token_embedding") else _first(tower(tokens))
     return features.float()
 
 
 def encode_tokens(model: Any, tokens: Tensor) -> Tensor:
     """Unit text features `[batch, dim]` of token ids `[batch, length]`."""
     return F.normalize(text_features(model, tokens), dim=-1)
-
-
-def frozen_depth(model: Any) -> int:
-    """Number of the text tower's blocks below its first trained parameter, at most all but the last block.
-
-    Zero for a tower that does not pool at a text's end token: `states_below` does not have its states.
-    """
-    tower = getattr(model, "text", model)
-    if not hasattr(tower, "token_embedding") or _pooling(tower) is None:
-        return 0
-    if tower.token_embedding.weight.requires_grad or tower.positional_embedding.requires_grad:
-        return 0
-    blocks = tower.transformer.resblocks[:-1]
-    trains = (any(weights.requires_grad for weights in block.parameters()) for block in blocks)
-    return next((depth for depth, found in enumerate(trains) if found), len(blocks))
-
-
-def states_below(model: Any, tokens: Tensor, depth: int) -> Tensor:
-    """States of texts before the tower's block number `depth`, `[texts, length, width]`.
-
-    Args:
-        depth: at most `frozen_depth`.
-        tokens: ids `[texts, length]`, where `length` is the longest text's.
-    """
-    tower = getattr(model, "text", model)
-    pool, end = _pooling(tower) or ("argmax", 0)
-    if not can_pack(tower, tokens):
-        return _padded_states(tower, tokens, None, depth)
-    packing = _packing(_ENDS[pool](tokens, end))
-    return packing.padded(_packed_states(tower, tokens, packing, None, depth))
 
 
 def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
@@ -114,7 +76,7 @@ def _pooling(tower: Any) -> tuple[str, int] | None:
     return (pool, end) if causal and pool in _ENDS else None
 
 
-def _open_clip(tower: Any, tokens: Tensor, below: Below | None) -> Tensor:
+def _open_clip(tower: Any, tokens: Tensor) -> Tensor:
     """open_clip's text tower; the same computation as its `encode_text`, which needs the full context.
 
     A tower that is causal and pools at the end token skips padding; every other one gets the full context.
@@ -124,11 +86,14 @@ def _open_clip(tower: Any, tokens: Tensor, below: Below | None) -> Tensor:
         return _first(tower.encode_text(tokens) if hasattr(tower, "encode_text") else tower(tokens))
     pool, end = pooling
     if can_pack(tower, tokens):
-        pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end), below))
+        pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end)))
     else:
         from open_clip.transformer import text_global_pool
 
-        x = _padded_states(tower, tokens, below)
+        length = tokens.shape[1]
+        x = tower.token_embedding(tokens) + tower.positional_embedding[:length]
+        for block in tower.transformer.resblocks:
+            x = block(x, attn_mask=tower.attn_mask[:length, :length])
         pooled = text_global_pool(tower.ln_final(x), tokens, pool, eos_token_id=end)
     projection = tower.text_projection
     if projection is not None:
@@ -188,48 +153,25 @@ def can_pack(tower: Any, tokens: Tensor) -> bool:
     return plain and tokens.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def end_states(tower: Any, tokens: Tensor, ends: Tensor, below: Below | None = None) -> Tensor:
+def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:
     """The transformer's states at each text's end token, `[texts, width]`.
 
     Args:
         tokens: ids `[texts, length]`.
         ends: the end token's position in each text, `[texts]`.
-        below: as in `text_features`.
     """
-    packing = _packing(ends)
-    last = tower.transformer.resblocks[-1]
-    x = _packed_states(tower, tokens, packing, below, len(tower.transformer.resblocks) - 1)
+    # In bfloat16 torch generates machine code for each new shape of a product.
+    packing = Packing.of(ends, _MULTIPLE if torch.is_autocast_enabled("cpu") else 1)
+    *blocks, last = tower.transformer.resblocks
+    x: Tensor = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
+    # Unlike plain indexing, an embedding sums its gradient in a fixed order.
+    x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)
+    for block in blocks:
+        x = x + block.ls_1(_attention(block.attn, block.ln_1(x), packing))
+        x = x + block.ls_2(block.mlp(block.ln_2(x)))
     x = x[packing.ends] + last.ls_1(_end_attention(last.attn, last.ln_1(x), packing))
     states: Tensor = x + last.ls_2(last.mlp(last.ln_2(x)))
     return states
-
-
-def _packing(ends: Tensor) -> Packing:
-    # In bfloat16 torch generates machine code for each new shape of a product.
-    return Packing.of(ends, _MULTIPLE if torch.is_autocast_enabled("cpu") else 1)
-
-
-def _packed_states(tower: Any, tokens: Tensor, packing: Packing, below: Below | None, depth: int) -> Tensor:
-    """States `[tokens, width]` before block number `depth`."""
-    if below is None:
-        x: Tensor = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
-        # Unlike plain indexing, an embedding sums its gradient in a fixed order.
-        x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)
-    else:
-        x = packing.packed(below.states[:, : packing.length])
-    for block in tower.transformer.resblocks[below.depth if below else 0 : depth]:
-        x = x + block.ls_1(_attention(block.attn, block.ln_1(x), packing))
-        x = x + block.ls_2(block.mlp(block.ln_2(x)))
-    return x
-
-
-def _padded_states(tower: Any, tokens: Tensor, below: Below | None, depth: int | None = None) -> Tensor:
-    """States `[texts, length, width]` before block number `depth`; after the last block without it."""
-    length = tokens.shape[1]
-    x: Tensor = below.states if below else tower.token_embedding(tokens) + tower.positional_embedding[:length]
-    for block in tower.transformer.resblocks[below.depth if below else 0 : depth]:
-        x = block(x, attn_mask=tower.attn_mask[:length, :length])
-    return x
 
 
 def _projected(attention: nn.MultiheadAttention | Int8Attention, x: Tensor, part: slice | None = None) -> Tensor:

@@ -23,13 +23,12 @@ from torch.nn.parallel import DistributedDataParallel
 from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import CLIP, Preparation
-from components.encoders.adapter.text_tower import Below, states_below, text_features
+from components.encoders.adapter.text_tower import text_features
 from components.training.methods.contract.losses import BASE, Feature, Features, Sigmoid
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
     from components.encoders.adapter.tokens import Tokenizer
-    from components.training.engine.frozen_states import FrozenStates
     from components.training.methods.contract.method import Perturb
     from components.training.rows.batches import Batch
     from components.training.rows.tables import Rows
@@ -59,25 +58,20 @@ class Towers(nn.Module):
         self.model = model
         self._device_type = device.split(":", maxsplit=1)[0]
         self._autocast, self._preparation = autocast, preparation
-        self._text: Callable[[Any, Tensor, Below | None], Tensor] = text_features
+        self._text: Callable[[Any, Tensor], Tensor] = text_features
         self._image: Callable[[Tensor], Tensor] = model.encode_image
         if compiled:
             self._text = torch.compile(text_features, dynamic=True)
             self._image = torch.compile(model.encode_image)
 
-    def forward(self, texts: Tensor | None, pixels: Tensor | None, below: Below | None = None) -> Passed:
+    def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
         """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for a missing input."""
         with self._precision(), self._attention():
-            of_texts = None if texts is None else self._text(self.model, texts, below).float()
+            of_texts = None if texts is None else self._text(self.model, texts).float()
             if pixels is not None and not pixels.is_floating_point():
                 pixels = self._preparation.normalise(pixels)
             of_images = None if pixels is None else self._image(pixels).float()
         return of_texts, of_images
-
-    def states_below(self, texts: Tensor, depth: int) -> Tensor:
-        """States before a block of the text tower, see `text_tower.states_below`."""
-        with self._precision(), self._attention():
-            return states_below(self.model, texts, depth)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None)
@@ -159,28 +153,18 @@ class Teacher:
     Attributes:
         tokenizer: of its text tower.
         trained: the tokenizer of the texts of batches.
-        shares_blocks: whether the trained text tower began as the base's, so that the states of its frozen blocks are
-            the base's too.
     """
 
     towers: Towers
     tokenizer: Tokenizer
     trained: Tokenizer
-    shares_blocks: bool = False
 
     @staticmethod
-    def of(
-        base: Encoder,
-        trained: Tokenizer,
-        device: str = "cpu",
-        autocast: torch.dtype | None = None,
-        *,
-        shares_blocks: bool = False,
-    ) -> Teacher:
+    def of(base: Encoder, trained: Tokenizer, device: str = "cpu", autocast: torch.dtype | None = None) -> Teacher:
         """The teacher that `base`, which nothing else may train, is on a device."""
         model = base.model.to(device)
         towers = Towers(model, device, autocast, preparation=base.sidecar.preparation)
-        return Teacher(towers, base.tokenizer, trained, shares_blocks)
+        return Teacher(towers, base.tokenizer, trained)
 
     def reads(self, batch: Batch) -> Batch:
         """The batch with tokens for the base's text tower; another tokenizer reads texts as the first decodes them."""
@@ -202,7 +186,6 @@ class Objective:
         losses: named loss terms of a batch; their sum is differentiated.
         micro_batch: number of texts, and of images, per pass through the towers; None for all.
         sigmoid: whether contrasts use the sigmoid loss, with `model.logit_bias`.
-        frozen: states of the text tower's frozen lower blocks, from which its passes continue; None to compute them.
         perturb: changes the texts of a batch before the towers encode them; None for no change.
         teacher: computes columns `base.<column>` of unchanged texts and of pixels; None without them.
     """
@@ -216,7 +199,6 @@ class Objective:
     device: str
     perturb: Perturb | None = None
     sigmoid: bool = False
-    frozen: FrozenStates | None = None
     teacher: Teacher | None = None
 
 
@@ -278,8 +260,7 @@ def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature]
 
 def _with_base(objective: Objective, teacher: Teacher, batch: Batch) -> Batch:
     """The batch with features `base.<column>` of its texts and pixels."""
-    frozen = objective.frozen if teacher.shares_blocks else None
-    read, asked = teacher.reads(batch), replace(objective, towers=teacher.towers, frozen=frozen)
+    read, asked = teacher.reads(batch), replace(objective, towers=teacher.towers)
     pieces = cut(read, objective.micro_batch)
     found = _by_column(read, pieces, [_pass(asked, piece, graph=False, sync=False) for piece in pieces])
     names = [BASE + name for name in (*sorted(batch.tokens), *sorted(batch.pixels))]
@@ -314,8 +295,7 @@ def _pass(objective: Objective, piece: MicroBatch, *, graph: bool, sync: bool) -
     unsynced = not sync and isinstance(towers, DistributedDataParallel)
     no_sync: AbstractContextManager[None] = towers.no_sync() if unsynced else nullcontext()  # type: ignore[operator]
     with torch.set_grad_enabled(graph and torch.is_grad_enabled()), no_sync:
-        below = objective.frozen and objective.frozen.below(piece, objective.device)
-        features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)), below)
+        features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
     return features
 
 

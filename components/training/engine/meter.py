@@ -12,7 +12,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.compute.devices import peak_flops, peak_memory
-from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import MicroBatch, Towers
 
 if TYPE_CHECKING:
@@ -83,11 +82,9 @@ class Meter:
         """Whether the peak is known and the FLOPs per row are not."""
         return self._peak is not None and self._flops_per_sample is None
 
-    def note_flops(
-        self, towers: Towers, pieces: list[MicroBatch], samples: int, frozen: FrozenStates | None = None
-    ) -> None:
-        """Count the floating-point operations of one batch's forward and backward pass, without those of `frozen`."""
-        self._flops_per_sample = sum(count_flops(towers, piece, self._device, frozen) for piece in pieces) / samples
+    def note_flops(self, towers: Towers, pieces: list[MicroBatch], samples: int) -> None:
+        """Count the floating-point operations of one batch's forward and backward pass."""
+        self._flops_per_sample = sum(count_flops(towers, piece, self._device) for piece in pieces) / samples
 
     def pace(self) -> Pace:
         """The pace since the last call."""
@@ -107,13 +104,12 @@ class Meter:
         return pace
 
 
-def count_flops(towers: Towers, piece: MicroBatch, device: str, frozen: FrozenStates | None = None) -> float:
+def count_flops(towers: Towers, piece: MicroBatch, device: str) -> float:
     """Operations of one forward and backward pass, without recomputed activations."""
     moved = (None if rows is None else rows.to(device) for rows in (piece.texts, piece.pixels))
     gradients = [(parameter, parameter.grad) for parameter in towers.parameters()]
-    below = frozen and frozen.below(piece, device)
     with FlopCounterMode(display=False) as counter:
-        trained = [features for features in towers(*moved, below) if features is not None and features.requires_grad]
+        trained = [features for features in towers(*moved) if features is not None and features.requires_grad]
         torch.autograd.backward([features.sum() for features in trained])
     for parameter, gradient in gradients:
         parameter.grad = gradient

@@ -14,7 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
-from components.training.engine.frozen_states import FrozenStates
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import Run, State
@@ -92,8 +91,6 @@ class Stepper:
             world=options.world,
             device=options.device,
             sigmoid=has_sigmoid_loss(run.model),
-            # Changed texts are new ones in every step.
-            frozen=FrozenStates.of(self._plain, run.title, options.world.leads) if run.perturb is None else None,
             teacher=run.teacher,
         )
 
@@ -106,7 +103,7 @@ class Stepper:
         self._optimiser.zero_grad(set_to_none=True)
         if meter.wants_flops():
             pieces = cut(batches[0], run.options.micro_batch)
-            meter.note_flops(self._plain, pieces, len(batches[0].ids), self._objective.frozen)
+            meter.note_flops(self._plain, pieces, len(batches[0].ids))
         for place, batch in enumerate(batches):
             sync = place == len(batches) - 1
             last = backward(self._objective, batch, self._scaled, sync, self.state.epoch)

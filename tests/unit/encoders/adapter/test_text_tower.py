@@ -26,6 +26,8 @@ def _encoder(kind: str, folders: dict[str, Path]) -> Encoder:
     text: dict[str, Any] = {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
     if kind == "end token":
         text |= {"pool_type": "eos", "eos_id": ARTICLE, "proj_bias": True}
+    if kind == "other blocks":
+        text |= {"qk_norm": True}
     if kind in folders:
         text = {"context_length": 24, "hf_model_name": str(folders[kind]), "hf_pooler_type": "mean_pooler"}
     config = {"embed_dim": 16, "vision_cfg": TINY["vision_cfg"], "text_cfg": text, "custom_text": kind != "flat"}
@@ -33,7 +35,7 @@ def _encoder(kind: str, folders: dict[str, Path]) -> Encoder:
     return Encoder.create("tiny", "tiny", config, "test")
 
 
-@pytest.mark.parametrize("kind", ["flat", "custom", "end token", "bert", "roberta"])
+@pytest.mark.parametrize("kind", ["flat", "custom", "end token", "other blocks", "bert", "roberta"])
 def test_trimmed_features_equal_open_clips_on_the_full_context(kind: str, language_folders: dict[str, Path]) -> None:
     encoder = _encoder(kind, language_folders)
     tokens = encoder.tokenizer(TEXTS)
