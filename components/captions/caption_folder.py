@@ -23,7 +23,7 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.inputs.pictures import picture_row
 from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.tasks.pictures import ABSENT, TEXTS
-from components.captions.validation.rules.checks.wording import find_unusable
+from components.captions.validation.rules.wording import find_unusable
 from components.core.pictures.folder import PICTURE_BOUND, FolderPictures, pictures_in
 from components.core.settings import Settings
 from components.core.system.errors import InputError

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.pictures import SHOWN, pictures_of
+from components.captions.prompting.request import disarm
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile

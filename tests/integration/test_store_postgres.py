@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from components.captions.generating.asking import ask
 from components.captions.generating.store import GenerationStore, database
-from components.captions.generating.store.schema import METADATA
+from components.captions.generating.store.database import METADATA
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from tests.integration.postgres import PostgresServer

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from components.captions.generating.paraphrase_writer import ParaphraseWriter
+from components.captions.generating.questions import ParaphraseWriter
 from components.core.settings import Settings
 from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.adapter.encoder import Encoder

@@ -18,15 +18,17 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 from tqdm import tqdm
 
-from components.captions.generating.bounded_http import BoundedAsyncClient, OversizedError, redirect_of
 from components.captions.generating.wire import (
+    BoundedAsyncClient,
     FilteredError,
     MalformedError,
+    OversizedError,
     Parameters,
     answer_in,
     body_of,
     canary,
     is_unpaid,
+    redirect_of,
     retry_after,
     sentence_in,
 )

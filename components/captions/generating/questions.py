@@ -1,18 +1,18 @@
-"""The questions of a prompt task, made from its rows of inputs and its settings, and the import of replayed answers."""
+"""The questions of a prompt task, made from its rows of inputs and its settings, or from a text that a person types."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.disarm import disarm
 from components.captions.prompting.inputs.readers import Accepts, Ask, caption_words
-from components.captions.prompting.request import InputRow, Request, Sampling
+from components.captions.prompting.request import InputRow, Request, Sampling, disarm
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings, Task
@@ -147,3 +147,38 @@ def _asked_live(settings: Settings) -> set[str]:
                 continue
             keys.update(question.key for question in islice(questions.read(), options.always_ask_first))
     return keys
+
+
+TASK = "paraphrase_1"
+
+
+class ParaphraseWriter:
+    """Paraphrases by the language model of task `paraphrase_1`, which is loaded at the first request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @property
+    def can(self) -> bool:
+        """Whether params.yaml has this task."""
+        return TASK in self._settings.synthesize.tasks
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_of(self._settings.synthesize, TASK)
+
+    def paraphrases(self, text: str, count: int) -> list[str]:
+        """Up to `count` different paraphrases of a text."""
+        if not self.can:
+            raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the wordings yourself")
+        questions = questions_of(self._settings, TASK, self._engine)
+        task = questions.task
+        source = InputRow("", 0, dict.fromkeys(task.inputs, text))
+        requests = [questions.about(source, attempt) for attempt in range(count)]
+        replies = [reply for batch in self._engine.answer(requests) for reply in batch]
+        wordings = [task.parse(reply.answer) for reply in replies if reply.answer is not None]
+        distinct = dict.fromkeys(wording.strip() for wording in wordings if wording and wording.strip())
+        found = [wording for wording in distinct if wording.lower() != text.lower()]
+        if not found:
+            raise InputError(f"the language model has no other wording of '{text[:80]}': type one yourself")
+        return found

@@ -19,7 +19,7 @@ class PromptTask:
     Attributes:
         inputs: names of the texts in the question; the answer rewrites the first.
         messages: renders the chat, or a plain completion (`completion`); the constant part comes
-            first, for prefix caching. Inputs are disarmed before, see `components.captions.prompting.disarm`.
+            first, for prefix caching. Inputs are disarmed before, see `components.captions.prompting.request`.
         parse: returns the answer as text, or None when it is unusable; never raises. Thoughts are removed before.
         outputs: the name of the answer's text, or the keys of a JSON object (`parse` returns it as JSON).
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that

@@ -1,4 +1,4 @@
-"""Lessons of a student: the rows of teacher files, which people wrote or a model, see `ask_teacher`."""
+"""Lessons of a student: teacher files, which people wrote or a model, and the examination of answers to them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,30 @@ import json
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
 
-from components.captions.prompting.disarm import disarm
-from components.captions.prompting.request import Chat, Inputs
+import numpy as np
+import pandas as pd
+
+from components.captions.generating.asking import ask, stored_texts, write_answers
+from components.captions.generating.engines import Engine, make_engine
+from components.captions.generating.questions import import_replay, questions_of, questions_without_block
+from components.captions.generating.store import GenerationStore
+from components.captions.prompting.request import Chat, InputRow, Inputs, disarm
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
+from components.captions.validation.rules.probes import find_probes
+from components.captions.validation.rules.table import Synthesised, add_columns, row_rules
+from components.captions.validation.rules.tables import synthesised_tables
+from components.captions.validation.suites import Suites
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
-from components.core.tables.files import content_hash
+from components.core.tables.files import atomic_file, content_hash
+from components.encoders.adapter.model_configs import model_config
 
 STATE = Path("state/students")
 """Folders of lessons and checkpoints by name of the student, outside every stage's outputs."""
@@ -140,3 +153,134 @@ def hash_of(lessons: Sequence[Lesson]) -> str:
     """Hash of every question, as sent to engines, and of its answer, in order."""
     parts = ((one.task.name, json.dumps([dict(part) for part in chat_of(one)]), one.answer) for one in lessons)
     return content_hash(*chain.from_iterable(parts))
+
+
+EVALUATION = Path("data/evaluation")
+
+
+class Examiner:
+    """Applies the row rules of the validated tables to answers, except those that need facts of drawn pictures."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._suites = settings, Suites()
+        # No answer may repeat an evaluation text.
+        self._probes = replace(find_probes(settings, EVALUATION), facts=None)
+
+    def rates(self, engine: Engine, held_out: Sequence[Lesson], most: int) -> dict[str, float]:
+        """Share of the engine's answers to at most `most` held-out lessons of each task that pass, by task.
+
+        A judge's verdict passes when it is the lesson's.
+        """
+        tasks = dict.fromkeys(lesson.task.name for lesson in held_out)
+        return {name: self._rate(engine, [one for one in held_out if one.task.name == name][:most]) for name in tasks}
+
+    def _rate(self, engine: Engine, lessons: Sequence[Lesson]) -> float:
+        task, texts = lessons[0].task, list(self._answers(engine, lessons))
+        if task.judges is not None:
+            passes = [text == task.parse(lesson.answer) for text, lesson in zip(texts, lessons, strict=True)]
+        else:
+            passes = self.passing(task, [(one.inputs, text) for one, text in zip(lessons, texts, strict=True)])
+        return sum(passes) / len(passes)
+
+    def _answers(self, engine: Engine, lessons: Sequence[Lesson]) -> Iterator[str | None]:
+        task = lessons[0].task
+        known = task.name in self._settings.synthesize.tasks
+        questions = (questions_of if known else questions_without_block)(self._settings, task.name, engine)
+        requests = [questions.about(InputRow("", 0, lesson.inputs), 0) for lesson in lessons]
+        replies = {reply.request.key: reply.answer for batch in engine.answer(requests) for reply in batch}
+        for answer in (replies[request.key] for request in requests):
+            yield None if answer is None else task.parse(answer)
+
+    def passing(self, task: PromptTask, answered: Sequence[tuple[Inputs, str | None]]) -> list[bool]:
+        """Whether each answer could be parsed and passes the rules; one without a table, as a verdict, has none."""
+        table = None if task.judges is not None else _table_of(task)
+        if table is None or not answered:
+            return [text is not None for _, text in answered]
+        limits = self._settings.validation.limits(table.name)
+        context = model_config(self._settings.base.model)["text_cfg"].get("context_length", 77)
+        frame = add_columns(_rows(table, task, answered), table, limits, self._probes, np.array([], np.int64))
+        failures = self._suites.check_rows(table.name, frame, row_rules(table, limits, context)).failures
+        return [row not in failures for row in range(len(answered))]
+
+
+def _table_of(task: PromptTask) -> Synthesised | None:
+    """The first table with an answer to `task`, or to a judge of it, and that answer alone, as if unjudged."""
+    for table in synthesised_tables().values():
+        for answer in table.answers:
+            if task.name in (answer.task, find_task(answer.task).judges):
+                return replace(table, answers=(replace(answer, task=task.name),))
+    return None
+
+
+def _rows(table: Synthesised, task: PromptTask, answered: Sequence[tuple[Inputs, str | None]]) -> pd.DataFrame:
+    """The columns that checks read, one row per answer; without a caption, the text that the task rewrites is its."""
+    column = table.answers[0].column
+    unknown = dict.fromkeys(("other_caption", "facts", "other_facts"))
+    rows = [
+        unknown
+        | {"caption": inputs[task.inputs[0]], **inputs, column: text}
+        | {"row": row, f"rejected_{column}": "unparsable" if text is None else None}
+        for row, (inputs, text) in enumerate(answered)
+    ]
+    return pd.DataFrame(rows, dtype=object).astype({"row": np.int64})
+
+
+def ask_teacher(settings: Settings, name: str, student: Student) -> None:
+    """Have the model answer the student's tasks, through the generation store, and write the file of lessons.
+
+    An answer becomes a lesson if it can be parsed and passes the row rules of its table that need no facts.
+    """
+    assert isinstance(student.teacher, str)
+    (path,) = teacher_files(name, student)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    examiner, needs = Examiner(settings), _needs(settings, student)
+    moved = _moved(settings, student, needs, path.parent)
+    columns = ["task", *dict.fromkeys(text for task in student.tasks for text in find_task(task).inputs), "answer"]
+    with (
+        closing(GenerationStore(settings.synthesize.store)) as store,
+        atomic_file(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as stream,
+    ):
+        import_replay(store, settings)
+        engine = make_engine(settings.synthesize, student.teacher)
+        writer = csv.DictWriter(stream, columns, delimiter="\t")
+        writer.writeheader()
+        order = TopologicalSorter({task: [needed] if needed else [] for task, needed in needs.items()})
+        for task in map(find_task, order.static_order()):
+            questions = questions_of(moved, task.name, engine)
+            ask(store, engine, questions.read(), task.name, questions.most)
+            if task.name in needs.values():
+                write_answers(path.parent / f"{task.name}.parquet", store, questions)
+            answered = [
+                ({column: row.inputs[column] for column in task.inputs}, text)
+                for row, text in stored_texts(store, questions)
+            ]
+            kept = examiner.passing(task, answered)
+            writer.writerows(
+                {"task": task.name, **inputs, "answer": text}
+                for (inputs, text), good in zip(answered, kept, strict=True)
+                if good
+            )
+            print(f"{task.name}: {len(answered)} answers of the teacher, {sum(kept)} lessons")
+
+
+def _needs(settings: Settings, student: Student) -> dict[str, str | None]:
+    """Task -> the task whose answers are its inputs, None for a task that reads another table."""
+    needs = {}
+    for name in student.tasks:
+        if name not in settings.synthesize.tasks:
+            raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
+        needs[name] = needed = settings.synthesize.before(name)
+        if needed is not None and needed not in student.tasks:
+            raise InputError(f"params.yaml: task '{name}' needs the answers of '{needed}': add that task")
+    return needs
+
+
+def _moved(settings: Settings, student: Student, needs: Mapping[str, str | None], folder: Path) -> Settings:
+    """The settings with one sample per task about the student's number of captions, and with answers in `folder`."""
+    tasks = dict(settings.synthesize.tasks)
+    for name, needed in needs.items():
+        given = folder / f"{needed}.parquet" if needed is not None else tasks[name].input
+        changes = {"input": given, "samples": 1, "max_captions": student.captions, "pairs": None, "pictures": False}
+        tasks[name] = tasks[name].model_copy(update=changes)
+    return settings.model_copy(update={"synthesize": settings.synthesize.model_copy(update={"tasks": tasks})})

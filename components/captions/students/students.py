@@ -1,7 +1,7 @@
 """Stage `students`: trains language models on a teacher's answers, each as a LoRA adapter.
 
 ParaCLIP (section 2.1) instruction-tuned a local LLM on a stronger model's paraphrases and had it write the rest.
-Lessons (`lessons`, `teacher`), training (`trainer`), `acceptance` and the record (`job`); `train` has them in order.
+`lessons` has lessons, a model as teacher, and acceptance; `train` has the training and the record.
 
 torchrun --nproc-per-node 8 -m components.captions.students.students --student paraclip
 """
@@ -48,7 +48,7 @@ def _train(
     settings: Settings, names: Sequence[str], output: Path, options: Sequence[str], *, lessons_only: bool
 ) -> None:
     """Train students here or, those with several processes, under torchrun; `options` are this command's."""
-    from components.captions.students.teacher import ask_teacher
+    from components.captions.students.lessons import ask_teacher
     from components.captions.students.train import find_job, find_student
     from components.core.compute.distributed import become_torchrun, launched_by_torchrun
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.captions.validation.rules.checks.general import KEPT, UNSEEN
+from components.captions.validation.rules.general import KEPT, UNSEEN
 from components.captions.validation.rules.table import Synthesised, TableAnswer
 from components.captions.validation.rules.tables import added_terms, find_table
 from components.core.tables.records import NEGATION_QUERIES, PARAPHRASE_QUERIES, QUERY_PARAPHRASES, SWAPS

@@ -141,7 +141,7 @@ def _print_reviews(store: str, as_json: bool) -> None:
 
 
 def _explored(names: list[str], images: str, device: str) -> Explored:
-    from components.captions.generating.paraphrase_writer import ParaphraseWriter
+    from components.captions.generating.questions import ParaphraseWriter
     from components.core.settings import load_settings
     from components.registry.encoder_lookup import find_encoder
     from components.serving.explorer.comparing import Explorer

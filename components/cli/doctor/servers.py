@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 import httpx2
 import yaml
 
-from components.captions.generating.bounded_http import BoundedClient, OversizedError, redirect_of
 from components.captions.generating.engines import make_engine
+from components.captions.generating.wire import BoundedClient, OversizedError, redirect_of
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.cli.doctor.check import (
@@ -169,8 +169,7 @@ def check_registry(installation: Installation) -> CheckResult:
 
 def check_generation_store(installation: Installation) -> CheckResult:
     """The generation store, which holds all answers of language models, can be opened."""
-    from components.captions.generating.store.database import Database
-    from components.captions.generating.store.schema import version_of
+    from components.captions.generating.store.database import Database, version_of
 
     url = installation.settings.synthesize.store
     file = url.removeprefix("sqlite:///")

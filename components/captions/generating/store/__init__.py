@@ -28,12 +28,13 @@ from sqlalchemy import (
 )
 from sqlalchemy import Table as SqlTable
 
-from components.captions.generating.store.database import RESUME, Database
-from components.captions.generating.store.schema import (
+from components.captions.generating.store.database import (
     EXPORT,
     FAILURES,
     GENERATIONS,
     IMPORTS,
+    RESUME,
+    Database,
     Row,
     insert_rows,
     migrate,

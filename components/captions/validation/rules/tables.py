@@ -12,7 +12,7 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-from components.captions.validation.rules.checks.general import (
+from components.captions.validation.rules.general import (
     ABOUT_CLASSES,
     COMMON,
     FAITHFUL,

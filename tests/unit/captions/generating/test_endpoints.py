@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from components.captions.generating import bounded_http, client
+from components.captions.generating import client, wire
 from components.captions.generating.asking import SynthesisCounts, ask
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines import make_engine
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.schema import GENERATIONS
+from components.captions.generating.store.database import GENERATIONS
 from components.captions.generating.wire import Parameters
 from components.captions.prompting.request import PICTURE, PromptPicture, Reply, Request, Sampling
 from components.core.settings import Settings
@@ -179,7 +179,7 @@ def test_a_model_that_sees_nothing_ends_the_run() -> None:
 
 @pytest.mark.parametrize("script", [scripted_llm.bomb, scripted_llm.endless])
 def test_an_answer_without_bounds_is_a_failed_row(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_http, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(wire, "MOST_BYTES", 4 << 20)
 
     def answered(body: scripted_llm.Body, number: int) -> scripted_llm.Answer:
         return script(body, number) if "caption 7" in str(body) else scripted_llm.said("ok")

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.captions.prompting import tasks
-from components.captions.prompting.disarm import TURN_MARKS, disarm
-from components.captions.prompting.request import PICTURE
+from components.captions.prompting.request import PICTURE, TURN_MARKS, disarm
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.system.discovery import file_names

@@ -9,9 +9,8 @@ import pytest
 
 from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
-from components.captions.students import acceptance as student_acceptance
-from components.captions.students.acceptance import Examiner
-from components.captions.students.lessons import Lesson
+from components.captions.students import lessons as lessons_module
+from components.captions.students.lessons import Examiner, Lesson
 from components.core.settings import Settings
 from components.core.system.discovery import file_names
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, parrot, plain_probes
@@ -22,7 +21,7 @@ RIGHT = "A small dog sits left of a large cat, red background."
 
 @pytest.fixture
 def examiner(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Examiner:
-    monkeypatch.setattr(student_acceptance, "find_probes", lambda *_: plain_probes())
+    monkeypatch.setattr(lessons_module, "find_probes", lambda *_: plain_probes())
     return Examiner(make_project(tmp_path, raw_params, {}))
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from components.captions.students import acceptance as student_acceptance
+from components.captions.students import lessons as lessons_module
 from components.captions.students import students as student
-from components.captions.students import teacher as student_teacher
 from components.captions.students.train import ADAPTER, RECORD, find_job
 from components.core.settings import Settings
 from components.core.system.profiles import settings_with
@@ -41,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _here(folder: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
     track_in(folder)
-    monkeypatch.setattr(student_acceptance, "find_probes", lambda *_: plain_probes())
+    monkeypatch.setattr(lessons_module, "find_probes", lambda *_: plain_probes())
 
 
 def _project(raw_params: dict[str, Any], **students: dict[str, Any]) -> Settings:
@@ -107,7 +106,7 @@ def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> 
 
 def test_a_model_teaches_through_the_store(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Rewriter(good)
-    monkeypatch.setattr(student_teacher, "make_engine", lambda _settings, name: {"teacher": engine}[name])
+    monkeypatch.setattr(lessons_module, "make_engine", lambda _settings, name: {"teacher": engine}[name])
     given = {"teacher": "teacher", "captions": 8, "held_out": 0.2, "acceptance": 0}
     settings = _project(raw_params, pupil=given, other=given | {"seed": 3})
     _main("pupil", lessons_only=True)

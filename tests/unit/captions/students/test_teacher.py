@@ -10,10 +10,8 @@ import pytest
 
 from components.captions.generating import engines
 from components.captions.generating.store import GenerationStore
-from components.captions.students import acceptance as student_acceptance
-from components.captions.students import teacher as student_teacher
-from components.captions.students.lessons import Lesson, lessons_of, teacher_files
-from components.captions.students.teacher import ask_teacher
+from components.captions.students import lessons as lessons_module
+from components.captions.students.lessons import Lesson, ask_teacher, lessons_of, teacher_files
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
@@ -29,7 +27,7 @@ def _student(**changes: Any) -> Student:
 @pytest.fixture
 def world(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(student_acceptance, "find_probes", lambda *_: plain_probes())
+    monkeypatch.setattr(lessons_module, "find_probes", lambda *_: plain_probes())
     return make_project(tmp_path, raw_params, {})
 
 
@@ -38,7 +36,7 @@ def teach(world: Settings, monkeypatch: pytest.MonkeyPatch) -> Teach:
     """Has an engine teach a student; returns the lessons."""
 
     def run(engine: Rewriter, settings: Settings = world, **changes: Any) -> list[Lesson]:
-        monkeypatch.setattr(student_teacher, "make_engine", lambda _settings, name: {"teacher": engine}[name])
+        monkeypatch.setattr(lessons_module, "make_engine", lambda _settings, name: {"teacher": engine}[name])
         monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: engine)
         ask_teacher(settings, "taught", _student(**changes))
         return lessons_of(settings, "taught", _student(**changes))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from components.captions.validation.rules.checks.general import says_name
-from components.captions.validation.rules.checks.numbers_and_names import find_lost_name, find_lost_number
+from components.captions.validation.rules.general import says_name
+from components.captions.validation.rules.numbers_and_names import find_lost_name, find_lost_number
 from components.captions.validation.rules.tables import CUES, find_denial_fault
 from components.core.text import content_words, new_words, normalised
 from components.data.world.fact_checks import find_fault, find_part_fault

@@ -15,8 +15,7 @@ from huggingface_hub.utils import _telemetry
 from components.captions.prompting.task import completion
 from components.captions.prompting.tasks import find_task
 from components.captions.students.lessons import Lesson, chat_of
-from components.captions.students.train import StudentJob
-from components.captions.students.trainer import encode, fit, make_trainer, newest_checkpoint
+from components.captions.students.train import StudentJob, encode, fit, make_trainer, newest_checkpoint
 from components.core.compute.distributed import World
 from components.core.system.errors import InputError
 from components.encoders.language_models.language_model import LanguageModel

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.captions.generating import store as stored
 from components.captions.generating.store import Choice, GenerationStore
-from components.captions.generating.store.schema import storable
+from components.captions.generating.store.database import storable
 from components.captions.prompting.request import Reply
 from components.core.system.errors import InputError
 from tests.support.store_rows import failures, keys, replies, request, requests

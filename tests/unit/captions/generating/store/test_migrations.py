@@ -12,8 +12,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.database import Database
-from components.captions.generating.store.schema import FAILURES, GENERATIONS, IMPORTS, METADATA
+from components.captions.generating.store.database import FAILURES, GENERATIONS, IMPORTS, METADATA, Database
 from components.core.system.errors import InputError
 from components.core.tables.formats import STORE
 from tests.support.store_rows import keys, replies, requests

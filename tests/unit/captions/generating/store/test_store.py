@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from components.captions.generating.store import GenerationStore
-from components.captions.generating.store.schema import storable
+from components.captions.generating.store.database import storable
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from tests.support.store_rows import SAMPLING, failures, keys, replies, request, requests

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.prompting.inputs.benchmark_readers import read_class_pairs, read_classes, read_queries
-from components.captions.prompting.inputs.readers import Ask, anything
+from components.captions.prompting.inputs.readers import Ask, anything, read_class_pairs, read_classes, read_queries
 from components.captions.prompting.request import InputRow
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash

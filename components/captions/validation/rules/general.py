@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from components.captions.validation.rules.checks.changes import (
+from components.captions.validation.rules.changes import (
     find_added_detail,
     find_changed_colour,
     find_changed_measure,
@@ -16,9 +16,9 @@ from components.captions.validation.rules.checks.changes import (
     find_lost_detail,
     find_other_count,
 )
-from components.captions.validation.rules.checks.numbers_and_names import find_added_name, find_lost_name
-from components.captions.validation.rules.checks.wording import find_echo, find_foreign, find_injection, prompt_phrases
+from components.captions.validation.rules.numbers_and_names import find_added_name, find_lost_name
 from components.captions.validation.rules.table import TextCheck, View, each, each_in_language, in_english
+from components.captions.validation.rules.wording import find_echo, find_foreign, find_injection, prompt_phrases
 from components.core.text import new_words, normalised
 from components.core.text.languages import identified, word_count
 from components.data.world.fact_checks import FactChecks

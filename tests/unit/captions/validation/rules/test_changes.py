@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.captions.validation.rules.checks.changes import (
+from components.captions.validation.rules.changes import (
     find_changed_colour,
     find_changed_measure,
     find_changed_negation,

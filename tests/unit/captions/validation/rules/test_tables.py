@@ -10,7 +10,7 @@ import pytest
 
 from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
-from components.captions.validation.rules.checks.general import says_name
+from components.captions.validation.rules.general import says_name
 from components.captions.validation.rules.tables import find_denial_fault, find_table, synthesised_tables
 from components.core.settings import Limits, Settings
 from components.core.system.discovery import file_names

@@ -8,7 +8,7 @@ import inflect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.captions.validation.rules.checks.numbers_and_names import (
+from components.captions.validation.rules.numbers_and_names import (
     find_added_name,
     find_lost_name,
     find_lost_number,

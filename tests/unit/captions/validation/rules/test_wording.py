@@ -8,9 +8,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.prompting.disarm import disarm
+from components.captions.prompting.request import disarm
 from components.captions.prompting.tasks import find_task
-from components.captions.validation.rules.checks.wording import (
+from components.captions.validation.rules.wording import (
     find_echo,
     find_foreign,
     find_injection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.captions.validation.rules.checks.changes import find_added_detail, find_lost_detail
+from components.captions.validation.rules.changes import find_added_detail, find_lost_detail
 
 CASES = [
     ("A man is standing before a building.", "A guy stands before a tall building.", "size"),

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import yaml
 
-from components.captions.prompting.disarm import TURN_MARKS, visible
+from components.captions.prompting.request import TURN_MARKS, visible
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.core.text.languages import ENGLISH, identified, is_latin, latin_share

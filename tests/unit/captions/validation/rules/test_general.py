@@ -112,5 +112,5 @@ def test_a_difference_of_real_captions_names_both_sides() -> None:
 
 
 def test_the_shipped_settings_take_no_paraphrase_that_gives_orders() -> None:
-    limits = load_settings(Path(__file__).parents[6] / "params.yaml").validation
+    limits = load_settings(Path(__file__).parents[5] / "params.yaml").validation
     assert all(limits.limits(name).reject_injections for name in TRAINED)

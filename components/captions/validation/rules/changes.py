@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from components.captions.validation.rules.checks.numbers_and_names import (
+from components.captions.validation.rules.numbers_and_names import (
     find_lost_number,
     number_words,
     numbers_of,

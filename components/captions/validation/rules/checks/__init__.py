@@ -1,1 +1,0 @@
-"""Checks of synthesised texts, one kind per file."""
