@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from components.cli.commands import (
-    adapter,
     caption,
     clean,
     drift,
@@ -72,7 +71,6 @@ app.command("history")(registry.history)
 app.command("lineage")(registry.lineage)
 app.command("rollback")(registry.rollback)
 app.command("export")(registry.export)
-app.command("adapter")(adapter.adapter)
 app.command("serve")(registry.serve)
 app.command("clean")(clean.clean)
 app.command("doctor")(overview.doctor)
