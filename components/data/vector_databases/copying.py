@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,11 @@ import pyarrow.parquet as pq
 from components.core.pictures.embedding_files import CAPTIONS, COLUMNS, caption_column
 from components.core.system.errors import InputError, prefixed_errors, shown_address
 from components.core.system.progress import bar
-from components.core.tables.files import atomic_file, content_hash
+from components.core.tables.files import atomic_folder, content_hash
 from components.data.text_template import TextTemplate
 from components.data.vector_databases import find_store
 from components.data.vector_databases.store import OpenStore, Page, StoreUrl, require_one_length
 
-STATE = Path("state/vector_stores")
 _PICTURES = ("image_path", "path", "file", "filename", "url", "image_url", "image")
 """Names of fields with the place of a picture, in order of precedence."""
 _ROWS = 1000
@@ -34,10 +32,8 @@ _ROWS = 1000
 _LOOKED_AT = 10
 """Pages that `look` reads, or more until one has a vector."""
 _COMPARED = 8
-"""Pages of a copy, about, that are read again to see whether the database has changed."""
+"""Pages of a copy, about, that are read again at its end to see whether the database has changed."""
 _SHOWN = 3
-_MARK = b"mark"
-"""Metadata of a page's file: a `_Mark`."""
 _GROUPS = re.compile(
     r"(?:^|[^a-z])(collection|model|encoder|embedder|namespace|tenant|dataset|index|modality|kind|type)(?:[^a-z]|$)",
     re.IGNORECASE,
@@ -64,32 +60,11 @@ class FirstRows:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """A copied page.
-
-    Attributes:
-        version: state of the database.
-        after, last: keys before and at the end of the page.
-        read: number of rows up to its end.
-        content: hash of the page.
-        usable: rows whose vectors are finite and not zero.
-    """
-
-    version: str
-    after: Any
-    last: Any
-    read: int
-    content: str
-    dim: int
-    usable: int
-
-
 def look(url: str, text: str | None = None) -> FirstRows:
     """Read the first pages; raises as `copy`."""
     with _reading(url, "run this again") as (opened, place):
         groups, fields, captions, dim = _Groups(), dict[str, None](), list[str](), 0
-        for number, page in enumerate(_pages(opened, None), 1):
+        for number, page in enumerate(_pages(opened), 1):
             groups.add(page.payloads)
             fields |= dict.fromkeys(name for payload in page.payloads for name in payload)
             if page.keys and not captions:
@@ -102,11 +77,10 @@ def look(url: str, text: str | None = None) -> FirstRows:
         return FirstRows(opened.count(), dim, list(fields), captions, _notes(groups, place))
 
 
-def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -> int:
+def copy(url: str, folder: Path, text: str | None = None) -> int:
     """Write the rows of a database that have vectors, with all their fields, as Parquet files into a new folder.
 
-    Pages are kept in `state` until the last one, so that a stopped copy resumes. Nothing is written to the
-    database.
+    The folder appears whole at the end. Nothing is written to the database.
 
     Args:
         text: `prepare.text` of the copy, of which no field may be missing.
@@ -116,35 +90,29 @@ def copy(url: str, folder: Path, text: str | None = None, state: Path = STATE) -
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder} has files: name a new folder for the vectors")
-    groups = _Groups()
-    with _reading(url, "run this again: the copy resumes") as (opened, place):
-        staged = state / content_hash(place.shown)[:16]
-        version, total = opened.state(), opened.count()
-        marks = _resumed(opened, staged, version)
-        read, after = (marks[-1].read, marks[-1].last) if marks else (0, None)
-        with bar(f"read {place.shown}", total, "vector", initial=read) as progress:
-            for page in _pages(opened, after):
+    groups, hashes, read, copied, dim, has_finite = _Groups(), list[tuple[Any, str]](), 0, 0, 0, False
+    with _reading(url, "run this again") as (opened, place), atomic_folder(folder) as staged:
+        total, after = opened.count(), None
+        with bar(f"read {place.shown}", total, "vector") as progress:
+            for page in _pages(opened):
                 read += page.rows
                 progress.update(page.rows)
                 groups.add(page.payloads)
                 if page.keys:
-                    if not marks:
+                    if not copied:
                         _template(page, text)
-                    require_one_length({page.vectors.shape[1], *(mark.dim for mark in marks[:1])})
-                    marks.append(_write(staged, len(marks), page, version, after, read))
+                        dim = page.vectors.shape[1]
+                    require_one_length({dim, page.vectors.shape[1]})
+                    has_finite |= bool((np.isfinite(page.vectors).all(axis=1) & page.vectors.any(axis=1)).any())
+                    pq.write_table(pa.table(_columns(page)), staged / f"vectors_{len(hashes):06d}.parquet")
+                    hashes.append((after, _hash(page)))
+                    copied += len(page.keys)
                 after = page.last
-        if (read, opened.state()) != (total, version) or not _is_current(opened, marks):
-            shutil.rmtree(staged, ignore_errors=True)
+        if not read == total == opened.count() or not _is_current(opened, hashes):
             raise InputError(f"it changed while it was read ({read:,} of {total:,} rows): run this again")
-        if not any(mark.usable for mark in marks):
-            shutil.rmtree(staged, ignore_errors=True)
+        if not has_finite:
             raise InputError(_no_vector(opened))
-    _add_missing_columns(sorted(staged.glob("*.parquet")))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists():
-        folder.rmdir()
-    shutil.move(staged, folder)
-    copied: int = sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
+        _add_missing_columns(sorted(staged.iterdir()))
     if copied < read:
         print(f"{place.shown}: {read - copied:,} rows have no vector and are left out")
     for note in _notes(groups, place):
@@ -202,7 +170,8 @@ def _notes(groups: _Groups, place: StoreUrl) -> list[str]:
     return groups.notes(place.options.get("where", "")) if "where" in place.store.options else []
 
 
-def _pages(opened: OpenStore, after: Any) -> Iterator[Page]:
+def _pages(opened: OpenStore) -> Iterator[Page]:
+    after = None
     while (page := opened.page(after, _ROWS)).rows:
         yield page
         after = page.last
@@ -222,15 +191,6 @@ def _template(page: Page, text: str | None) -> TextTemplate:
         why = f"no field '{missing[0]}'" if text else f"none of the fields {', '.join(CAPTIONS)}"
         raise InputError(f"{why} for the caption: choose with --text of {known}")
     return template
-
-
-def _write(staged: Path, number: int, page: Page, version: str, after: Any, read: int) -> _Mark:
-    finite = np.isfinite(page.vectors).all(axis=1) & page.vectors.any(axis=1)
-    mark = _Mark(version, after, page.last, read, _hash(page), page.vectors.shape[1], int(finite.sum()))
-    with atomic_file(staged / f"vectors_{number:06d}.parquet") as temporary:
-        table = pa.table(_columns(page))
-        pq.write_table(table.replace_schema_metadata({_MARK: json.dumps(asdict(mark))}), temporary)
-    return mark
 
 
 def _columns(page: Page) -> dict[str, pa.Array]:
@@ -273,8 +233,7 @@ def _add_missing_columns(files: Sequence[Path]) -> None:
             table = pq.read_table(file)
             for name in missing:
                 table = table.append_column(name, pa.nulls(len(table)))
-            with atomic_file(file) as temporary:
-                pq.write_table(table, temporary)
+            pq.write_table(table, file)
 
 
 def _hash(page: Page) -> str:
@@ -282,17 +241,11 @@ def _hash(page: Page) -> str:
     return content_hash(*page.keys, fields, page.vectors.tobytes())
 
 
-def _is_current(opened: OpenStore, marks: Sequence[_Mark]) -> bool:
-    """Whether the first, the last and some other copied pages are as they are in the database."""
-    step = max(1, len(marks) // _COMPARED)
-    return all(_hash(opened.page(mark.after, _ROWS)) == mark.content for mark in (*marks[::step], *marks[-1:]))
+def _is_current(opened: OpenStore, hashes: Sequence[tuple[Any, str]]) -> bool:
+    """Whether the first, the last and some other copied pages are as they are in the database.
 
-
-def _resumed(opened: OpenStore, staged: Path, version: str) -> list[_Mark]:
-    """The pages that an earlier run copied, if the database still has them."""
-    marks = [_Mark(**json.loads(pq.read_metadata(file).metadata[_MARK])) for file in sorted(staged.glob("*.parquet"))]
-    if not marks or (all(mark.version == version for mark in marks) and _is_current(opened, marks)):
-        return marks
-    print("the database changed since the last run: it is read from the start")
-    shutil.rmtree(staged)
-    return []
+    Args:
+        hashes: of each page, the key before it and its hash.
+    """
+    step = max(1, len(hashes) // _COMPARED)
+    return all(_hash(opened.page(after, _ROWS)) == content for after, content in (*hashes[::step], *hashes[-1:]))

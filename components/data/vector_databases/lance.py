@@ -35,9 +35,6 @@ class _LanceTable:
         except _FAULTS as error:
             raise InputError(f"where={self._where}: {' '.join(str(error).split())[:200]}") from None
 
-    def state(self) -> str:
-        return f"version {self._table.version}"
-
     def count(self) -> int:
         return self._count
 

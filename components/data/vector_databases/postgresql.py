@@ -12,13 +12,10 @@ from components.data.vector_databases.store import OpenStore, Page, StoreUrl, Ve
 _KINDS = ("vector", "halfvec")
 _OPTIONS = ("table", "vector", "key", "where")
 _COLUMNS = """
-SELECT a.attname, t.typname, coalesce(i.indisprimary, false), c.relkind
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_class c ON c.oid = a.attrelid
+SELECT a.attname, t.typname, coalesce(i.indisprimary, false) FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY(i.indkey)
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-_HAVE_VERSIONS = ("r", "p", "m")
-"""Tables, partitioned tables and materialised views: `xmin` of a row is the transaction that wrote it."""
 
 
 class _PgTable:
@@ -31,9 +28,9 @@ class _PgTable:
         columns = connection.execute(_COLUMNS, [table]).fetchall()
         if not columns:
             raise InputError(f"no table '{table}': name one with table=NAME")
-        kinds = {name: kind for name, kind, *_ in columns}
+        kinds = {name: kind for name, kind, _ in columns}
         self._vector = _one("vector", [name for name, kind in kinds.items() if kind in _KINDS], options, table)
-        primary = [name for name, _, is_primary, _ in columns if is_primary]
+        primary = [name for name, _, is_primary in columns if is_primary]
         self._key = _one("key", primary, options, table)
         for given in (self._vector, self._key):
             if given not in kinds:
@@ -42,8 +39,7 @@ class _PgTable:
         name = connection.execute("SELECT to_regclass(%s)::text", [table]).fetchone()[0]
         # A line break ends a comment in the condition.
         self._rows = sql.SQL("FROM {} AS t WHERE ({}\n)").format(sql.SQL(name), sql.SQL(options.get("where", "true")))  # type: ignore[arg-type]
-        written = "sum(t.xmin::text::bigint)" if columns[0][3] in _HAVE_VERSIONS else "0"
-        (self._count, self._written) = self._select(f"count(*), {written}", options)
+        (self._count,) = self._select("count(*)", options)
         if primary != [self._key]:
             self._check_key(options)
 
@@ -70,9 +66,6 @@ class _PgTable:
                 f"column {self._key} is not unique ({given:,} rows have {different:,} values): name another by "
                 "key=COLUMN"
             )
-
-    def state(self) -> str:
-        return f"{self._count} {self._written}"
 
     def count(self) -> int:
         return int(self._count)

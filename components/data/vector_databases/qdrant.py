@@ -29,9 +29,6 @@ class _Collection:
             raise InputError(f"its vectors are {', '.join(named) or 'without a name'}: choose with vector=NAME")
         self._vector = vector or (named[0] if named else None)
 
-    def state(self) -> str:
-        return str(self.count())
-
     def count(self) -> int:
         return int(self._client.count(self._name, count_filter=self._filter, exact=True).count)
 

@@ -94,10 +94,6 @@ def require_one_length(lengths: Collection[int]) -> None:
 class OpenStore(Protocol):
     """An open database; nothing is ever written to it."""
 
-    def state(self) -> str:
-        """Changes when rows are written, as far as the database says."""
-        ...
-
     def count(self) -> int:
         """The number of rows."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -82,36 +82,32 @@ def _copied(folder: Path) -> pa.Table:
 
 
 class _Watched:
-    """An open database whose connection breaks behind so many pages, and which may give other states."""
+    """An open database of which each page but the first comes after a call of `before`."""
 
-    def __init__(self, opened: OpenStore, pages: int, states: Sequence[str], asked: list[Any]) -> None:
-        self._opened, self._left, self._states, self._asked = opened, pages, iter(states), asked
+    def __init__(self, opened: OpenStore, before: Callable[[Any], object]) -> None:
+        self._opened, self._before = opened, before
         self.count = opened.count
 
-    def state(self) -> str:
-        return next(self._states, self._opened.state())
-
     def page(self, after: Any, rows: int) -> Page:
-        if self._left == 0:
-            raise OSError("connection reset")
-        self._left -= 1
-        self._asked.append(after)
+        if after is not None:
+            self._before(self._opened)
         return self._opened.page(after, rows)
 
 
-@contextmanager
-def _watched(url: str, pages: int = 99, states: Sequence[str] = ()) -> Iterator[list[Any]]:
-    """Within the block, copies of this kind of database behave as `_Watched`; yields what they ask for."""
-    store, asked = find_store(url.partition(":")[0].partition("+")[0]), list[Any]()
+def _fails(_opened: OpenStore) -> None:
+    raise OSError("connection reset")
+
+
+def _watch(url: str, before: Callable[[Any], object], patch: pytest.MonkeyPatch) -> None:
+    """Let copies of this kind of database behave as `_Watched`."""
+    store = find_store(url.partition(":")[0].partition("+")[0])
 
     @contextmanager
     def opened(place: StoreUrl) -> Iterator[OpenStore]:
         with store.opened(place) as one:
-            yield _Watched(one, pages, states, asked)
+            yield _Watched(one, before)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copying, "find_store", lambda _: replace(store, opened=opened))
-        yield asked
+    patch.setattr(copying, "find_store", lambda _: replace(store, opened=opened))
 
 
 @databases
@@ -119,7 +115,7 @@ def test_rows_become_a_folder_of_embeddings(write: Write, tmp_path: Path) -> Non
     url, folder = write(tmp_path / "database", "mug"), tmp_path / "shop"
     first = look(url, "title, brand")
     assert (first.rows, first.dim, first.captions[:2]) == (ROWS, DIM, ["mug 0", "mug 1, Acme"])
-    assert copy(url, folder, "title, brand", tmp_path / "state") == ROWS
+    assert copy(url, folder, "title, brand") == ROWS
     rows = _copied(folder)
     np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("mug"), atol=1e-6)
     assert rows.select(["title", "brand"]).to_pylist()[1] == {"title": "mug 1", "brand": "Acme"}
@@ -130,64 +126,39 @@ def test_rows_become_a_folder_of_embeddings(write: Write, tmp_path: Path) -> Non
         Prepare(source="embeddings", counts=Counts(train=1, val=1, test=1), folder=folder, text="title, brand")
     )
     assert described.images == {"train": ROWS}
-    assert not list((tmp_path / "state").iterdir())
 
 
 @databases
-def test_a_stopped_copy_never_mixes_two_generations(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_stopped_copy_writes_nothing_and_starts_again(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, folder, state = write(tmp_path / "database", "old"), tmp_path / "shop", tmp_path / "state"
-    with _watched(url, pages=2), pytest.raises(InputError, match="the copy resumes"):
-        copy(url, folder, "title", state)
+    url, folder = write(tmp_path / "database", "old"), tmp_path / "shop"
+    with monkeypatch.context() as patch:
+        _watch(url, _fails, patch)
+        with pytest.raises(InputError, match=r"connection reset; run this again$"):
+            copy(url, folder, "title")
+    assert [path.name for path in tmp_path.iterdir()] == ["database"]
     write(tmp_path / "database", "renewed")
-    assert copy(url, folder, "title", state) == ROWS
-    assert "the database changed since the last run: it is read from the start" in capsys.readouterr().out
-    rows = _copied(folder)
-    assert {text.split()[0] for text in rows["title"].to_pylist()} == {"renewed"}
-    np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("renewed"), atol=1e-6)
+    assert copy(url, folder, "title") == ROWS
+    assert {text.split()[0] for text in _copied(folder)["title"].to_pylist()} == {"renewed"}
 
 
-@databases
-def test_a_stopped_copy_writes_nothing_and_resumes(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda opened: opened._client.set_payload("rows", {"title": "renewed"}, points=[0]),
+        lambda opened: opened._client.delete("rows", [ROWS - 1]),
+    ],
+    ids=["another text", "a point less"],
+)
+def test_a_database_that_changes_meanwhile_is_refused(
+    change: Callable[[Any], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, folder, state = write(tmp_path / "database", "old"), tmp_path / "shop", tmp_path / "state"
-    with _watched(url, pages=2), pytest.raises(InputError, match=r"connection reset; .* the copy resumes"):
-        copy(url, folder, "title", state)
-    assert not folder.exists()
-    kept = {file.name: file.stat().st_ino for file in state.rglob("*.parquet")}
-    assert len(kept) == 2
-    with _watched(url) as asked:
-        assert copy(url, folder, "title", state) == ROWS
-    # Pages that are copied already are compared before and after.
-    assert [*asked[:4], *asked[5:]] == [None, 25, 25, 50, None, 25, 50, 50]
-    assert {name: (folder / name).stat().st_ino for name in kept} == kept
-    assert "changed" not in capsys.readouterr().out
-    assert _copied(folder)["title"].to_pylist() == [payload["title"] for payload in _payloads("old")]
-
-
-def test_a_database_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
-    url = _lance(tmp_path / "database", "old")
-    with (
-        _watched(url, states=("a", "b")),
-        pytest.raises(InputError, match=r"it changed while it was read \(60 of 60 rows\)"),
-    ):
-        copy(url, tmp_path / "shop", "title", tmp_path / "state")
-    assert not (tmp_path / "shop").exists()
-
-
-def test_a_database_that_is_written_during_the_copy_is_refused(tmp_path: Path) -> None:
     url = _qdrant(tmp_path / "database", "old")
-    with _watched(url, pages=2), pytest.raises(InputError):
-        copy(url, tmp_path / "shop", "title", tmp_path / "state")
-    (part,) = sorted((tmp_path / "state").rglob("*_000001.parquet"))
-    # The page is that of another generation, whatever its mark says.
-    table = pq.read_table(part)
-    mark = table.schema.metadata[b"mark"].replace(b'"content": "', b'"content": "0')
-    pq.write_table(table.replace_schema_metadata({b"mark": mark}), part)
-    assert copy(url, tmp_path / "shop", "title", tmp_path / "state") == ROWS
-    assert len(_copied(tmp_path / "shop")) == ROWS
+    _watch(url, change, monkeypatch)
+    with pytest.raises(InputError, match=r"it changed while it was read \((59|60) of 60 rows\): run this again"):
+        copy(url, tmp_path / "shop", "title")
+    assert not (tmp_path / "shop").exists()
 
 
 @databases
@@ -198,7 +169,7 @@ def test_rows_without_a_vector_are_left_out(
     url = write(tmp_path / "database", "new", lacking=lacking)
     first = look(url, "title")
     assert (first.rows, first.dim, first.captions[0]) == (ROWS, DIM, f"new {lacking}")
-    assert copy(url, tmp_path / "shop", "title", tmp_path / "state") == ROWS - lacking
+    assert copy(url, tmp_path / "shop", "title") == ROWS - lacking
     assert f"{lacking:,} rows have no vector and are left out" in capsys.readouterr().out
     rows = _copied(tmp_path / "shop")
     np.testing.assert_allclose(np.stack(rows["embedding"].to_numpy()), _vectors("new")[lacking:], atol=1e-6)
@@ -207,7 +178,7 @@ def test_rows_without_a_vector_are_left_out(
 @databases
 def test_a_database_without_any_vector_is_refused(write: Write, tmp_path: Path) -> None:
     url = write(tmp_path / "database", "new", lacking=ROWS)
-    for read in (lambda: look(url), lambda: copy(url, tmp_path / "shop", None, tmp_path / "state")):
+    for read in (lambda: look(url), lambda: copy(url, tmp_path / "shop", None)):
         with pytest.raises(InputError, match="none of 60 rows has a finite vector: choose another one with vector="):
             read()
     assert not (tmp_path / "shop").exists()
@@ -233,7 +204,7 @@ def test_where_selects_rows(write: Write, where: str, tmp_path: Path) -> None:
     first = look(url, "title")
     assert first.rows < ROWS
     assert list(first.notes) == []
-    assert copy(url, tmp_path / "shop", "title", tmp_path / "state") == first.rows
+    assert copy(url, tmp_path / "shop", "title") == first.rows
     assert set(_copied(tmp_path / "shop")["collection_id"].to_pylist()) == {"b"}
 
 
@@ -263,7 +234,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         ("qdrant://127.0.0.1:9/images", None, "refused.*; start the database or correct the URL$"),
     ):
         with pytest.raises(InputError, match=message) as error:
-            copy(url, tmp_path / "shop", text, tmp_path / "state")
+            copy(url, tmp_path / "shop", text)
         assert "\n" not in str(error.value)
         assert not (tmp_path / "shop").exists()
     monkeypatch.setattr(copying, "find_spec", lambda _: None)
@@ -285,7 +256,7 @@ def test_every_field_is_a_column_of_the_copy(tmp_path: Path) -> None:
     url = f"qdrant+file://{tmp_path}/database/rows"
     with pytest.raises(InputError, match="its vectors are without a name: choose with vector=NAME"):
         look(f"{url}?vector=clip")
-    copy(url, tmp_path / "shop", None, tmp_path / "state")
+    copy(url, tmp_path / "shop", None)
     first, second, *_ = _copied(tmp_path / "shop").to_pylist()
     # A field that only some pages have is a column of all files.
     assert len({tuple(sorted(pq.read_schema(file).names)) for file in (tmp_path / "shop").iterdir()}) == 1
