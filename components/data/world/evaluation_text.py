@@ -7,7 +7,7 @@ As in CC-Neg (Singh et al. 2024) a negation is minimal: all its words are common
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from components.data.world.lexicon import TIERS, Concept, Tier, load_lexicon, plural
@@ -51,57 +51,43 @@ PARAPHRASES = {
 CUES = ("no", "not", "without", "not_but")
 """Cues of negations; `not_but` names an absent object in place of the one that is shown."""
 
-_NEGATIONS: dict[str, tuple[dict[str, str], ...]] = {
+_DENIALS: dict[str, tuple[tuple[str, str], ...]] = {
     "pair": (
-        {
-            "no": "There is no {bare} {relation} {an_b} and the background is {colour}.",
-            "not": "There is not a single {bare} {relation} {an_b} and the background is {colour}.",
-            "without": "There is {an_b} without {an_a} {relation} it and the background is {colour}.",
-            "not_but": "There is not {an_a} but {an_absent} {relation} {an_b} and the background is {colour}.",
-        },
-        {
-            "no": "This shows no {bare} {relation} {an_b}, with a plain {colour} background.",
-            "not": "This does not show {an_a} {relation} {an_b}, with a plain {colour} background.",
-            "without": "This shows {an_b} without {an_a} {relation} it, with a plain {colour} background.",
-            "not_but": "This shows not {an_a} but {an_absent} {relation} {an_b}, with a plain {colour} background.",
-        },
-        {
-            "no": "On {colour}, no {bare} is {relation} {an_b}.",
-            "not": "On {colour}, not a single {bare} is {relation} {an_b}.",
-            "without": "On {colour}, {an_b} is without {an_a} {relation} it.",
-            "not_but": "On {colour}, not {an_a} but {an_absent} is {relation} {an_b}.",
-        },
+        (
+            "There is not a single {bare} {relation} {an_b} and the background is {colour}.",
+            "There is {an_b} without {an_a} {relation} it and the background is {colour}.",
+        ),
+        (
+            "This does not show {an_a} {relation} {an_b}, with a plain {colour} background.",
+            "This shows {an_b} without {an_a} {relation} it, with a plain {colour} background.",
+        ),
+        (
+            "On {colour}, not a single {bare} is {relation} {an_b}.",
+            "On {colour}, {an_b} is without {an_a} {relation} it.",
+        ),
     ),
     "single": (
-        {
-            "no": "There is no {bare} in the {position} and the background is {colour}.",
-            "not": "There is not a single {bare} in the {position} and the background is {colour}.",
-            "without": "There is a {position} without {an_a} and the background is {colour}.",
-            "not_but": "There is not {an_a} but {an_absent} in the {position} and the background is {colour}.",
-        },
-        {
-            "no": "This shows no {bare} in the {position}, with a plain {colour} background.",
-            "not": "This does not show {an_a} in the {position}, with a plain {colour} background.",
-            "without": "This shows the {position} without {an_a}, with a plain {colour} background.",
-            "not_but": "This shows not {an_a} but {an_absent} in the {position}, with a plain {colour} background.",
-        },
+        (
+            "There is not a single {bare} in the {position} and the background is {colour}.",
+            "There is a {position} without {an_a} and the background is {colour}.",
+        ),
+        (
+            "This does not show {an_a} in the {position}, with a plain {colour} background.",
+            "This shows the {position} without {an_a}, with a plain {colour} background.",
+        ),
     ),
     "group": (
-        {
-            "no": "There are no {bare} and the background is {colour}.",
-            "not": "There are not any {bare} and the background is {colour}.",
-            "without": "There is a scene without {bare} and the background is {colour}.",
-            "not_but": "There are not {an_a} but {an_absent} and the background is {colour}.",
-        },
-        {
-            "no": "This shows no {bare}, with a plain {colour} background.",
-            "not": "This does not show any {bare}, with a plain {colour} background.",
-            "without": "This shows a scene without {bare}, with a plain {colour} background.",
-            "not_but": "This shows not {an_a} but {an_absent}, with a plain {colour} background.",
-        },
+        (
+            "There are not any {bare} and the background is {colour}.",
+            "There is a scene without {bare} and the background is {colour}.",
+        ),
+        (
+            "This does not show any {bare}, with a plain {colour} background.",
+            "This shows a scene without {bare}, with a plain {colour} background.",
+        ),
     ),
 }
-"""Kind of scene -> the negations of each frame of `QUERIES`, in the same order."""
+"""Kind of scene -> each frame of `QUERIES` denied with `not` and with `without`, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +146,18 @@ def negation_text(scene: Scene, rng: random.Random, cue: str) -> NegationText:
     filled = slots(side, common_word)
     other = slots(replace(side, first=Thing(absent, side.first.size)), common_word)
     bare = plural(side.first.name) if side.kind == "group" else filled.a
-    negated = fill(_NEGATIONS[side.kind][number][cue], filled, bare=bare, an_absent=other.an_a)
+    negated = fill(_denied(side.kind, number, cue), filled, bare=bare, an_absent=other.an_a)
     return NegationText(fill(QUERIES[side.kind][number], filled), negated)
 
 
 def negation_frames() -> Iterator[str]:
     """Every frame of a negation."""
-    by_kind: Sequence[tuple[dict[str, str], ...]] = tuple(_NEGATIONS.values())
-    return (frame for kind in by_kind for cues in kind for frame in cues.values())
+    return (_denied(kind, n, cue) for kind, frames in QUERIES.items() for n in range(len(frames)) for cue in CUES)
+
+
+def _denied(kind: str, number: int, cue: str) -> str:
+    """A frame of `QUERIES` with a cue of a negation."""
+    if cue in ("no", "not_but"):
+        instead = {"no": "no {bare}", "not_but": "not {an_a} but {an_absent}"}
+        return QUERIES[kind][number].replace("{an_a}", instead[cue])
+    return _DENIALS[kind][number][cue == "without"]
