@@ -13,9 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import fields, replace
-from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
-from tempfile import gettempdir
 
 from tqdm import tqdm
 
@@ -117,21 +115,7 @@ def _from_row(row: dict[str, object]) -> Sample | Unusable:
     return Sample(**columns | {"captions": tuple(row["captions"])})  # type: ignore[arg-type]
 
 
-def _context() -> ForkServerContext | SpawnContext:
-    # Forked from this process, they would inherit locks of the threads that libraries have started.
-    # The path of the fork server's socket may have 107 characters.
-    if len(gettempdir()) > 70:
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    # Python warns if `components.data.prepare`, the module that is run, is one of them.
-    modules = ("data.listed_images", "data.leak_guard", "core.system.checking")
-    context.set_forkserver_preload([f"components.{module}" for module in modules])
-    return context
-
-
-def _start(environment: dict[str, str]) -> None:
-    # The fork server may have started with another environment, without a store's keys.
-    os.environ.update(environment)
+def _start() -> None:
     # Ctrl-C reaches all processes; the first one lets the others finish their chunks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -150,7 +134,8 @@ def _each(
             _check(item)
             yield item
         return
-    pool = ProcessPoolExecutor(count, _context(), _start, (dict(os.environ),))
+    # Forked processes would inherit locks of the threads that libraries have started.
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _start)
     try:
         yield from (item for item, _ in in_order(pool, _check, work, 2 * count))
     except BrokenProcessPool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -38,10 +37,6 @@ def _killed(log: Path) -> Iterator[Sample]:
     log.touch()
     os.kill(os.getpid(), 9)
     yield from ()
-
-
-def _keys() -> Iterator[Unusable]:
-    yield Unusable(os.environ.get("AWS_ACCESS_KEY_ID", "none"))
 
 
 Run = Callable[..., list[Sample | Unusable]]
@@ -97,24 +92,6 @@ def test_a_killed_process_is_reported_in_one_line(parts: list[PictureChunk], run
     parts[4] = PictureChunk("killed", partial(_killed, tmp_path / "log"), 1)
     with pytest.raises(InputError, match=r"was killed.*lower prepare\.processes"):
         run(parts, 2)
-
-
-def test_a_long_path_of_temporary_files_does_not_matter(
-    parts: list[PictureChunk], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On clusters it often is; a socket's path has at most 107 characters."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
-    Path(tempfile.gettempdir()).mkdir()
-    assert run(parts, 3) == run(parts)
-
-
-def test_processes_have_the_current_environment(
-    parts: list[PictureChunk], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(parts, 2)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "given since")
-    reading = [PictureChunk(f"reading {number}", _keys, 1) for number in range(PARTS)]
-    assert set(run(reading, 2)) == {Unusable("given since")}
 
 
 def _tiff(kind: Any) -> bytes:
