@@ -20,7 +20,7 @@ Damage = Callable[[Path], object]
 
 def prepare_settings(raw_params: dict[str, Any], **changes: Any) -> Settings:
     """The settings with other values in block `prepare`."""
-    return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | changes})
+    return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | {"processes": 1} | changes})
 
 
 def pairs_of(settings: Settings, unusable: list[Unusable] | None = None) -> list[Pair]:
