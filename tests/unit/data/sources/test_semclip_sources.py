@@ -1,4 +1,4 @@
-"""SemCLIP's published files as sources: the released split, its test rows kept out, texts beside the pairs."""
+"""CC-Neg and SugarCrepe++ as sources, as CoN-CLIP and SemCLIP publish them: what either tests does not train."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from components.core.settings import Settings
@@ -19,7 +21,9 @@ from components.data.sources import find_source
 from components.data.test_sets.readers import cc_neg, sugar_crepe
 from tests.unit.data.sources.reading import assert_refused, caption_queries, pairs_of, prepare_settings, prepared
 
-ROWS = 60
+ROWS, TESTED = 60, 8
+LAST = set(range(ROWS - TESTED, ROWS))
+"""What CoN-CLIP tests of CC-Neg."""
 SHUFFLED = np.random.RandomState(42).permutation(ROWS)
 TRAIN, VAL, TEST = (set(part.tolist()) for part in (SHUFFLED[:48], SHUFFLED[48:54], SHUFFLED[54:]))
 """The released code: shuffled by seed 42, the last tenth tests, the tenth before it validates."""
@@ -44,6 +48,7 @@ def _texts(number: int) -> dict[str, str]:
 def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Both files at 60 rows; of SugarCrepe++ the last 20 show the images and captions of the first 20."""
     monkeypatch.setattr(cc_neg, "ROWS", ROWS)
+    monkeypatch.setattr(cc_neg, "TESTED", TESTED)
     monkeypatch.setattr(cc_neg, "HELD_OUT", 0)
     monkeypatch.setattr(sugar_crepe, "ROWS", ROWS)
     # The sources read these numbers when they are imported.
@@ -55,6 +60,9 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
             (tmp_path / folder / f"{number:0{digits}d}.jpg").write_bytes(png((number, 1, digits)))
     rows = [{"image_number": str(number), **_texts(number)} for number in range(ROWS)]
     _write(tmp_path / "cc_neg" / cc_neg.CSV, rows)
+    names = [f"{number:09d}.jpg" for number in range(ROWS)]
+    columns = {"image_path": names, "caption": [f"thing {number}" for number in range(ROWS)], "negated": ["no"] * ROWS}
+    pq.write_table(pa.table(columns), tmp_path / "cc_neg" / cc_neg.TABLE)
     shown = [_texts(number) | {"caption": f"caption {number % IMAGES}"} for number in range(ROWS)]
     shown = [{"filename": f"{number % IMAGES:012d}.jpg", **texts} for number, texts in enumerate(shown)]
     _write(tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV, shown)
@@ -129,6 +137,7 @@ def test_prepare_writes_a_row_of_texts_for_each_row_that_trains(world: Make, tmp
 def test_a_text_that_a_test_set_holds_does_not_train_as_a_paraphrase(world: Make, tmp_path: Path) -> None:
     """The rows' images are new to the test set `cc_neg_semclip`; one row's paraphrase is one of its captions."""
     shutil.rmtree(tmp_path / "sugar_crepe_pp")
+    (tmp_path / "cc_neg" / cc_neg.TABLE).unlink()
     path = tmp_path / "cc_neg" / cc_neg.CSV
     chosen, held = min(TRAIN), min(TEST)
     rows = list(csv.DictReader(path.open(newline="")))
@@ -171,3 +180,67 @@ def test_rows_without_a_text_are_left_out_and_counted(
     path.write_text(path.read_text().replace(f"paraphrase {chosen}\n", "\n"))
     assert _rows(world("cc_neg"), "train") == TRAIN - {chosen}
     assert "1 rows left out that lack a caption, a paraphrase or a negation" in capsys.readouterr().out
+
+
+@pytest.fixture
+def con_clip(world: Make, raw_params: dict[str, Any]) -> Make:
+    """Settings of source `cc_neg`, which tests as CoN-CLIP does."""
+
+    def make(seed: int = 0, counts: tuple[int, int, int] = (20, 4, TESTED), **more: Any) -> Settings:
+        raw_params["dataset"]["seed"] = seed
+        return world("cc_neg", counts=counts, source="cc_neg", **more)
+
+    return make
+
+
+def _shown(settings: Settings, *splits: str) -> set[int]:
+    """The numbers of the images of these splits."""
+    return {int(Path(pair.name).stem) for pair in pairs_of(settings) if pair.split in splits}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_images_that_either_protocol_tests_do_not_train(con_clip: Make, seed: int) -> None:
+    train, val, test = (_shown(con_clip(seed), split) for split in ("train", "val", "test"))
+    assert (train | val).isdisjoint(LAST | TEST)
+    assert test == LAST
+    assert (len(train), len(val)) == (20, 4)
+    assert train.isdisjoint(val)
+
+
+def test_all_that_is_left_can_train(con_clip: Make) -> None:
+    left = set(range(ROWS)) - LAST - TEST
+    assert _shown(con_clip(counts=(len(left) - 2, 2, TESTED)), "train", "val") == left
+    message = rf"{len(left)} images are in no published test: lower them"
+    assert_refused(con_clip(counts=(len(left) - 1, 2, TESTED)), message)
+
+
+def test_without_semclips_file_the_last_rows_alone_are_known(con_clip: Make, tmp_path: Path) -> None:
+    (tmp_path / "cc_neg" / cc_neg.CSV).unlink()
+    settings = con_clip(counts=(ROWS - TESTED - 4, 4, TESTED))
+    assert _shown(settings, "train", "val") == set(range(ROWS)) - LAST
+
+
+def test_stage_prepare_writes_pairs_and_queries(con_clip: Make, tmp_path: Path) -> None:
+    tested = [pair["caption"] for pair in prepared(con_clip(), tmp_path)["test"]]
+    assert [query["text"] for query in caption_queries(tmp_path)] == tested
+    assert {int(caption.split()[1]) for caption in tested} == LAST
+
+
+def test_the_general_check_finds_nothing_left_to_drop(con_clip: Make, tmp_path: Path) -> None:
+    settings = con_clip(heldout_testsets_dir=str(tmp_path))
+    guard = prepare.Guard.of(settings.prepare)
+    assert len(list(guard.clean(find_source("cc_neg").pairs(settings)))) == 32
+    assert {"cc_neg", "cc_neg_semclip"} <= set(guard.counts().checked)
+    assert not guard.dropped
+
+
+def test_missing_and_incomplete_files_are_named(con_clip: Make, tmp_path: Path) -> None:
+    settings, folder = con_clip(), tmp_path / "cc_neg"
+    (folder / cc_neg.IMAGES / f"{ROWS - 1:09d}.jpg").unlink()
+    assert_refused(settings, r"000000059\.jpg is missing: put all images of CC-Neg there")
+    # Its last rows are not those of the published test.
+    pq.write_table(pq.read_table(folder / cc_neg.TABLE).slice(0, 30), folder / cc_neg.TABLE)
+    assert_refused(settings, r"cc_neg\.parquet has 30 of 60 rows, .* convert all of it")
+    (folder / cc_neg.TABLE).unlink()
+    assert_refused(settings, r"cc_neg\.parquet is not a Parquet file")
+    assert_refused(con_clip(folder=None), r"'cc_neg' needs prepare\.folder")
