@@ -13,12 +13,12 @@ import torch
 from more_itertools import chunked
 
 from components.core.compute.metrics import Features
-from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash, file_hash
 from components.encoders.adapter.encoder import unit_rows
 from components.encoders.adapter.precision import Precision, quantise
+from components.encoders.language_models.weights import check_weight_index
 from components.encoders.under_test import EncoderUnderTest
 
 if TYPE_CHECKING:

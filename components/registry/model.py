@@ -34,6 +34,7 @@ waits to be tried. A version's page lists its training data, its scores and the 
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
 _PACKAGES = (
+    "huggingface_hub",
     "mlflow",
     "numpy",
     "open_clip_torch",

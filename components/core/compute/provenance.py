@@ -145,18 +145,6 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def check_weight_index(folder: str | Path) -> None:
-    """Check that weights which an index file names are beside it, so that a hash of the folder covers them."""
-    for path in sorted(Path(folder).rglob("*.index.json")):
-        try:
-            named = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
-            outside = next((name for name in named if Path(name).name != name), None)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path} is not an index of weights ({error}): fetch or save the model again") from None
-        if outside is not None:
-            raise InputError(f"{path} names weights outside its folder, '{outside}': put all files beside it")
-
-
 def data_hashes(paths: Iterable[Path]) -> dict[str, str]:
     """Path -> content hash, for the sidecar of an encoder."""
     return {str(path): path_hash(path) for path in paths}

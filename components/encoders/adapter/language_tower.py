@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
+from components.encoders.language_models.weights import check_weight_index
 
 PACKAGED = "all-MiniLM-L6-v2"
 """The language model in a Python package."""

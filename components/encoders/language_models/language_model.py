@@ -17,10 +17,9 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 from safetensors import SafetensorError
 
-from components.core.compute.provenance import check_weight_index
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_folder, file_hash
-from components.encoders.language_models.weights import GGUF, find_weights
+from components.encoders.language_models.weights import GGUF, check_weight_index, find_weights
 
 ADAPTER = "adapter_model.safetensors"
 """The only file of an adapter that is read; others may be pickles."""

@@ -82,3 +82,15 @@ def _template_in_settings(path: Path) -> Iterator[str]:
         return
     if template:
         yield json.dumps(template)
+
+
+def check_weight_index(folder: str | Path) -> None:
+    """Check that weights which an index file names are beside it, so that a hash of the folder covers them."""
+    for path in sorted(Path(folder).rglob("*.index.json")):
+        try:
+            named = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+            outside = next((name for name in named if Path(name).name != name), None)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is not an index of weights ({error}): fetch or save the model again") from None
+        if outside is not None:
+            raise InputError(f"{path} names weights outside its folder, '{outside}': put all files beside it")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.core.compute.provenance import check_weight_index
+from components.encoders.language_models.weights import check_weight_index
 from components.training.methods.contract.losses import Features, Losses, contrast
 from components.training.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from components.core.compute.provenance import check_weight_index
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables import records
@@ -25,6 +24,7 @@ from components.core.text.languages import ENGLISH, detected, language_of
 from components.data.leaks.report import FOLDER, TestSetKeys
 from components.data.world import fact_checks
 from components.encoders.adapter.tokens import token_lengths
+from components.encoders.language_models.weights import check_weight_index
 
 _SENTENCES = (
     ("paraphrase_queries", records.PARAPHRASE_QUERIES, ("query", "paraphrase")),

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from components.core.compute import provenance
-from components.core.compute.provenance import check_weight_index, git_commit
+from components.core.compute.provenance import git_commit
 from components.core.system.errors import InputError
+from components.encoders.language_models.weights import check_weight_index
 
 
 def test_a_commit_is_dirty_where_code_differs_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
