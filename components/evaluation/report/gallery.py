@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -30,22 +30,12 @@ SIDE = 128
 """Longest side of a picture in pixels."""
 
 
-@dataclass(frozen=True)
-class Lists:
-    """An encoder's top lists of all queries and paraphrases: rows of the test images `[queries, depth]`."""
+class Lists(NamedTuple):
+    """An encoder's top lists of queries and their paraphrases: rows of the test images `[queries, depth]`."""
 
     encoder: str
     query: npt.NDArray[Any]
     paraphrase: npt.NDArray[Any]
-
-    @property
-    def depth(self) -> int:
-        """Length of the lists."""
-        return int(self.query.shape[-1])
-
-    def first(self, row: int, count: int) -> Lists:
-        """The first `count` images of one query and its paraphrase `[count]`."""
-        return Lists(self.encoder, self.query[row][:count], self.paraphrase[row][:count])
 
 
 @dataclass(frozen=True)
@@ -64,11 +54,8 @@ class Retrieved:
 
 def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folders: Folders) -> Retrieved:
     """The stored rankings and their queries."""
-    lists = [
-        Lists(encoder, named[QUERY_TOP], named[PARAPHRASE_TOP])
-        for encoder, named in rankings.items()
-        if QUERY_TOP in named
-    ]
+    stored = {encoder: named for encoder, named in rankings.items() if QUERY_TOP in named}
+    lists = [Lists(encoder, named[QUERY_TOP], named[PARAPHRASE_TOP]) for encoder, named in stored.items()]
     if not lists:
         return Retrieved()
     images = PAIRS.read(folders.test_pairs, ["image_id"])["image_id"].to_pylist()
@@ -160,23 +147,29 @@ def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retriev
     chosen = examples(retrieved, challenger, settings.compare)
     shown = {int(row) for entry in chosen for side, _ in entry.sides for row in (*side.query, *side.paraphrase)}
     pictures = read_pictures(folders.test_pairs, shown | {entry.gold_row for entry in chosen})
-    return Gallery(chosen, pictures, challenger, retrieved.lists[0].depth)
+    return Gallery(chosen, pictures, challenger, _depth(retrieved.lists[0]))
 
 
 def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[GalleryQuery]:
     """Queries at evenly spaced quantiles of the challenger's gain in AO, with each encoder's images."""
     lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
-    if any(listed.depth < settings.gallery_top for listed in lists):
+    top = settings.gallery_top
+    if any(_depth(listed) < top for listed in lists):
         raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.top_k: lower it")
-    overlaps = {one.encoder: average_overlap(one.query, one.paraphrase, one.depth) for one in lists}
+    overlaps = {one.encoder: average_overlap(one.query, one.paraphrase, _depth(one)) for one in lists}
     gains = overlaps[challenger] - overlaps[lists[0].encoder]
     order = np.argsort(-gains, kind="stable")
     chosen = []
     for place in spread(len(order), settings.gallery_queries):
         row = int(order[place])
-        sides = [(one.first(row, settings.gallery_top), float(overlaps[one.encoder][row])) for one in lists]
+        first = [Lists(name, query[row][:top], paraphrase[row][:top]) for name, query, paraphrase in lists]
+        sides = [(side, float(overlaps[side.encoder][row])) for side in first]
         chosen.append(GalleryQuery(queries[row], gold[row], float(gains[row]), place_name(place, len(order)), sides))
     return chosen
+
+
+def _depth(lists: Lists) -> int:
+    return int(lists.query.shape[1])
 
 
 def spread(queries: int, count: int) -> list[int]:

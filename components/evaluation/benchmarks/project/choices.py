@@ -13,9 +13,9 @@ from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.protocols.choices import (
     half_truth_choices,
     image_triplets,
-    original_over_negation,
     row_cosine,
     text_triplets,
+    true_over_false,
 )
 
 HALF_TRUTHS_FILE, NEGATIONS_FILE, SWAPS_FILE = "half_truths.parquet", "negations.parquet", "swaps.parquet"
@@ -47,7 +47,7 @@ def score_negations(context: ProjectContext) -> Scores:
     table, gold = context.read_shown(NEGATION_QUERIES, NEGATIONS_FILE)
     captions, negations, paraphrases = context.columns(table, "caption", "negation", "paraphrase")
     over: dict[str, Reals] = {
-        "original_over_negation": original_over_negation(context.image_features[gold], captions, negations),
+        "original_over_negation": true_over_false(context.image_features[gold], captions, negations),
         "paraphrase_over_negation": strictly_greater(
             row_cosine(captions, paraphrases), row_cosine(captions, negations)
         ),
@@ -70,9 +70,7 @@ def score_swaps(context: ProjectContext) -> Scores:
     Micro accuracy is the mean over rows; macro accuracy is the mean over the table's groups (ARO's own average).
     """
     table, gold = context.read_shown(SWAPS, SWAPS_FILE)
-    true, false = context.columns(table, "true_caption", "false_caption")
-    images = context.image_features[gold]
-    correct = strictly_greater(row_cosine(images, true), row_cosine(images, false))
+    correct = true_over_false(context.image_features[gold], *context.columns(table, "true_caption", "false_caption"))
     kinds = np.array(table["kind"].to_pylist())
     for kind in set(kinds.tolist()) - set(SWAP_KINDS):
         raise InputError(f"{context.folder / SWAPS_FILE}: kind '{kind}' is unknown: use {', '.join(SWAP_KINDS)}")

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from components.core.compute.metrics import strictly_greater
 from components.data.test_sets.pictures import picture_file
 from components.data.test_sets.readers.aro import ATTRIBUTION, BOX, CAPTIONS, FILES, FOLDER, RELATION, read_cases
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
-from components.evaluation.scoring.protocols.choices import group_numbers, row_cosine
+from components.evaluation.scoring.protocols.choices import group_numbers, true_over_false
 from components.evaluation.scoring.published_context import PublishedContext
 
 _LEFT_OUT = """
@@ -79,8 +78,7 @@ def _averages(
     """The three averages of right cases; without any case that counts for it, the headline is missing."""
     boxes = [(context.folder / "images" / row["image_path"], tuple(row[side] for side in BOX)) for row in rows]
     images = context.images([picture_file(path, box) for path, box in boxes])
-    true, false = context.columns(rows, *CAPTIONS)
-    right = strictly_greater(row_cosine(images, true), row_cosine(images, false))
+    right = true_over_false(images, *context.columns(rows, *CAPTIONS))
     shown = group_numbers([row["image_path"] for row in rows])
     groups, counted = group_numbers(labels), np.array(kept, dtype=bool)
     values = {f"{name}/micro_accuracy": right, f"{name}/macro_accuracy_all": right}

@@ -67,20 +67,6 @@ LITTLE_FIRST = (
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """The runs of several seeds as one list of queries, seed after seed.
-
-    The published figure is the mean of the runs' means; `seeds` is the run of each pair `[pairs]`, `pictures` its two
-    pictures `[pairs, 2]`, and `standard_error` that of the runs' means.
-    """
-
-    values: Reals
-    seeds: Indices
-    pictures: Indices
-    standard_error: float
-
-
-@dataclass(frozen=True)
 class _Task:
     """Items from which pairs of different groups are drawn, and the text about the groups of two items."""
 
@@ -90,19 +76,21 @@ class _Task:
     ties: geometry.Ties
     seeds: Iterable[int] = range(SEEDS)
 
-    def run(self, context: PublishedContext) -> Pooled:
+    def run(self, context: PublishedContext, name: str) -> Scores:
         draws = [unlike_pairs(drawn(len(self.groups), DRAWN, seed), self.groups) for seed in self.seeds]
         texts = [[self.text(int(self.groups[a]), int(self.groups[b])) for a, b in pairs] for pairs in draws]
-        return _judged(context, self.picture, draws, texts, self.ties)
+        return _judged(context, name, self.picture, draws, texts, self.ties)
 
 
 def _judged(
     context: PublishedContext,
+    name: str,
     picture: Callable[[int], LazyPicture],
     draws: Sequence[Indices],
     texts: list[list[str]],
     ties: geometry.Ties,
-) -> Pooled:
+) -> Scores:
+    """The metrics below `name` of draws of pairs `[pairs, 2]`, whose items `picture` shows, and their `texts`."""
     if not all(len(pairs) for pairs in draws):
         raise InputError(f"{context.folder}: a draw has no pair of different groups: complete the data")
     used = np.unique(np.concatenate(draws))
@@ -111,21 +99,36 @@ def _judged(
     for pairs, sentences in zip(draws, texts, strict=True):
         first, second = images[np.searchsorted(used, pairs)].transpose(1, 0, 2)
         runs.append(geometry.classified(geometry.margins(first, second, context.texts(sentences)), ties))
-    return pooled(runs, draws)
+    return pooled(name, runs, draws)
 
 
-def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
-    found = {f"{name}/{group}": run for group, run in groups.items()}
+def pooled(name: str, runs: Sequence[Reals], pictures: Sequence[Indices]) -> Scores:
+    """`<name>/accuracy` of several draws as one list of queries, draw after draw, and the error of the draws' means.
+
+    The published figure is the mean of the draws' means: the draws are its strata. The standard error divides the
+    deviation by n, not n - 1, as the released code does; a single draw has none.
+
+    Args:
+        runs: right answers of each draw, `[pairs]` each and none empty.
+        pictures: the two pictures of each pair `[pairs, 2]`.
+    """
+    finite(*runs)
+    means = np.array([run.mean() for run in runs])
+    seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
+    metric, error = f"{name}/accuracy", float(means.std() / np.sqrt(len(means)))
     return Scores(
-        {f"{key}/accuracy": run.values for key, run in found.items()},
-        strata={f"{key}/accuracy": run.seeds for key, run in found.items()},
-        scalars={f"{key}/standard_error": run.standard_error for key, run in found.items() if run.seeds.max()},
-        pictures={f"{key}/accuracy": run.pictures for key, run in found.items()},
+        {metric: np.concatenate(runs)},
+        strata={metric: seeds},
+        scalars={f"{name}/standard_error": error} if len(runs) > 1 else {},
+        pictures={metric: np.concatenate(pictures)},
     )
 
 
 def _scored(context: PublishedContext, name: str, tasks: dict[str, _Task]) -> Scores:
-    return _scores(name, {group: task.run(context) for group, task in tasks.items()})
+    scores = Scores({})
+    for group, task in tasks.items():
+        scores.update(task.run(context, f"{name}/{group}"))
+    return scores
 
 
 def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
@@ -163,14 +166,10 @@ def score_cifar100_size(context: PublishedContext) -> Scores:
         rows, groups = _two_groups(large, small)
         return _Task(lambda row: image(int(rows[row])), groups, _either(large_first, SMALL_FIRST), ties)
 
+    large, small, slip = RELEASED_LARGE, RELEASED_SMALL, LARGE_FIRST.replace("while", "whiel")
     tasks = {
         "paper": task(np.isin(coarse, LARGE), np.isin(coarse, SMALL), LARGE_FIRST, "right"),
-        "released": task(
-            np.isin(fine, RELEASED_LARGE),
-            np.isin(fine, RELEASED_SMALL),
-            LARGE_FIRST.replace("while", "whiel"),
-            "wrong",
-        ),
+        "released": task(np.isin(fine, large), np.isin(fine, small), slip, "wrong"),
     }
     return _scored(context, CIFAR, tasks)
 
@@ -212,8 +211,10 @@ def score_cub(context: PublishedContext) -> Scores:
         return picture_file(files[row])
 
     ties: dict[str, geometry.Ties] = {"paper": "right", "released": "wrong"}
-    found = {key: _judged(context, picture, [pairs[draw] for draw in draws], texts, tie) for key, tie in ties.items()}
-    return _scores(CUB, found)
+    scores = Scores({})
+    for group, tie in ties.items():
+        scores.update(_judged(context, f"{CUB}/{group}", picture, [pairs[draw] for draw in draws], texts, tie))
+    return scores
 
 
 def _cub_rows(context: PublishedContext, files: Sequence[Path]) -> dict[str, int]:
@@ -241,17 +242,6 @@ def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
     first, second = np.triu_indices(len(chosen), k=1)
     pairs = np.stack([chosen[first], chosen[second]], axis=1)
     return np.asarray(pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]], dtype=np.int64)
-
-
-def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
-    """The runs of several seeds, `[pairs]` each and none empty, with the two pictures of each pair `[pairs, 2]`.
-
-    The standard error divides the deviation by n, not n - 1, as the released code does.
-    """
-    finite(*runs)
-    means = np.array([run.mean() for run in runs])
-    seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
-    return Pooled(np.concatenate(runs), seeds, np.concatenate(pictures), float(means.std() / np.sqrt(len(means))))
 
 
 _DIFFERENCES = RequiredFile(

@@ -13,11 +13,13 @@ top-1: no encoder can exceed 32.4 over all rows, and 84.4 over the 475.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from components.core.compute.metrics import strictly_greater
+from components.core.compute.metrics import Features, Indices
 from components.core.system.errors import InputError
 from components.data.test_sets.readers import sugar_crepe as reader
 from components.encoders.adapter.images import SQUASHED
@@ -26,11 +28,11 @@ from components.evaluation.scoring.protocols.choices import (
     SEMCLIP_METRICS,
     group_numbers,
     image_triplets,
-    row_cosine,
     semclip_scores,
     text_triplets,
+    true_over_false,
 )
-from components.evaluation.scoring.published_context import PublishedContext
+from components.evaluation.scoring.published_context import NO_CHANGES, PublishedContext
 
 PP, SEMCLIP = "sugar_crepe_pp", "sugar_crepe_pp_semclip"
 _TIE = "a tie is a failure"
@@ -43,11 +45,9 @@ def score(context: PublishedContext) -> Scores:
         right, names = [], []
         for subset, count in subsets.items():
             rows = reader.read_subset(context, subset, reader.PAIR, count)
-            images = context.image_files("images", reader.picture_names(rows))
-            caption, negative = context.columns(rows, *reader.PAIR)
-            right.append(strictly_greater(row_cosine(images, caption), row_cosine(images, negative)))
+            images, pictures = _shown(context, rows)
+            right.append(true_over_false(images, *context.columns(rows, *reader.PAIR)))
             names += reader.picture_names(rows)
-            pictures = group_numbers(reader.picture_names(rows))
             scores.update(grouped(f"{reader.SUGAR_CREPE}/{subset}", {"accuracy": right[-1]}, pictures))
         name = f"{reader.SUGAR_CREPE}/{kind}/accuracy"
         strata = np.repeat(np.arange(len(right)), list(map(len, right)))
@@ -70,9 +70,9 @@ def score_images(context: PublishedContext) -> Scores:
     scores = Scores({})
     for subset, count in reader.SUBSETS.items():
         rows = reader.read_subset(context, subset, reader.TRIPLET, count)
-        images = context.image_files("images", reader.picture_names(rows))
+        images, pictures = _shown(context, rows)
         parts = image_triplets(images, *context.columns(rows, *reader.TRIPLET))
-        scores.update(grouped(f"{PP}/{subset}", parts, group_numbers(reader.picture_names(rows))))
+        scores.update(grouped(f"{PP}/{subset}", parts, pictures))
     return scores
 
 
@@ -83,10 +83,8 @@ def score_semclip(context: PublishedContext) -> Scores:
         for subset, count in reader.SUBSETS.items()
         for row in reader.read_subset(context, subset, reader.TRIPLET, count)
     ]
-    images = context.image_files("images", reader.picture_names(rows))
-    return semclip_scores(
-        SEMCLIP, group_numbers(reader.picture_names(rows)), images, *context.columns(rows, *reader.TRIPLET)
-    )
+    images, pictures = _shown(context, rows)
+    return semclip_scores(SEMCLIP, pictures, images, *context.columns(rows, *reader.TRIPLET))
 
 
 def score_semclip_released(context: PublishedContext) -> Scores:
@@ -97,9 +95,16 @@ def score_semclip_released(context: PublishedContext) -> Scores:
         raise InputError(
             f"{context.folder / reader.CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it"
         )
-    images = context.image_files("images", reader.picture_names(held), SQUASHED)
-    texts = context.columns(held, *reader.CSV_COLUMNS)
-    return semclip_scores(reader.SEMCLIP_RELEASED, group_numbers(reader.picture_names(held)), images, *texts)
+    images, pictures = _shown(context, held, SQUASHED)
+    return semclip_scores(reader.SEMCLIP_RELEASED, pictures, images, *context.columns(held, *reader.CSV_COLUMNS))
+
+
+def _shown(
+    context: PublishedContext, rows: Sequence[dict[str, Any]], changes: Mapping[str, Any] = NO_CHANGES
+) -> tuple[Features, Indices]:
+    """Features `[rows, dim]` and number `[rows]` of each row's picture."""
+    names = reader.picture_names(rows)
+    return context.image_files("images", names, changes), group_numbers(names)
 
 
 _OWN = partial(

@@ -17,7 +17,7 @@ _FOLDER = files("components.evaluation.report.published") / "collections"
 
 
 class Column(BaseModel):
-    """A column: a metric, the mean of several rounded ones as in SimCSE, a correlation over sets, or only printed."""
+    """A column: a metric, the mean of several rounded ones as in SimCSE, or a correlation over sets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,13 +30,11 @@ class Column(BaseModel):
     """Decimals to which each of `mean_of`, times `scale`, is rounded before the mean."""
     scale: float = 100.0
     """The paper's factor for shares; 1 for scores and distances."""
-    absent: bool = False
-    """Whether no benchmark here computes it, so that only the paper's figures are shown."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Column:
-        if sum(map(bool, (self.metric, self.mean_of, self.correlation, self.absent))) != 1:
-            raise ValueError(f"column '{self.name}' needs one of `metric`, `mean_of`, `correlation` and `absent`")
+        if sum(map(bool, (self.metric, self.mean_of, self.correlation))) != 1:
+            raise ValueError(f"column '{self.name}' needs one of `metric`, `mean_of` and `correlation`")
         return self
 
     @property
@@ -48,7 +46,7 @@ class Column(BaseModel):
 
     def value(self, values: dict[str, float]) -> float | None:
         """The column's value of one encoder, times `scale`; None if a metric is missing."""
-        if self.absent or any(metric not in values for metric in self.metrics):
+        if any(metric not in values for metric in self.metrics):
             return None
         if self.correlation:
             rows = np.array([(values[x], values[y] - values[z]) for x, y, z in self.correlation])
@@ -83,7 +81,7 @@ class PaperTable(BaseModel):
 
 
 class Collection(BaseModel):
-    """The tables of a paper, also those that no benchmark here computes."""
+    """The tables of a paper."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

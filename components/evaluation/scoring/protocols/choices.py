@@ -23,6 +23,11 @@ def row_cosine(first: Features, second: Features) -> Features:
     return np.asarray(np.einsum("nd,nd->n", first, second), dtype=np.float32)
 
 
+def true_over_false(images: Features, true: Features, false: Features) -> Reals:
+    """1 where an image is closer to the true text than to the false one, all `[rows, dim]`; a tie is a failure."""
+    return strictly_greater(row_cosine(images, true), row_cosine(images, false))
+
+
 def at_least(scores: Features, others: Features) -> Reals:
     """1 where `scores` reaches `others`, else 0: a tie is right."""
     finite(scores, others)
@@ -81,11 +86,6 @@ def caption_recall(captions: Features, images: Features) -> dict[str, Reals]:
     return {f"recall_at_{k}": hit_at_k(ranks, k) for k in DEPTHS}
 
 
-def original_over_negation(images: Features, originals: Features, negations: Features) -> Reals:
-    """1 where an image is closer to the original than to its negation, all `[rows, dim]`; a tie is a failure."""
-    return strictly_greater(row_cosine(images, originals), row_cosine(images, negations))
-
-
 def composite_score(original: float, paraphrased: float, over_negation: float) -> float:
     """Mean of two top-1 accuracies and the rescaled accuracy over negations, where chance is 0 (equation 8)."""
     finite(original, paraphrased, over_negation)
@@ -101,7 +101,7 @@ def semclip_scores(
     """
     captioned = {"original": originals, "paraphrase": paraphrases}
     top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}
-    over = original_over_negation(images, originals, negations)
+    over = true_over_false(images, originals, negations)
     values = {f"{name}/{kind}/{metric}": column for kind, found in top.items() for metric, column in found.items()}
     original, paraphrase = (float(top[kind]["recall_at_1"].mean()) for kind in ("original", "paraphrase"))
     values[f"{name}/original_over_negation"] = over

@@ -47,11 +47,11 @@ def test_every_unlike_pair_of_the_drawn_comes_once(labels: list[int], seed: int)
 
 def test_pooled_runs_keep_their_seed_and_the_error_of_their_means() -> None:
     pictures = [np.arange(8).reshape(4, 2), np.array([[0, 1], [0, 2]])]
-    found = pooled([np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0])], pictures)
-    assert found.values.tolist() == [1, 1, 1, 1, 0, 1]
-    assert found.seeds.tolist() == [0, 0, 0, 0, 1, 1]
-    assert found.pictures.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [0, 1], [0, 2]]
-    assert found.standard_error == pytest.approx(0.25 / 2**0.5)
+    found = pooled("x", [np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0])], pictures)
+    assert found.values["x/accuracy"].tolist() == [1, 1, 1, 1, 0, 1]
+    assert found.strata["x/accuracy"].tolist() == [0, 0, 0, 0, 1, 1]
+    assert found.pictures["x/accuracy"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [0, 1], [0, 2]]
+    assert found.scalars["x/standard_error"] == pytest.approx(0.25 / 2**0.5)
 
 
 def test_uniformity_by_hand_and_over_several_blocks() -> None:

@@ -78,7 +78,7 @@ def test_a_papers_table_has_our_rows_then_its_own() -> None:
 
 
 def test_a_table_has_as_many_decimals_as_the_paper_prints() -> None:
-    columns = [{"name": "ours", "metric": "coco_p/ao_at_10"}, {"name": "absent", "absent": True}]
+    columns = [{"name": "ours", "metric": "coco_p/ao_at_10"}, {"name": "not scored", "metric": "coco_p/none"}]
     table = TABLE | {"columns": columns, "rows": {"CLIP": [98.52, 9.0], "Other": [98.5, None]}}
     (section,) = paper_tables(Collection.model_validate({"paper": "p", "tables": [table]}), REPORTS[:1])
     assert _texts(section) == [
