@@ -114,10 +114,11 @@ def frontier(points: Reals) -> list[int]:
     return sorted(kept, key=lambda row: (points[row][0], -points[row][1]))
 
 
-def pareto(comparison: Comparison, primary: str, against: str, best: Sequence[int]) -> go.Figure:
+def _pareto(comparison: Comparison, primary: str, against: str, best: Sequence[int]) -> go.Figure:
     """A point with 95% intervals for each encoder; those of rows `best` are filled and joined by a line."""
-    x, y = (list(comparison.cells[name].values()) for name in (against, primary))
     import plotly.graph_objects as go
+
+    x, y = (list(comparison.cells[name].values()) for name in (against, primary))
 
     figure = go.Figure()
     figure.add_scatter(
@@ -210,4 +211,4 @@ def pareto_plot(comparison: Comparison, primary: str, against: str = AGAINST, na
     best = frontier(np.array(upwards, dtype=np.float64).T)
     names = ", ".join(comparison.encoders[row] for row in best)
     note = f"Filled and joined by the dotted line: encoders that no other encoder dominates ({names})."
-    return Plot(name, title, pareto(comparison, primary, against, best), (note,))
+    return Plot(name, title, _pareto(comparison, primary, against, best), (note,))

@@ -38,6 +38,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, feature BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS sources (source BLOB PRIMARY KEY, picture BLOB NOT NULL) WITHOUT ROWID",
 )
+_OF_SOURCES = "SELECT source, feature FROM sources JOIN features USING (picture) WHERE source"
+_OF_PICTURES = "SELECT picture, feature FROM features WHERE picture"
 _KEYS = 500
 """Keys in one query; SQLite takes at least 999."""
 _AHEAD = 4
@@ -83,7 +85,7 @@ class ImageFeatures:
         path = self.folder / f"{content_hash(under_test.image_tower_sha256, *kind)}.db"
         sources = [_key(f"{picture.name}\0{picture.stamp}".encode()) for picture in pictures]
         with _opened(path) as connection:
-            known = _known(connection, sources)
+            known = _read(connection, _OF_SOURCES, sources)
             new = {source: one for source, one in zip(sources, pictures, strict=True) if source not in known}
             if new:
                 with bar("embed images", len(new), "image") as progress:
@@ -124,7 +126,7 @@ def _embedded(
     import torch
 
     keys = {source: _key(pixels.tobytes()) for source, _, pixels in batch}
-    features = _features(connection, list(keys.values()))
+    features = _read(connection, _OF_PICTURES, list(keys.values()))
     new = {keys[source]: (name, pixels) for source, name, pixels in batch if keys[source] not in features}
     if new:
         tensor = torch.from_numpy(np.stack([pixels for _, pixels in new.values()])).permute(0, 3, 1, 2)
@@ -152,16 +154,6 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
     except sqlite3.Error as error:
         raise InputError(f"image features {path} cannot be used ({error}): delete the file") from None
-
-
-def _known(connection: sqlite3.Connection, sources: Sequence[bytes]) -> dict[bytes, Vector]:
-    """Source key -> feature of unchanged pictures."""
-    query = "SELECT source, feature FROM sources JOIN features USING (picture) WHERE source"
-    return _read(connection, query, sources)
-
-
-def _features(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, Vector]:
-    return _read(connection, "SELECT picture, feature FROM features WHERE picture", keys)
 
 
 def _read(connection: sqlite3.Connection, query: str, keys: Sequence[bytes]) -> dict[bytes, Vector]:

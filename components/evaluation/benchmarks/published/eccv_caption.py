@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from components.core.compute.metrics import Features, Indices, Reals, top_k
+from components.core.compute.metrics import Features, Indices, top_k
 from components.core.system.errors import InputError
 from components.data.test_sets.readers import eccv_caption as reader
-from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
+from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics
 from components.evaluation.scoring.protocols.retrieval import TIES, WAYS
 from components.evaluation.scoring.published_context import PublishedContext
 
@@ -54,26 +54,20 @@ def score(context: PublishedContext) -> Scores:
     texts = reader.read_captions(context)
     captions = EmbeddedItems(list(texts), context.texts([*texts.values()]))
     images = EmbeddedItems(known.images, context.image_files(reader.PICTURES, map(reader.image_name, known.images)))
-    ways = dict(zip(WAYS, ((captions, images), (images, captions)), strict=True))
-    values: dict[str, Reals] = {}
-    pictures: dict[str, Indices] = {}
-    for way, (queries, gallery) in ways.items():
+    scores = Scores({})
+    for way, (queries, gallery) in zip(WAYS, ((captions, images), (images, captions)), strict=True):
         for name, matches in (("eccv", known.eccv[way]), ("cxc", known.cxc[way])):
-            scored_queries = [query for query in matches if query in queries.rows]
-            if not scored_queries:
+            there = {query: matching for query, matching in matches.items() if query in queries.rows}
+            if not there:
                 raise InputError(
                     f"{context.folder / reader.FILE} has none of the queries of {way} in {name}: fetch it again"
                 )
-            scored = _scored(name, {query: matches[query] for query in scored_queries}, queries, gallery, context.ks)
-            named = {
-                f"{reader.NAME}/{name}/{way}/{metric}": np.array([one[metric] for one in scored])
-                for metric in scored[0]
-            }
-            values |= named
-            if way == "text_to_image":
-                about = np.array([images.rows[known.about[query]] for query in scored_queries], dtype=np.int64)
-                pictures |= dict.fromkeys(named, about)
-    return Scores(values, pictures=pictures)
+            found = _scored(name, there, queries, gallery, context.ks)
+            columns = {metric: np.array([one[metric] for one in found]) for metric in found[0]}
+            # Each image is a query once.
+            about = [images.rows[known.about[query] if queries is captions else query] for query in there]
+            scores.update(grouped(f"{reader.NAME}/{name}/{way}", columns, np.array(about, dtype=np.int64)))
+    return scores
 
 
 def _scored(

@@ -56,21 +56,6 @@ def score_year(year: str, context: PublishedContext) -> Scores:
     return Scores({}, correlations=spearman_by_subset(name, columns), scalars=mean_spearman(name, columns))
 
 
-def score_test(
-    name: str,
-    read: Callable[[TestSetFiles], reader.SentencePairs],
-    file: RequiredFile,
-    count: int,
-    kinds: Sequence[Kind],
-    context: PublishedContext,
-) -> Scores:
-    """The correlations `kinds` of a test part in one file, of which `count` pairs are published."""
-    pairs = read(context)
-    context.expect(f"{file.path}, pairs", len(pairs.gold), count)
-    columns = _columns(context, {"test": pairs})["test"]
-    return Scores({}, correlations={f"{name}/test/{kind}": Correlation(kind, *columns) for kind in kinds})
-
-
 def _columns(context: PublishedContext, subsets: Mapping[str, reader.SentencePairs]) -> dict[str, tuple[Reals, Reals]]:
     """Gold and predicted similarities of each subset."""
     # All texts at once, because the encoder sorts them by length; the context then has the features of each subset.
@@ -89,6 +74,14 @@ def _test(
     kinds: Sequence[Kind],
     citation: str,
 ) -> Benchmark[PublishedContext]:
+    """The correlations `kinds` of a test part in one file, of which `count` pairs are published."""
+
+    def score(context: PublishedContext) -> Scores:
+        pairs = read(context)
+        context.expect(f"{file.path}, pairs", len(pairs.gold), count)
+        columns = _columns(context, {"test": pairs})["test"]
+        return Scores({}, correlations={f"{name}/test/{kind}": Correlation(kind, *columns) for kind in kinds})
+
     unbroken = metrics("none are broken; a constant column counts as 0", "pearson") if "pearson" in kinds else ()
     return Benchmark(
         name=name,
@@ -98,7 +91,7 @@ def _test(
         folder=reader.FOLDER,
         needs=(file,),
         metrics=(*metrics(_TIES, "spearman"), *unbroken),
-        score=partial(score_test, name, read, file, count, kinds),
+        score=score,
         text_only=True,
     )
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.core.system.errors import InputError
-from components.evaluation.benchmarks.published import find_published
 from research.experiments import coco_tp
 from research.experiments.parts.perturbations import perturbations, perturbed
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.published import coco, refused, scored
+from tests.unit.data.test_sets.writing import write_files
 
 CAPTION = "Two children sitting together near some wooden tables outside."
 SYNONYMS = {"children": ["kids", "youngsters"], "wooden": ["timber"]}
@@ -58,16 +56,12 @@ CLEAN, WRONG = [["red", "red"], ["leaf"]], [["red", "rde"], ["leaf"]]
 
 def _write(folder: Path, path: str, captions: list[Any]) -> None:
     rows = [{"image": f"val2014/{name}", "caption": texts} for name, texts in zip(NAMES, captions, strict=True)]
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    (folder / path).write_text(json.dumps(rows))
+    write_files(folder, {path: rows})
 
 
 def _coco(folder: Path, captions: list[list[str]] = CLEAN) -> None:
-    images = [{"id": number, "file_name": name} for number, name in enumerate(NAMES)]
-    annotations = [{"image_id": number, "caption": text} for number, texts in enumerate(captions) for text in texts]
-    (folder / "coco_test_karpathy.json").write_text(json.dumps({"images": images, "annotations": annotations}))
-    colour_image(folder / "val2014" / NAMES[0], (255, 0, 0))
-    colour_image(folder / "val2014" / NAMES[1], (0, 255, 0))
+    write_files(folder, {"coco_test_karpathy.json": coco(dict(zip(NAMES, captions, strict=True)))})
+    write_files(folder / "val2014", {NAMES[0]: (255, 0, 0), NAMES[1]: (0, 255, 0)})
 
 
 def _method(method: str, severity: int) -> str:
@@ -81,13 +75,17 @@ def test_rsum_and_drop_by_hand(tmp_path: Path) -> None:
         _write(tmp_path, _method(method, 1), CLEAN)
         _write(tmp_path, _method(method, 2), WRONG)
     _write(tmp_path, "coco_tp/formal.json", WRONG)
-    found = find_published("coco_tp").score(toy_context(tmp_path, TABLE, allow_partial=True)).scalars
-    assert found["coco_tp/clean/rsum"] == pytest.approx(6)
-    assert found["coco_tp/formal/rsum"] == pytest.approx(6 - 1 / 3)
-    assert found["coco_tp/formal/relative_drop"] == pytest.approx(1 / 18)
-    assert found["coco_tp/keyboard/rsum"] == pytest.approx(6 - 1 / 6), "the mean of both severities"
-    assert found["coco_tp/character/relative_drop"] == pytest.approx(1 / 36)
-    assert not {"coco_tp/sentence/rsum", "coco_tp/word/rsum", "coco_tp/all/rsum"} & set(found), "some are missing"
+    found = scored("coco_tp", tmp_path, TABLE).scalars
+    wanted = {
+        "clean/rsum": 6,
+        "formal/rsum": 6 - 1 / 3,
+        "formal/relative_drop": 1 / 18,
+        # The mean of both severities.
+        "keyboard/rsum": 6 - 1 / 6,
+        "character/relative_drop": 1 / 36,
+    }
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+    assert not {"sentence/rsum", "word/rsum", "all/rsum"} & set(found), "some are missing"
 
 
 def test_the_average_is_over_the_sixteen(tmp_path: Path) -> None:
@@ -96,17 +94,15 @@ def test_the_average_is_over_the_sixteen(tmp_path: Path) -> None:
     for methods in coco_tp.LEVELS.values():
         for name in methods:
             _write(tmp_path, f"coco_tp/{name}.json", WRONG if name == "ocr" else CLEAN)
-    found = find_published("coco_tp").score(toy_context(tmp_path, TABLE, allow_partial=True)).scalars
-    assert found["coco_tp/all/rsum"] == pytest.approx(6 - 1 / 3 / 16)
-    assert found["coco_tp/all/relative_drop"] == pytest.approx(1 / 18 / 16)
-    assert found["coco_tp/sentence/relative_drop"] == pytest.approx(0)
-    declared = find_published("coco_tp")
-    assert not any(declared.metric(name).higher_is_better for name in found if name.endswith("drop"))
+    found = scored("coco_tp", tmp_path, TABLE)
+    assert found.scalars["all/rsum"] == pytest.approx(6 - 1 / 3 / 16)
+    assert found.scalars["all/relative_drop"] == pytest.approx(1 / 18 / 16)
+    assert found.scalars["sentence/relative_drop"] == pytest.approx(0)
+    assert not found.declared.metric("coco_tp/all/relative_drop").higher_is_better
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     _coco(tmp_path)
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
     for captions, message in (
         (None, "has no perturbed captions"),
         ([["red"], ["leaf"]], "other images or numbers of captions"),
@@ -114,8 +110,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     ):
         if captions:
             _write(tmp_path, _method("ip", 1), captions)
-        with pytest.raises(InputError, match=message):
-            find_published("coco_tp").score(context)
+        context = refused("coco_tp", tmp_path, message, TABLE, allow_partial=True)
     assert any("1 rows lack caption (row 0" in note for note in context.notes), "nlpaug wrote a list for a caption"
 
 
@@ -131,8 +126,8 @@ def test_five_captions_of_an_image_are_perturbed_and_the_rest_stays(
 
     monkeypatch.setattr(coco_tp, "perturbations", lambda synonyms: {"keyboard": spoil})
     monkeypatch.setattr(coco_tp, "SEVERITIES", (2, 4))
-    found = find_published("coco_tp_generated").score(toy_context(tmp_path, TABLE, allow_partial=True)).scalars
+    found = scored("coco_tp_generated", tmp_path, TABLE).scalars
     assert calls == [("red", 0.1)] * 5 + [("leaf", 0.1)] + [("red", 0.2)] * 5 + [("leaf", 0.2)]
     # "blank" ties on both pictures and goes to the first. Text to image at 1: all but the second picture's caption.
     # Image to text: red finds its sixth caption first; green ties on all but that and finds its own behind five.
-    assert found["coco_tp_generated/keyboard/rsum"] == pytest.approx(6 / 7 + 1 + 1 + 1 / 2 + 1 / 2 + 1)
+    assert found["keyboard/rsum"] == pytest.approx(6 / 7 + 1 + 1 + 1 / 2 + 1 / 2 + 1)

@@ -12,8 +12,8 @@ from components.captions.prompting.request import Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
-from components.evaluation.benchmarks.published import find_published
 from research.experiments.parts.judge import JudgeQuestion, judge_of, judged
+from tests.support.published import refused, scored
 from tests.support.toy_context import toy_context
 from tests.unit.research.experiments.conftest import ScriptedModel
 
@@ -77,11 +77,10 @@ def _write_differences(folder: Path, *differences: str) -> None:
 def test_scores_without_images(tmp_path: Path) -> None:
     _write_differences(tmp_path, "a good one", "a bad one", "another good one")
     critic = _critic()
-    context = toy_context(tmp_path, {}, allow_partial=True, options={"judge": critic.judge(tmp_path)})
-    found = find_published("caption_quality").score(context).values
-    assert sorted(found["caption_quality/captions_only/score"].tolist()) == [0.25, 0.75, 0.75]
-    assert found["caption_quality/captions_only/good_share"].sum() == 2
-    assert context.notes == ["differences.parquet: 3 differences, the paper judges 300"]
+    found = scored("caption_quality", tmp_path, options={"judge": critic.judge(tmp_path)})
+    assert sorted(found.values["captions_only/score"]) == [0.25, 0.75, 0.75]
+    assert sum(found.values["captions_only/good_share"]) == 2
+    assert found.notes == ["differences.parquet: 3 differences, the paper judges 300"]
     assert all("Image 1 caption: a 'cat'" in request.chat[-1][1] for request in critic.asked)
 
 
@@ -93,9 +92,8 @@ def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path, png: Any
     }  # fmt: skip
     PAIRS.write(tmp_path / "pairs.parquet", pairs)
     critic = _critic()
-    context = toy_context(tmp_path, {}, allow_partial=True, options={"judge": critic.judge(tmp_path)})
-    found = find_published("caption_quality").score(context)
-    assert found.values["caption_quality/with_images/score"].tolist() == [0.75]
+    found = scored("caption_quality", tmp_path, options={"judge": critic.judge(tmp_path)})
+    assert found.values["with_images/score"] == [0.75]
     assert [picture.data for picture in critic.asked[0].pictures] == pairs["image"][::-1]
 
 
@@ -107,5 +105,4 @@ def test_wrong_and_missing_tables(tmp_path: Path) -> None:
         ([], judge, r"differences.parquet has no rows"),
     ):
         _write_differences(tmp_path, *differences)
-        with pytest.raises(InputError, match=message):
-            find_published("caption_quality").score(toy_context(tmp_path, {}, allow_partial=True, options=options))
+        refused("caption_quality", tmp_path, message, allow_partial=True, options=options)

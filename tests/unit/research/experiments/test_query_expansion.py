@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.core.system.errors import InputError
 from components.core.tables.records import QUERY_PARAPHRASES
-from components.evaluation.benchmarks.published import find_published
 from components.evaluation.scoring.protocols.retrieval import synonym_expansions
 from research.experiments.parts.wordnet import POS, read_wordnet
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.published import coco, refused, scored
+from tests.unit.data.test_sets.writing import write_files
 
 TABLE = dict.fromkeys(("a auto", "a motor car", "the thing", "one automobile", "some wheels"), (0, 1, 0))
 TABLE["a car"] = (1, 0, 0)
@@ -24,7 +24,6 @@ LICENCE = "  1 This software and database is being provided to you\n"
 
 def _wordnet(folder: Path) -> Path:
     """Write synsets as wndb(5WN) lays them out."""
-    folder.mkdir()
     for pos in POS:
         data, index = LICENCE, ""
         for words in SYNSETS.get(pos, []):
@@ -32,33 +31,30 @@ def _wordnet(folder: Path) -> Path:
             members = " ".join(f"{word} 0" for word in words)
             data += f"{place:08d} 06 {pos[0]} {len(words):02x} {members} 000 | what it means\n"
             index += "".join(f"{word.partition('(')[0]} {pos[0]} 1 1 @ 1 1 {place:08d}  \n" for word in words)
-        (folder / f"data.{pos}").write_text(data)
-        (folder / f"index.{pos}").write_text(LICENCE + index)
-    (folder / "noun.exc").write_text("autos auto\nmen man\n")
+        write_files(folder, {f"data.{pos}": data, f"index.{pos}": LICENCE + index})
+    write_files(folder, {"noun.exc": "autos auto\nmen man\n"})
     return folder
 
 
-def _pairs(folder: Path) -> None:
-    row = {"image": "000000000001.png", "query": "a car", "paraphrase": "the thing"}
-    (folder / "coco_p.json").write_text(json.dumps([row]))
-    colour_image(folder / "val2017" / "000000000001.png", (255, 0, 0))
-    colour_image(folder / "val2017" / "000000000002.png", (0, 255, 0))
+PAIRS = {
+    "coco_p.json": [{"image": "000000000001.png", "query": "a car", "paraphrase": "the thing"}],
+    "val2017/000000000001.png": (255, 0, 0),
+    "val2017/000000000002.png": (0, 255, 0),
+}
 
 
 def test_both_sources_by_hand(tmp_path: Path) -> None:
     """The query finds red; with two expansions out of three it finds green, as the paraphrase does."""
-    _pairs(tmp_path)
+    write_files(tmp_path, PAIRS)
     _wordnet(tmp_path / "wordnet")
     texts: list[object] = ["one automobile", "one automobile", "some wheels"]
     columns = {"id": ["1"] * 3, "sample": [2, 1, 0], "query": ["a car"] * 3, "paraphrase": texts}
     QUERY_PARAPHRASES.write(tmp_path / "query_paraphrases.parquet", {**columns, "similarity": [0.9] * 3})
-    scores = find_published("query_expansion").score(toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2)))
+    found = scored("query_expansion", tmp_path, TABLE, ks=(1, 2)).values
     for source in ("wordnet", "paraphrases"):
-        found = [scores.values[f"query_expansion/{source}/{name}"].tolist() for name in METRICS]
-        assert found == [[1], [0], [1]], source
-    once = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"expansions": 1})
-    scores = find_published("query_expansion").score(once)
-    assert scores.values["query_expansion/wordnet/ao_at_1"].tolist() == [0], "a tie, and red is the earlier image"
+        assert [found[f"{source}/{name}"] for name in METRICS] == [[1], [0], [1]], source
+    once = scored("query_expansion", tmp_path, TABLE, ks=(1,), options={"expansions": 1}).values
+    assert once["wordnet/ao_at_1"] == [0], "a tie, and red is the earlier image"
 
 
 def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
@@ -66,40 +62,35 @@ def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
 
     With one expansion both images are alike, and the earlier, which is red, comes first.
     """
-    images = [{"id": number, "file_name": f"{number}.png"} for number in (1, 2)]
-    annotations = [{"id": row, "image_id": row, "caption": text} for row, text in ((1, "a red"), (2, "a car"))]
-    (tmp_path / "coco_test_karpathy.json").write_text(json.dumps({"images": images, "annotations": annotations}))
-    colour_image(tmp_path / "val2014" / "1.png", (255, 0, 0))
-    colour_image(tmp_path / "val2014" / "2.png", (0, 255, 0))
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"a car": ["the thing", "some wheels"]}))
-    table, name = {**TABLE, "a red": (1, 0, 0)}, "query_expansion_coco"
+    write_files(tmp_path, {
+        "coco_test_karpathy.json": coco({"1.png": ["a red"], "2.png": ["a car"]}),
+        "val2014/1.png": (255, 0, 0), "val2014/2.png": (0, 255, 0),
+        "mine.json": {"a car": ["the thing", "some wheels"]},
+    })  # fmt: skip
     for expansions, hits in ((3, [1, 1]), (1, [1, 0])):
-        options = {"paraphrases": str(path), "expansions": expansions}
-        context = toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=options)
-        found = find_published(name).score(context).values
-        assert found[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == hits
-        assert found[f"{name}/paraphrases/text_to_image/recall_at_5"].tolist() == [1, 1]
-        assert found[f"{name}/paraphrases/expanded_share"].tolist() == [0, 1]
+        options = {"paraphrases": str(tmp_path / "mine.json"), "expansions": expansions}
+        found = scored("query_expansion_coco", tmp_path, TABLE | {"a red": (1, 0, 0)}, ks=(1,), options=options).values
+        assert found["paraphrases/text_to_image/recall_at_1"] == hits
+        assert found["paraphrases/text_to_image/recall_at_5"] == [1, 1]
+        assert found["paraphrases/expanded_share"] == [0, 1]
 
 
 def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) -> None:
-    _pairs(tmp_path)
-    benchmark, path = find_published("query_expansion"), tmp_path / "mine.json"
-    without = toy_context(tmp_path, TABLE, allow_partial=True)
-    with pytest.raises(InputError, match=r"neither wordnet/ nor query_paraphrases.parquet.*validate@query_paraphrases"):
-        benchmark.score(without)
+    name, options = "query_expansion", {"paraphrases": str(tmp_path / "mine.json")}
+    content: Any = {" a  car": ["one automobile", "some wheels"]}
+    write_files(tmp_path, {**PAIRS, "mine.json": content})
+    message = r"neither wordnet/ nor query_paraphrases.parquet.*validate@query_paraphrases"
+    without = refused(name, tmp_path, message, TABLE, allow_partial=True)
     assert without.lists == {"queries": [("a car",), ("the thing",)]}
-    path.write_text(json.dumps({" a  car": ["one automobile", "some wheels"]}))
-    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"paraphrases": str(path)})
-    assert benchmark.score(context).values["query_expansion/paraphrases/ao_at_1"].tolist() == [1]
-    assert context.left_out == ["wordnet: no folder wordnet/"]
+    found = scored(name, tmp_path, TABLE, ks=(1,), options=options)
+    assert found.values["paraphrases/ao_at_1"] == [1]
+    assert found.left_out == ["wordnet: no folder wordnet/"]
     for content in ("[]", '{"a car": "one automobile"}', "{"):
-        path.write_text(content)
-        with pytest.raises(InputError, match=r"mine.json.*JSON object, text -> list of texts"):
-            benchmark.score(context)
-    with pytest.raises(InputError, match="expansions=none: give a number"):
-        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True, options={"expansions": "none"}))
+        write_files(tmp_path, {"mine.json": content})
+        message = r"mine.json.*JSON object, text -> list of texts"
+        refused(name, tmp_path, message, TABLE, allow_partial=True, options=options)
+    message = "expansions=none: give a number"
+    refused(name, tmp_path, message, TABLE, allow_partial=True, options={"expansions": "none"})
 
 
 def test_synonyms_of_forms_and_compounds(tmp_path: Path) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.captions.prompting.request import PICTURE, Request
-from components.core.system.errors import InputError
-from components.evaluation.benchmarks.published import find_published
-from tests.support.toy_context import toy_context
+from tests.support.published import refused, scored
 from tests.unit.data.test_sets.writing import write_files
 from tests.unit.research.experiments.conftest import ScriptedModel
 
@@ -32,9 +30,7 @@ def test_only_pictures_of_the_rest_are_asked_for_the_excluded(tmp_path: Path) ->
 
     model = ScriptedModel(reply)
     table = dict.fromkeys((QUERY[0], OTHER[0]), (1, -5, 0))
-    context = toy_context(tmp_path, table, allow_partial=True, options={"judge": model.judge(tmp_path)})
-    found = find_published("simple_neg").score(context).values
-    assert {name.partition("/")[2]: values.tolist() for name, values in found.items()} == {
+    assert scored("simple_neg", tmp_path, table, options={"judge": model.judge(tmp_path)}).values == {
         "accuracy_at_1": [1, 0], "accuracy_at_5": [0.4, 0], "context_at_1": [1, 0], "context_at_5": [0.8, 0],
     }  # fmt: skip
     assert len(model.asked) == 5 + 4 + 5
@@ -43,5 +39,4 @@ def test_only_pictures_of_the_rest_are_asked_for_the_excluded(tmp_path: Path) ->
 @pytest.mark.parametrize("content", [[QUERY, ["only one"]], {}])
 def test_rows_of_another_form_are_refused(tmp_path: Path, content: object) -> None:
     write_files(tmp_path, {"simpleneg.json": content, **SHADES})
-    with pytest.raises(InputError, match=r"1 rows lack query or excluded or rest \(row [01], counted from 0\)"):
-        find_published("simple_neg").score(toy_context(tmp_path, {}))
+    refused("simple_neg", tmp_path, r"1 rows lack query or excluded or rest \(row [01], counted from 0\)")

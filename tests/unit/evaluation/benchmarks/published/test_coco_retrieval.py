@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.system.errors import InputError
 from components.data.test_sets.readers import eccv_caption as reader
 from components.data.test_sets.readers.eccv_caption import FILE, PublishedMatches, published_matches
-from components.evaluation.benchmarks.published import find_published
 from components.evaluation.benchmarks.published.eccv_caption import ranking_scores
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.published import coco, refused, scored
+from tests.unit.data.test_sets.writing import write_files
 
+RED, GREEN = (255, 0, 0), (0, 255, 0)
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "mix, red": (0.8, 0.6, 0), "moss": (0, 1, 0)}
 CAPTIONS = {
     "COCO_val2014_000000000002.jpg": ["red", "leaf"],
@@ -27,74 +25,56 @@ CAPTIONS = {
 RED_PICTURE, GREEN_PICTURE = CAPTIONS
 """A red picture, one of whose captions is wrong, and a green one with three captions."""
 FLICKR = {"1000.jpg": ["red", "leaf"], "999.jpg": ["moss", "mix, red", "leaf"]}
+COCO = coco(CAPTIONS, first=9)
+COCO["images"].reverse()
 
 
-def _coco(folder: Path, file: str = "coco_test_karpathy.json") -> None:
-    images = [{"id": 10, "file_name": GREEN_PICTURE}, {"id": 2, "file_name": RED_PICTURE}]
-    texts = [(int(name[-6:-4]), text) for name, texts in CAPTIONS.items() for text in texts]
-    annotations = [{"id": row, "image_id": image, "caption": text} for row, (image, text) in enumerate(texts)]
-    (folder / file).parent.mkdir(exist_ok=True)
-    (folder / file).write_text(json.dumps({"images": images, "annotations": annotations}))
+def _karpathy(name: str, texts: list[str], split: str) -> dict[str, object]:
+    sentences = [{"raw": text, "tokens": text.split(), "imgid": 0, "sentid": 0} for text in texts]
+    return {"filepath": "val2014", "filename": name, "split": split, "cocoid": 1, "sentences": sentences}
 
 
-def _karpathy(folder: Path) -> None:
-    def row(name: str, texts: list[str], split: str) -> dict[str, object]:
-        sentences = [{"raw": text, "tokens": text.split(), "imgid": 0, "sentid": 0} for text in texts]
-        return {"filepath": "val2014", "filename": name, "split": split, "cocoid": 1, "sentences": sentences}
-
-    rows = [row(name, texts, "test") for name, texts in reversed(CAPTIONS.items())]
-    rows.append(row("COCO_train2014_000000000001.jpg", ["red"], "restval"))
-    (folder / "dataset_coco.json").write_text(json.dumps({"images": rows, "dataset": "coco"}))
+KARPATHY = [_karpathy(name, texts, "test") for name, texts in reversed(CAPTIONS.items())]
+KARPATHY.append(_karpathy("COCO_train2014_000000000001.jpg", ["red"], "restval"))
 
 
 @pytest.mark.parametrize(
-    ("write", "name", "pictures", "captions"),
+    ("file", "content", "name", "pictures", "captions"),
     [
-        (_coco, "coco_retrieval", "val2014", "25,010"),
-        (_karpathy, "coco_retrieval", "val2014", "25,010"),
-        (partial(_coco, file="annotations/captions_val2017.json"), "coco_val2017_retrieval", "val2017", "25,014"),
+        ("coco_test_karpathy.json", COCO, "coco_retrieval", "val2014", "25,010"),
+        ("dataset_coco.json", {"images": KARPATHY, "dataset": "coco"}, "coco_retrieval", "val2014", "25,010"),
+        ("annotations/captions_val2017.json", COCO, "coco_val2017_retrieval", "val2017", "25,014"),
     ],
 )
 def test_coco_by_hand_in_every_format(
-    tmp_path: Path, write: Callable[[Path], None], name: str, pictures: str, captions: str
+    tmp_path: Path, file: str, content: Any, name: str, pictures: str, captions: str
 ) -> None:
     """Captions in gallery order: red, leaf | moss, mix, leaf."""
-    write(tmp_path)
-    colour_image(tmp_path / pictures / RED_PICTURE, (255, 0, 0))
-    colour_image(tmp_path / pictures / GREEN_PICTURE, (0, 255, 0))
-    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
-    scores = find_published(name).score(context)
-    named = {metric.removeprefix(f"{name}/"): found.tolist() for metric, found in scores.values.items()}
-    assert named["text_to_image/recall_at_1"] == [1, 0, 1, 0, 1]
-    assert named["text_to_image/recall_at_2"] == [1, 1, 1, 1, 1]
+    write_files(tmp_path, {file: content, f"{pictures}/{RED_PICTURE}": RED, f"{pictures}/{GREEN_PICTURE}": GREEN})
+    found = scored(name, tmp_path, TABLE, ks=(1, 2))
+    assert found.values["text_to_image/recall_at_1"] == [1, 0, 1, 0, 1]
+    assert found.values["text_to_image/recall_at_2"] == [1, 1, 1, 1, 1]
     # The green picture's own captions tie with the other's "leaf", which stands before them.
-    assert named["image_to_text/recall_at_1"] == [1, 0]
-    assert named["image_to_text/recall_at_2"] == [1, 1]
-    assert scores.pictures.keys() == {f"{name}/text_to_image/recall_at_{k}" for k in (1, 2, 5, 10)}
-    assert all(found.tolist() == [0, 0, 1, 1, 1] for found in scores.pictures.values())
+    assert found.values["image_to_text/recall_at_1"] == [1, 0]
+    assert found.values["image_to_text/recall_at_2"] == [1, 1]
+    assert found.pictures == {f"text_to_image/recall_at_{k}": [0, 0, 1, 1, 1] for k in (1, 2, 5, 10)}
     total = 3 / 5 + 1 / 2 + 4
-    assert scores.scalars[f"{name}/rsum"] == pytest.approx(total)
-    assert scores.scalars[f"{name}/mean_recall"] == pytest.approx(total / 6)
-    assert [note.split(": ", 1)[1] for note in context.notes] == [
+    assert found.scalars == pytest.approx({"rsum": total, "mean_recall": total / 6})
+    assert [note.split(": ", 1)[1] for note in found.notes] == [
         "test images: 2 found, 5,000 published",
         f"test captions: 5 found, {captions} published",
     ]
-    declared = find_published(name)
-    assert all(declared.metric(metric) for metric in [*scores.values, *scores.scalars])
 
 
 def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:
     lines = ["image,caption", *(f"{name},{text}" for name, texts in FLICKR.items() for text in texts), ""]
-    (tmp_path / "flickr30k_test_karpathy.txt").write_text("\n".join(lines))
-    colour_image(tmp_path / "flickr30k-images" / "1000.jpg", (255, 0, 0))
-    colour_image(tmp_path / "flickr30k-images" / "999.jpg", (0, 255, 0))
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    scores = find_published("flickr30k_retrieval").score(context)
-    assert scores.values["flickr30k_retrieval/text_to_image/recall_at_1"].tolist() == [1, 0, 1, 0, 1]
-    assert "mix, red" in context.under_test.encoder.asked  # type: ignore[attr-defined]
-    (tmp_path / "flickr30k_test_karpathy.txt").write_text("image,caption\n1000.jpg;red\n")
-    with pytest.raises(InputError, match=r"1 lines are not <name>.jpg,<caption>, first line 2"):
-        find_published("flickr30k_retrieval").score(toy_context(tmp_path, TABLE))
+    write_files(tmp_path, {"flickr30k_test_karpathy.txt": "\n".join(lines)})
+    write_files(tmp_path / "flickr30k-images", {"1000.jpg": RED, "999.jpg": GREEN})
+    found = scored("flickr30k_retrieval", tmp_path, TABLE)
+    assert found.values["text_to_image/recall_at_1"] == [1, 0, 1, 0, 1]
+    assert "mix, red" in found.asked
+    write_files(tmp_path, {"flickr30k_test_karpathy.txt": "image,caption\n1000.jpg;red\n"})
+    refused("flickr30k_retrieval", tmp_path, r"1 lines are not <name>.jpg,<caption>, first line 2")
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
@@ -106,9 +86,8 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     ):
         if image:
             content = {"images": images, "annotations": [{"image_id": image, "caption": "red"}]}
-            (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
-        with pytest.raises(InputError, match=message):
-            find_published("coco_retrieval").score(toy_context(tmp_path, TABLE))
+            write_files(tmp_path, {"coco_test_karpathy.json": content})
+        refused("coco_retrieval", tmp_path, message)
 
 
 PAIR_TABLE = {"red": (1, 0, 0), "scarlet": (0.9, 0.3, 0.1), "moss": (0.1, 1, 0.2), "blue": (0, 0, 1)}
@@ -119,49 +98,45 @@ PAIR_ROWS = [
 """The first paraphrase ranks the images as its query does, the second one does not."""
 
 
-def _write_pairs(folder: Path) -> None:
-    (folder / "coco_p.json").write_text(json.dumps(PAIR_ROWS))
-    for number, colour in enumerate([(255, 0, 0), (0, 255, 0), (0, 0, 255)], start=1):
-        colour_image(folder / "val2017" / f"{number:012d}.png", colour)
-    colour_image(folder / "unlabeled2017" / "000000000004.png", (230, 80, 25))
+PAIR_FILES = {
+    "coco_p.json": PAIR_ROWS,
+    **{f"val2017/{number:012d}.png": colour for number, colour in enumerate([RED, GREEN, (0, 0, 255)], start=1)},
+    "unlabeled2017/000000000004.png": (230, 80, 25),
+}
 
 
 def test_both_galleries_of_coco_p_by_hand(tmp_path: Path) -> None:
     """Red ties on green and blue, which go by name: 1 2 3; scarlet 1 2 3. Moss 2 3 1, blue 3 1 2."""
-    _write_pairs(tmp_path)
-    context = toy_context(tmp_path, PAIR_TABLE, allow_partial=True, ks=(1, 2))
-    scores = find_published("coco_p").score(context)
-    named = {name.removeprefix("coco_p/"): found.tolist() for name, found in scores.values.items()}
+    write_files(tmp_path, PAIR_FILES)
+    small, large = (scored(name, tmp_path, PAIR_TABLE, ks=(1, 2)) for name in ("coco_p", "coco_pe"))
+    named = small.values
     assert named["ao_at_1"] == [1, 0]
     assert named["ao_at_2"] == [1, pytest.approx((0 + 1 / 2) / 2)]
     assert named["js_at_2"] == [1, pytest.approx(1 / 3)]
     assert named["query_recall_at_1"] == [1, 1]
     assert named["paraphrase_recall_at_1"] == [1, 0]
     assert "ao_at_10" not in named, "the gallery has three images"
-    assert context.notes == ["coco_p.json: 2 found, 4,155 published", "val2017: images: 3 found, 5,000 published"]
+    assert small.notes == ["coco_p.json: 2 found, 4,155 published", "val2017: images: 3 found, 5,000 published"]
     # The large gallery has an orange image more, which is the first for scarlet, and the second for red.
-    values = find_published("coco_pe").score(context).values
-    assert values["coco_pe/ao_at_1"].tolist()[0] == 0
-    assert values["coco_pe/js_at_2"].tolist()[0] == 1
-    assert "unlabeled2017: images: 1 found, 123,403 published" in context.notes
+    assert (large.values["ao_at_1"][0], large.values["js_at_2"][0]) == (0, 1)
+    assert "unlabeled2017: images: 1 found, 123,403 published" in large.notes
 
 
 def test_other_formats_of_pairs_are_refused(tmp_path: Path) -> None:
-    _write_pairs(tmp_path)
+    write_files(tmp_path, PAIR_FILES)
     for rows, allowed, message in (
         ([*PAIR_ROWS, {"image_id": 3, "query": "blue"}], False, r"1 rows lack image or query or paraphrase \(row 2,"),
         ([{"image_id": 9, "query": "blue", "paraphrase": "sky"}], True,
          r"row 0 names image '000000000009.jpg', which the gallery lacks"),
     ):  # fmt: skip
-        (tmp_path / "coco_p.json").write_text(json.dumps(rows))
-        with pytest.raises(InputError, match=message):
-            find_published("coco_p").score(toy_context(tmp_path, PAIR_TABLE, allow_partial=allowed))
+        write_files(tmp_path, {"coco_p.json": rows})
+        refused("coco_p", tmp_path, message, PAIR_TABLE, allow_partial=allowed)
 
 
 MATCH_TABLE = {"red": (1, 0, 0), "reddish": (0.9, 0.1, 0), "leaf": (0, 1, 0), "moss": (0.1, 0.9, 0)}
 MATCH_CAPTIONS = {11: "red", 12: "reddish", 21: "leaf", 22: "moss"}
 ABOUT = {11: 1, 12: 1, 21: 2, 22: 2}
-COLOURS = {1: (255, 0, 0), 2: (0, 255, 0), 3: (200, 40, 0)}
+COLOURS = {1: RED, 2: GREEN, 3: (200, 40, 0)}
 SMALL = PublishedMatches(
     captions=[*MATCH_CAPTIONS],
     images=[1, 2, 3],
@@ -178,27 +153,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(reader, "published_matches", lambda: SMALL)
     rows = [{"id": number, "image_id": ABOUT[number], "caption": text} for number, text in MATCH_CAPTIONS.items()]
     rows.append({"id": 5, "image_id": 9, "caption": "of the training split"})
-    (tmp_path / FILE).write_text(json.dumps({"annotations": rows}))
-    for image, colour in COLOURS.items():
-        colour_image(tmp_path / "val2014" / f"COCO_val2014_{image:012d}.jpg", colour)
+    pictures = {f"val2014/COCO_val2014_{image:012d}.jpg": colour for image, colour in COLOURS.items()}
+    write_files(tmp_path, {FILE: {"annotations": rows}, **pictures})
     return tmp_path
 
 
 def test_eccv_caption_and_cxc_by_hand(folder: Path) -> None:
-    benchmark = find_published("eccv_caption")
-    found = benchmark.score(toy_context(folder, MATCH_TABLE, ks=(1, 2)))
-    values = {name.removeprefix("eccv_caption/"): value.tolist() for name, value in found.values.items()}
+    found = scored("eccv_caption", folder, MATCH_TABLE, ks=(1, 2), allow_partial=False)
+    values = found.values
     # "red" finds images 1, 3, 2; "leaf" finds 2, 3, 1: both halves of both.
     assert values["eccv/text_to_image/map_at_r"] == [1, 1, 1]
     # Image 1 finds "red", "reddish", "moss": two of three, the third match is nowhere.
     assert values["eccv/image_to_text/r_precision"] == values["eccv/image_to_text/map_at_r"] == [pytest.approx(2 / 3)]
     assert values["eccv/image_to_text/recall_at_1"] == values["cxc/image_to_text/recall_at_2"] == [1]
     assert values["cxc/image_to_text/recall_at_1"] == [0]
-    assert found.pictures["eccv_caption/eccv/text_to_image/map_at_r"].tolist() == [0, 0, 1]
-    assert all(benchmark.metric(name) for name in found.values)
-    (folder / FILE).write_text(json.dumps({"annotations": [{"id": 11, "caption": "red"}]}))
-    with pytest.raises(InputError, match="none of the queries"):
-        benchmark.score(toy_context(folder, MATCH_TABLE, allow_partial=True, ks=(1,)))
+    assert found.pictures.keys() == {
+        f"eccv/text_to_image/{name}" for name in ("map_at_r", "r_precision", "recall_at_1")
+    }
+    assert found.pictures["eccv/text_to_image/map_at_r"] == [0, 0, 1]
+    write_files(folder, {FILE: {"annotations": [{"id": 11, "caption": "red"}]}})
+    refused("eccv_caption", folder, "none of the queries", MATCH_TABLE, allow_partial=True, ks=(1,))
 
 
 def test_the_package_has_what_the_papers_say() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 from scipy.io import savemat
 
 from components.captions.prompting.inputs.readers import Ask, anything, read_caption_pairs
-from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair, Sample
 from components.data.test_sets.readers import difference_sets
 from components.evaluation.benchmarks.published import difference_classification as benchmark
-from components.evaluation.benchmarks.published import find_published
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.published import refused, scored
+from tests.unit.data.test_sets.writing import write_files
 
 RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (128, 128, 128)
 FIRST, SECOND = (1, -1, 0), (-1, 1, 0)
@@ -38,9 +36,9 @@ def _awa2(folder: Path, own_zebra: bool = False) -> None:
     matrix = np.zeros((3, 85), dtype=int)
     matrix[0, [0] if own_zebra else [0, 15]] = matrix[1, [33, 34, 15]] = matrix[2, [14, 33, 1]] = 1
     np.savetxt(folder / "predicate-matrix-binary.txt", matrix, fmt="%d")
-    for number in range(2):
-        colour_image(folder / f"JPEGImages/ant/ant_1000{number}.jpg", RED)
-        colour_image(folder / f"JPEGImages/cow/cow_1000{number}.jpg", GREEN)
+    classes = {"ant": RED, "cow": GREEN}
+    images = {f"{name}/{name}_1000{number}": colour for name, colour in classes.items() for number in range(2)}
+    write_files(folder / "JPEGImages", {f"{name}.jpg": colour for name, colour in images.items()})
 
 
 def _numbered(path: Path, names: Sequence[str]) -> None:
@@ -62,24 +60,21 @@ AWA2_TABLE = {
 
 def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(tmp_path: Path) -> None:
     _awa2(tmp_path)
-    context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
-    with pytest.raises(InputError, match="no pair of different groups"):
-        find_published("difference_awa2").score(context)
+    refused("difference_awa2", tmp_path, "no pair of different groups", AWA2_TABLE, allow_partial=True)
     _awa2(tmp_path, own_zebra=True)
-    scores = find_published("difference_awa2").score(context)
-    found = {name.removeprefix("difference_awa2/"): values for name, values in scores.values.items()}
-    assert found["paper/accuracy"].tolist() == found["size_corrected/accuracy"].tolist() == [1] * 20
-    assert scores.scalars["difference_awa2/paper/standard_error"] == 0
+    scores = scored("difference_awa2", tmp_path, AWA2_TABLE)
+    found = scores.values
+    assert found["paper/accuracy"] == found["size_corrected/accuracy"] == [1] * 20
+    assert scores.scalars["paper/standard_error"] == 0
     # The text points to the ant whichever comes first: right where the ant does, in 4 pairs of each draw.
-    assert 0 < found["released/accuracy"].sum() < len(found["released/accuracy"]) == 20
-    assert scores.strata["difference_awa2/released/accuracy"].tolist() == np.repeat(range(5), 4).tolist()
+    assert 0 < sum(found["released/accuracy"]) < len(found["released/accuracy"]) == 20
+    assert scores.strata["released/accuracy"] == np.repeat(range(5), 4).tolist()
     assert len(found["size_released/accuracy"]) == 4
-    assert "difference_awa2/size_released/standard_error" not in scores.scalars
-    assert "classes.txt: 3 found, 50 published" in context.notes
+    assert "size_released/standard_error" not in scores.scalars
+    assert "classes.txt: 3 found, 50 published" in scores.notes
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
     for name, file, content, message in (
         ("awa2", "classes.txt", b"antelope 1\n", "line 1 is not '1<tab>name'"),
         ("awa2", "predicates.txt", b"1\tbig\n", "has 1 names, not 85"),
@@ -92,24 +87,22 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         _awa2(tmp_path)
         _cifar(tmp_path)
         (tmp_path / file).write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            find_published(f"difference_{name}").score(context)
+        refused(f"difference_{name}", tmp_path, message, AWA2_TABLE, allow_partial=True)
     _awa2(tmp_path)
     (tmp_path / "JPEGImages/ant").rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=r"JPEGImages/ant is missing"):
-        find_published("difference_awa2").score(context)
+    refused("difference_awa2", tmp_path, r"JPEGImages/ant is missing", AWA2_TABLE, allow_partial=True)
 
 
 def _cifar(folder: Path) -> None:
     coarse = [f"coarse{number}" for number in range(20)]
     coarse[8], coarse[11], coarse[16] = "large_carnivores", "large_omnivores_and_herbivores", "small_mammals"
     coarse[9] = "large_man-made_outdoor_things"
-    (folder / "coarse_label_names.txt").write_text("\n".join(coarse))
-    (folder / "fine_label_names.txt").write_text("\n".join(f"fine{number}" for number in range(100)))
+    fine = "\n".join(f"fine{number}" for number in range(100))
     # A lion, a tiger, a shrew, a bridge.
     records = [(8, 43, RED), (8, 88, BLUE), (16, 74, GREEN), (9, 12, GREY)]
-    content = [bytes([one, two, *np.repeat(colour, 1024).tolist()]) for one, two, colour in records]
-    (folder / "test.bin").write_bytes(b"".join(content))
+    content = b"".join(bytes([one, two, *np.repeat(colour, 1024).tolist()]) for one, two, colour in records)
+    names = {"coarse_label_names.txt": "\n".join(coarse), "fine_label_names.txt": fine}
+    write_files(folder, names | {"test.bin": content})
 
 
 def test_cifar100_goes_by_coarse_labels_in_the_paper_and_by_eight_classes_in_the_released_code(tmp_path: Path) -> None:
@@ -120,36 +113,36 @@ def test_cifar100_goes_by_coarse_labels_in_the_paper_and_by_eight_classes_in_the
         text.format("smaller", "while", "larger"): (0, 1, 0),
         text.format("larger", "whiel", "smaller"): (0, 1, 0),
     }
-    context = toy_context(tmp_path, table, allow_partial=True)
-    found = find_published("difference_cifar100_size").score(context).values
-    assert found["difference_cifar100_size/paper/accuracy"].tolist() == [1] * 10
+    found = scored("difference_cifar100_size", tmp_path, table)
+    assert found.values["paper/accuracy"] == [1] * 10
     # One pair a draw, right where the shrew was drawn first: the other sentence points the wrong way.
     order = [benchmark.drawn(2, 100, seed)[0] for seed in range(5)]
-    assert found["difference_cifar100_size/released/accuracy"].tolist() == order
-    assert "test.bin: 4 found, 10,000 published" in context.notes
+    assert found.values["released/accuracy"] == order
+    assert "test.bin: 4 found, 10,000 published" in found.notes
 
 
 def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp_path: Path) -> None:
     # A training image, a sunflower and a grape hyacinth; a snapdragon and a canterbury bell.
     savemat(tmp_path / "imagelabels.mat", {"labels": np.array([[54, 54, 25, 11, 3]])})
     savemat(tmp_path / "setid.mat", {"trnid": [[1]], "valid": [[1]], "tstid": np.arange(2, 6)[None]})
-    for number, colour in enumerate([GREY, RED, GREEN, GREEN, RED], 1):
-        colour_image(tmp_path / f"jpg/image_{number:05d}.jpg", colour)
+    colours = enumerate([GREY, RED, GREEN, GREEN, RED], 1)
+    write_files(tmp_path / "jpg", {f"image_{number:05d}.jpg": colour for number, colour in colours})
     table = {
         "The first flower is yellow, while the second is blue.": FIRST,
         "The first flower is blue, while the second is yellow.": SECOND,
     }
-    context = toy_context(tmp_path, table, allow_partial=True)
-    found = find_published("difference_flowers102").score(context).values
-    assert found["difference_flowers102/corrected/accuracy"].tolist() == [1] * 5
-    assert found["difference_flowers102/released/accuracy"].tolist() == [0] * 5
+    found = scored("difference_flowers102", tmp_path, table).values
+    assert (found["corrected/accuracy"], found["released/accuracy"]) == ([1] * 5, [0] * 5)
+
+
+AUK, TIT = "001.Auk/a.jpg", "002.Tit/c.jpg"
 
 
 def _cub(folder: Path, rows: Sequence[tuple[str, str, str]]) -> None:
-    (folder / "images.txt").write_text("1 001.Auk/a.jpg\n2 001.Auk/b.jpg\n3 002.Tit/c.jpg\n")
-    (folder / "train_test_split.txt").write_text("1 0\n2 1\n3 0\n")
-    colour_image(folder / "images/001.Auk/a.jpg", RED)
-    colour_image(folder / "images/002.Tit/c.jpg", GREEN)
+    write_files(folder, {
+        "images.txt": "1 001.Auk/a.jpg\n2 001.Auk/b.jpg\n3 002.Tit/c.jpg\n", "train_test_split.txt": "1 0\n2 1\n3 0\n",
+        f"images/{AUK}": RED, f"images/{TIT}": GREEN,
+    })  # fmt: skip
     columns = dict(zip(("id", "other_id", "difference"), map(list, zip(*rows, strict=True)), strict=True))
     same = {"sample": 0, "caption": "a", "other_caption": "b", "similarity": 0.5}
     columns |= {name: [value] * len(rows) for name, value in same.items()}
@@ -157,51 +150,44 @@ def _cub(folder: Path, rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> None:
-    auk, tit, training = "001.Auk/a.jpg", "002.Tit/c.jpg", "001.Auk/b.jpg"
-    _cub(tmp_path, [(auk, tit, "redder"), (tit, auk, "redder"), (auk, auk, "the same"), (training, auk, "x")])
-    context = toy_context(tmp_path, {"redder": FIRST, "the same": FIRST}, allow_partial=True)
-    found = find_published("difference_cub").score(context)
-    assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2
-    assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
-    assert any("1 of 4 rows do not name two test images, first 001.Auk/b.jpg" in note for note in context.notes)
-    assert any("3 differences are too few for 5 draws of 5,000 that differ" in note for note in context.notes)
+    training = "001.Auk/b.jpg"
+    _cub(tmp_path, [(AUK, TIT, "redder"), (TIT, AUK, "redder"), (AUK, AUK, "the same"), (training, AUK, "x")])
+    found = scored("difference_cub", tmp_path, {"redder": FIRST, "the same": FIRST})
+    assert (sum(found.values["paper/accuracy"]), sum(found.values["released/accuracy"])) == (5 * 2, 5 * 1)
+    assert any("1 of 4 rows do not name two test images, first 001.Auk/b.jpg" in note for note in found.notes)
+    assert any("3 differences are too few for 5 draws of 5,000 that differ" in note for note in found.notes)
 
 
 def test_cubs_five_draws_are_of_many_more_differences_than_a_draw_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(difference_sets, "CUB_IMAGES", 2)
-    auk, tit = "001.Auk/a.jpg", "002.Tit/c.jpg"
-    rows = [(auk, tit, text) for text in ("redder", "greener")] * 10_000
+    rows, table = [(AUK, TIT, text) for text in ("redder", "greener")] * 10_000, {"redder": FIRST, "greener": SECOND}
     _cub(tmp_path, rows)
-    context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND})
-    found = find_published("difference_cub").score(context)
-    runs = found.values["difference_cub/released/accuracy"].reshape(5, 5_000)
+    found = scored("difference_cub", tmp_path, table, allow_partial=False)
+    runs = np.reshape(found.values["released/accuracy"], (5, 5_000))
     assert len({run.tobytes() for run in runs}) == 5
-    assert 0 < found.scalars["difference_cub/released/standard_error"] == pytest.approx(runs.mean(1).std() / 5**0.5)
+    assert 0 < found.scalars["released/standard_error"] == pytest.approx(runs.mean(1).std() / 5**0.5)
     for few in (5_000, 9_999):
         _cub(tmp_path, rows[:few])
-        with pytest.raises(InputError, match="draws of 5,000 that differ: the paper has those of all 159,600"):
-            find_published("difference_cub").score(context)
+        refused("difference_cub", tmp_path, "draws of 5,000 that differ: the paper has those of all 159,600", table)
 
 
 def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
     """The task knows pairs by hashes; `pairs.parquet`, its input table, has the pictures."""
     _cub(tmp_path, [("none", "none", "none")])
-    captions = {"001.Auk/a.jpg": "a red bird", "002.Tit/c.jpg": "a green bird"}
+    captions = {AUK: "a red bird", TIT: "a green bird"}
     pictures = {caption: (tmp_path / "images" / name).read_bytes() for name, caption in captions.items()}
     rows = [Pair("train", Sample.of(picture), caption).row() for caption, picture in pictures.items()]
     PAIRS.write(tmp_path / "elsewhere.parquet", {name: [row[name] for row in rows] for name in rows[0]})
     sources = list(read_caption_pairs(tmp_path / "elsewhere.parquet", anything, Ask(9, pairs=2)))
     texts = {"a red bird": "redder", "a green bird": "greener"}
     _cub(tmp_path, [(one.id, str(one.other_id), texts[one.inputs["caption"]]) for one in sources])
-    context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND}, allow_partial=True)
-    with pytest.raises(InputError, match="a draw has no pair"):
-        find_published("difference_cub").score(context)
+    table = {"redder": FIRST, "greener": SECOND}
+    context = refused("difference_cub", tmp_path, "a draw has no pair", table, allow_partial=True)
     assert any("2 of 2 rows do not name two test images" in note and "pairs.parquet" in note for note in context.notes)
     (tmp_path / "elsewhere.parquet").rename(tmp_path / "pairs.parquet")
-    found = find_published("difference_cub").score(context)
-    assert found.values["difference_cub/released/accuracy"].tolist() == [1] * 5 * 2
+    assert scored("difference_cub", tmp_path, table).values["released/accuracy"] == [1] * 5 * 2
 
 
 SPOT_ROWS: list[dict[str, Any]] = [
@@ -218,30 +204,24 @@ SPOT_TABLE = {
 
 
 def _write_spot(folder: Path) -> None:
-    (folder / "annotations").mkdir()
-    (folder / "annotations/test.json").write_text(json.dumps(SPOT_ROWS))
-    for image, before, after in [("256", RED, GREEN), ("7", GREEN, RED), ("8", GREEN, RED)]:
-        colour_image(folder / f"resized_images/{image}.png", before)
-        colour_image(folder / f"resized_images/{image}_2.png", after)
+    before, after = {"256": RED, "7": GREEN, "8": GREEN}, {"256_2": GREEN, "7_2": RED, "8_2": RED}
+    pictures = {f"resized_images/{name}.png": colour for name, colour in (before | after).items()}
+    write_files(folder, {"annotations/test.json": SPOT_ROWS, **pictures})
 
 
 def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path: Path) -> None:
     _write_spot(tmp_path)
-    context = toy_context(tmp_path, SPOT_TABLE, allow_partial=True, ks=(1, 2, 3))
-    found = find_published("spot_the_difference").score(context).values
+    found = scored("spot_the_difference", tmp_path, SPOT_TABLE, ks=(1, 2, 3))
     # Sentences pair by pair: green, nothing (ties with all), red is gone; then red, which two pairs show.
-    assert found["spot_the_difference/recall_at_1"].tolist() == [1, 0, 1, 0]
-    assert found["spot_the_difference/recall_at_2"].tolist() == [1, 0, 1, 1]
-    assert found["spot_the_difference/recall_at_3"].tolist() == [1, 1, 1, 1]
-    assert context.notes == ["annotations/test.json: 4 found, 1,404 published"]
+    assert found.values["recall_at_1"] == [1, 0, 1, 0]
+    assert found.values["recall_at_2"] == [1, 0, 1, 1]
+    assert found.values["recall_at_3"] == [1, 1, 1, 1]
+    assert found.notes == ["annotations/test.json: 4 found, 1,404 published"]
 
 
 def test_missing_pictures_and_sentences_are_named(tmp_path: Path) -> None:
     _write_spot(tmp_path)
-    context = toy_context(tmp_path, SPOT_TABLE, allow_partial=True)
     (tmp_path / "resized_images/7_2.png").unlink()
-    with pytest.raises(InputError, match=r"7_2.png is missing"):
-        find_published("spot_the_difference").score(context)
-    (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
-    with pytest.raises(InputError, match="has no sentences"):
-        find_published("spot_the_difference").score(context)
+    refused("spot_the_difference", tmp_path, r"7_2.png is missing", SPOT_TABLE, allow_partial=True)
+    write_files(tmp_path, {"annotations/test.json": [{"img_id": "256", "sentences": [1, " "]}]})
+    refused("spot_the_difference", tmp_path, "has no sentences", SPOT_TABLE, allow_partial=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import pytest
 
-from components.core.system.errors import InputError
 from components.data.test_sets.readers.negbench import CAPTIONS, OPTIONS, PICTURES, QUESTIONS
-from components.evaluation.benchmarks.published import find_published
-from tests.support.toy_context import toy_context
+from tests.support.published import csv_text, refused, scored
 from tests.unit.data.test_sets.writing import write_files
 
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "moss": (0, 1, 0), "more": (9, 8, 0), "match": (0.5, 0, 0)}
@@ -26,23 +22,17 @@ QUESTION_ROWS = [
 COLOURS = {"red.png": (255, 0, 0), "leaf.png": (0, 255, 0)}
 
 
-def _csv(*rows: tuple[str, ...]) -> str:
-    csv.writer(text := io.StringIO()).writerows(rows)
-    return text.getvalue()
-
-
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_questions_by_hand(tmp_path: Path, name: str) -> None:
     write_files(tmp_path / PICTURES[name], COLOURS)
-    write_files(tmp_path, {QUESTIONS[name][0]: _csv(MCQ, *QUESTION_ROWS)})
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    scores = find_published(name).score(context)
-    assert {metric.removeprefix(f"{name}/"): values.tolist() for metric, values in scores.values.items()} == {
+    write_files(tmp_path, {QUESTIONS[name][0]: csv_text(MCQ, *QUESTION_ROWS)})
+    found = scored(name, tmp_path, TABLE)
+    assert found.values == {
         "accuracy": [1, 0, 1, 1], "kind_positive/accuracy": [1], "kind_negative/accuracy": [0, 1],
         "kind_hybrid/accuracy": [1],
     }  # fmt: skip
-    assert scores.pictures[f"{name}/accuracy"].tolist() == [1, 0, 0, 1]
-    assert context.notes == [f"{QUESTIONS[name][0]}: 4 found, {QUESTIONS[name][1]:,} published"]
+    assert found.pictures["accuracy"] == [1, 0, 0, 1]
+    assert found.notes == [f"{QUESTIONS[name][0]}: 4 found, {QUESTIONS[name][1]:,} published"]
 
 
 def test_retrieval_by_hand_and_a_cell_is_never_run(tmp_path: Path) -> None:
@@ -50,18 +40,16 @@ def test_retrieval_by_hand_and_a_cell_is_never_run(tmp_path: Path) -> None:
     for kind, listed in rows.items():
         cells = [*map(str, listed), f"open('{tmp_path}/run', 'w')"]
         table = zip([f"/x/{name}" for name in (*COLOURS, "red.png")], cells, strict=True)
-        write_files(tmp_path, {CAPTIONS[kind]: _csv(("filepath", "captions"), *table)})
+        write_files(tmp_path, {CAPTIONS[kind]: csv_text(("filepath", "captions"), *table)})
     write_files(tmp_path / "val2017", COLOURS)
-    context = toy_context(tmp_path, TABLE | {"moss, no red": (0, 1, 0)}, allow_partial=True, ks=(1, 2))
-    found = find_published("negbench_coco_retrieval").score(context).values
-    short = {key.removeprefix("negbench_coco_retrieval/"): values.tolist() for key, values in found.items()}
+    found = scored("negbench_coco_retrieval", tmp_path, TABLE | {"moss, no red": (0, 1, 0)}, ks=(1, 2))
+    short = found.values
     assert (short["plain/recall_at_1"], short["plain/recall_at_2"]) == ([1, 1, 0], [1, 1, 1])
     assert (short["negated/recall_at_1"], short["negated/recall_at_5"]) == ([0, 1], [1, 1])
     assert not (tmp_path / "run").exists()
-    assert "1 rows lack captions (row 2, counted from 0)" in context.notes[0]
+    assert "1 rows lack captions (row 2, counted from 0)" in found.notes[0]
 
 
 def test_a_row_with_another_answer_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path, {QUESTIONS["negbench_coco_mcq"][0]: _csv(MCQ, ("red.png", *"abcd", "4", "positive"))})
-    with pytest.raises(InputError, match=r"rephrased.csv: 1 rows lack answer \(row 0, counted from 0\)"):
-        find_published("negbench_coco_mcq").score(toy_context(tmp_path, TABLE))
+    write_files(tmp_path, {QUESTIONS["negbench_coco_mcq"][0]: csv_text(MCQ, ("red.png", *"abcd", "4", "positive"))})
+    refused("negbench_coco_mcq", tmp_path, r"rephrased.csv: 1 rows lack answer \(row 0, counted from 0\)")

@@ -11,10 +11,10 @@ import pytest
 from components.core.system.errors import InputError
 from components.data.test_sets.readers.sts import SUBSETS
 from components.evaluation.benchmarks.published import find_published
-from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.bootstrap import correlation_value
 from components.evaluation.scoring.protocols.retrieval import pair_cosines
-from tests.support.toy_context import toy_context
+from tests.support.published import ScoredBenchmark, refused, scored
+from tests.unit.data.test_sets.writing import write_files
 
 TABLE = {"a man": (1, 0, 0), "one man": (1, 0, 0), "a dog": (0, 1, 0), "nothing": (0, 0, 0)}
 TABLE |= {"a boy": (0.8, 0.6, 0), "a girl": (0.6, 0.8, 0)}
@@ -29,22 +29,20 @@ products 5, 0.75, 0.25, -1, -5, 3, whose sum is 3, and the squares' sums 16.5 an
 
 
 def _senteval(folder: Path, year: str, subsets: Mapping[str, list[tuple[str, str, str]]]) -> None:
-    place = folder / f"STS{year[2:]}-en-test"
-    place.mkdir(parents=True, exist_ok=True)
     for subset, pairs in subsets.items():
-        (place / f"STS.input.{subset}.txt").write_text("".join(f"{one}\t{two}\n" for one, two, _ in pairs), "utf-8")
-        (place / f"STS.gs.{subset}.txt").write_text("".join(f"{gold}\n" for _, _, gold in pairs), "utf-8")
+        texts, scores = "".join(f"{one}\t{two}\n" for one, two, _ in pairs), "".join(f"{gold}\n" for *_, gold in pairs)
+        files = {f"STS.input.{subset}.txt": texts, f"STS.gs.{subset}.txt": scores}
+        write_files(folder / f"STS{year[2:]}-en-test", files)
 
 
 def _tsv(folder: Path, year: str, subsets: Mapping[str, list[tuple[str, str, str]]]) -> None:
-    (folder / year).mkdir(parents=True, exist_ok=True)
     for subset, pairs in subsets.items():
         rows = "".join(f"{gold}\t{one}\t{two}\n" for one, two, gold in pairs)
-        (folder / year / f"{subset.removeprefix('surprise.')}.test.tsv").write_text(rows, "utf-8")
+        write_files(folder / year, {f"{subset.removeprefix('surprise.')}.test.tsv": rows})
 
 
-def _values(scores: Scores) -> dict[str, float]:
-    return {name: correlation_value(found) for name, found in scores.correlations.items()} | scores.scalars
+def _values(found: ScoredBenchmark) -> dict[str, float]:
+    return {name: correlation_value(columns) for name, columns in found.correlations.items()} | found.scalars
 
 
 @pytest.mark.parametrize("write", [_senteval, _tsv])
@@ -52,28 +50,20 @@ def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: Callable[..., Non
     separators = [("a\x85man", "a\u2028dog", "1"), ("a man", "a boy", "2")]
     unscored = ("unscored one", "unscored two", "")
     write(tmp_path, "2012", {"MSRpar": [*PAIRS, unscored], "surprise.OnWN": REVERSED})
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    assert _values(find_published("sts12").score(context)) == pytest.approx(
-        {
-            "sts12/all/spearman": POOLED,
-            "sts12/MSRpar/spearman": 0.8,
-            "sts12/OnWN/spearman": -1.0,
-            "sts12/mean/spearman": -0.1,
-            "sts12/wmean/spearman": (4 * 0.8 - 2) / 6,
-        }
-    )
-    assert context.notes == [
+    found = scored("sts12", tmp_path, TABLE)
+    wanted = {"all": POOLED, "MSRpar": 0.8, "OnWN": -1.0, "mean": -0.1, "wmean": (4 * 0.8 - 2) / 6}
+    assert _values(found) == pytest.approx({f"{name}/spearman": value for name, value in wanted.items()})
+    assert found.notes == [
         "STS 2012 MSRpar, scored pairs: 4 found, 750 published",
         "STS 2012 MSRvid, scored pairs: 0 found, 750 published",
         "STS 2012 SMTeuroparl, scored pairs: 0 found, 459 published",
         "STS 2012 surprise.OnWN, scored pairs: 2 found, 750 published",
         "STS 2012 surprise.SMTnews, scored pairs: 0 found, 399 published",
     ]
-    texts = set(context.under_test.encoder.asked)  # type: ignore[attr-defined]
-    assert texts == {"a boy", "a dog", "a girl", "a man", "one man"}, "single spaces, and no unscored pair"
+    assert {*found.asked} == {"a boy", "a dog", "a girl", "a man", "one man"}, "single spaces, and no unscored pair"
     write(tmp_path, "2014", {"tweet-news": separators})
-    found = find_published("sts14").score(context).correlations["sts14/tweet-news/spearman"]
-    assert len(found.gold) == 2, "unusual line separators are part of a sentence"
+    columns = scored("sts14", tmp_path, TABLE).correlations["tweet-news/spearman"]
+    assert len(columns.gold) == 2, "unusual line separators are part of a sentence"
 
 
 @pytest.mark.parametrize("year", SUBSETS)
@@ -84,13 +74,13 @@ def test_whole_years_are_complete_and_every_metric_is_declared(tmp_path: Path, y
         for subset, count in SUBSETS[year].items()
     }
     _senteval(tmp_path, year, rows)
-    benchmark = find_published(f"sts{year[2:]}")
-    context = toy_context(tmp_path, TABLE)
-    scores = benchmark.score(context)
-    assert context.notes == []
-    pooled = scores.correlations[f"sts{year[2:]}/all/spearman"]
-    assert len(pooled.gold) == {"2012": 3108, "2013": 1500, "2014": 3750, "2015": 3000, "2016": 1186}[year]
-    assert all(benchmark.metric(name).higher_is_better for name in _values(scores))
+    found = scored(f"sts{year[2:]}", tmp_path, TABLE, allow_partial=False)
+    assert found.notes == []
+    assert (
+        len(found.correlations["all/spearman"].gold)
+        == {"2012": 3108, "2013": 1500, "2014": 3750, "2015": 3000, "2016": 1186}[year]
+    )
+    assert all(metric.higher_is_better for metric in found.declared.metrics)
 
 
 def test_zero_vectors_and_noise_of_single_precision() -> None:
@@ -106,19 +96,15 @@ def test_bad_rows_and_files_are_named_and_rows_left_out_only_where_allowed(tmp_p
     _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, *bad]})
     inputs, scores = (tmp_path / "STS13-en-test" / f"STS.{kind}.FNWN.txt" for kind in ("input", "gs"))
     inputs.write_text(inputs.read_text().replace("no tab\t", "no tab"))
-    benchmark = find_published("sts13")
-    with pytest.raises(InputError, match=r"FNWN.txt: 3 rows are not .* \(row 4, 5, 6, from 0\).*--allow-partial"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    assert len(benchmark.score(context).correlations["sts13/all/spearman"].gold) == 4
+    refused("sts13", tmp_path, r"FNWN.txt: 3 rows are not .* \(row 4, 5, 6, from 0\).*--allow-partial")
+    assert len(scored("sts13", tmp_path, TABLE).correlations["all/spearman"].gold) == 4
     for content, message in (
         (b"1\n", r"STS.input.FNWN.txt has 8 lines, STS13-en-test/STS.gs.FNWN.txt has 1"),
         (b"\xff\xfe1", r"STS.gs.FNWN.txt is damaged"),
         (None, r"STS.gs.FNWN.txt cannot be read"),
     ):
         scores.unlink() if content is None else scores.write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            benchmark.score(context)
+        refused("sts13", tmp_path, message, allow_partial=True)
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:
@@ -126,8 +112,7 @@ def test_missing_files_are_listed(tmp_path: Path) -> None:
         find_published("sts12").check_files(tmp_path)
     _tsv(tmp_path / "sts", "2012", {"MSRpar": PAIRS})
     assert find_published("sts12").check_files(tmp_path) == tmp_path / "sts"
-    with pytest.raises(InputError, match=r"has no pair of STS 2013"):
-        find_published("sts13").score(toy_context(tmp_path / "sts", TABLE, allow_partial=True))
+    refused("sts13", tmp_path / "sts", r"has no pair of STS 2013", allow_partial=True)
 
 
 def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
@@ -139,28 +124,27 @@ def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
         f'{start}\t0002\t3\ta man\ta "girl"',
         f"{start}\t0003\t1\ta man\ta dog\tlicence",
     ]
-    path = tmp_path / "STSBenchmark" / "sts-test.csv"
-    path.parent.mkdir()
-    path.write_text("\n".join(rows) + "\n")
-    context = toy_context(tmp_path, TABLE | {'"a man': (1, 0, 0), 'a "girl"': (0.6, 0.8, 0)}, allow_partial=True)
+    write_files(tmp_path, {"STSBenchmark/sts-test.csv": "\n".join(rows) + "\n"})
+    found = scored("stsb", tmp_path, TABLE | {'"a man': (1, 0, 0), 'a "girl"': (0.6, 0.8, 0)})
     pearson = np.corrcoef([5, 4, 3, 1], [1, 0.8, 0.6, 0])[0, 1]
-    expected = {"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson}
-    assert _values(find_published("stsb").score(context)) == pytest.approx(expected)
-    assert context.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
-    path.write_text("genre,file,year,0,5.0,a man,one man\n")
-    with pytest.raises(InputError, match=r"sts-test.csv: 1 rows are not two sentences and a score"):
-        find_published("stsb").score(toy_context(tmp_path, TABLE))
+    assert _values(found) == pytest.approx({"test/spearman": 1.0, "test/pearson": pearson})
+    assert found.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
+    write_files(tmp_path, {"STSBenchmark/sts-test.csv": "genre,file,year,0,5.0,a man,one man\n"})
+    refused("stsb", tmp_path, r"sts-test.csv: 1 rows are not two sentences and a score")
 
 
 def test_sick_by_hand_and_other_header(tmp_path: Path) -> None:
-    path = tmp_path / "SICK" / "SICK_test_annotated.txt"
-    path.parent.mkdir()
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    path, header = (
+        "SICK/SICK_test_annotated.txt",
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n",
+    )
     rows = [f"{number}\t{one}\t{two}\t{gold}\tNEUTRAL\n" for number, (one, two, gold) in enumerate(PAIRS) if gold]
-    path.write_text(header + "".join(rows))
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    assert _values(find_published("sickr").score(context)) == pytest.approx({"sickr/test/spearman": 0.8})
-    assert context.notes == ["SICK/SICK_test_annotated.txt, pairs: 4 found, 4,927 published"]
-    path.write_text("pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n" + "".join(rows))
-    with pytest.raises(InputError, match=r"does not begin with pair_ID sentence_A sentence_B relatedness_score"):
-        find_published("sickr").score(context)
+    write_files(tmp_path, {path: header + "".join(rows)})
+    found = scored("sickr", tmp_path, TABLE)
+    assert _values(found) == pytest.approx({"test/spearman": 0.8})
+    assert found.notes == ["SICK/SICK_test_annotated.txt, pairs: 4 found, 4,927 published"]
+    other = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
+    write_files(tmp_path, {path: other + "".join(rows)})
+    refused(
+        "sickr", tmp_path, r"does not begin with pair_ID sentence_A sentence_B relatedness_score", allow_partial=True
+    )
