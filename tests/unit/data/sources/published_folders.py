@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import tarfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from PIL import Image
 
 from tests.support.shard_making import write_tar
 
+Rows = Sequence[Mapping[str, Any]]
+"""Fields of rows; `picture` is the number of the picture, by default that of the row."""
 PUBLISHED = {"train": range(6), "val": range(6, 8), "test": range(8, 10)}
 COUNTS = {"train": 12, "val": 2, "test": 2}
 
@@ -102,11 +104,11 @@ SAID = {"train": "Training", "val": "valid", "test": " TEST "}
 """Split -> a publisher's word for it."""
 
 
-def rows() -> list[tuple[int, str, str]]:
-    """A picture's number, a caption of it and its split as said: one row for each caption, those to test with first."""
+def _rows(*splits: str, said: bool = True) -> Rows:
+    """A row for each caption of these splits, with its split as said."""
     return [
-        (number, text, SAID[split])
-        for split in ("test", "train", "val")
+        {"picture": number, "caption": text} | ({"split": SAID[split]} if said else {})
+        for split in splits
         for number in PUBLISHED[split]
         for text in captions(number)
     ]
@@ -114,10 +116,14 @@ def rows() -> list[tuple[int, str, str]]:
 
 def write_huggingface_rows(folder: Path) -> None:
     """One Parquet file, named after one split, with a column of splits."""
-    numbers, texts, splits = zip(*rows(), strict=True)
-    images = [{"bytes": picture(number), "path": None} for number in numbers]
-    folder.mkdir()
-    pq.write_table(pa.table({"image": images, "caption": texts, "split": splits}), folder / "test-00000.parquet")
+    rows_as_parquet(folder, _rows("test", "train", "val"))
+    (folder / "train-00000.parquet").rename(folder / "test-00000.parquet")
+
+
+def write_webdataset(folder: Path, shard: str = "set-{}-00000.tar") -> None:
+    """img2dataset's shards, a sample for each caption."""
+    for split in PUBLISHED:
+        rows_as_shard(folder, _rows(split, said=False), shard.format(SAID[split].strip()))
 
 
 def vector(number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -125,33 +131,71 @@ def vector(number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array([1, number], np.float32)
 
 
-def write_embeddings(folder: Path) -> None:
-    """clip-retrieval's files, with a column of splits in the metadata."""
-    numbers, texts, splits = zip(*rows(), strict=True)
-    for part in ("img_emb", "metadata"):
-        (folder / part).mkdir(parents=True)
-    np.save(folder / "img_emb" / "img_emb_0.npy", np.array([vector(number) for number in numbers]))
-    pq.write_table(pa.table({"caption": texts, "split": splits}), folder / "metadata" / "metadata_0.parquet")
+def _names(rows: Rows) -> list[str]:
+    return [f"{row.get('picture', number)}.png" for number, row in enumerate(rows)]
 
 
-def _samples(samples: list[tuple[int, str, str]]) -> list[tuple[str | tarfile.TarInfo, bytes]]:
-    members: list[tuple[str | tarfile.TarInfo, bytes]] = []
-    for key, (shown, text, split) in enumerate(samples):
-        members += [(f"{key:09d}.png", picture(shown)), (f"{key:09d}.txt", text.encode())]
-        members.append((f"{key:09d}.json", json.dumps({"split": split} if split else {}).encode()))
-    return members
+def rows_as_jsonl(folder: Path, rows: Rows) -> None:
+    write_pictures(folder, range(len(rows)))
+    lines = [json.dumps({"image": name, **row}) + "\n" for name, row in zip(_names(rows), rows, strict=True)]
+    (folder / "captions.jsonl").write_text("".join(lines))
 
 
-def write_webdataset(folder: Path, shard: str = "set-{}-00000.tar") -> None:
-    """img2dataset's shards, a sample for each caption."""
-    for split, numbers in PUBLISHED.items():
-        samples = [(number, text, "") for number in numbers for text in captions(number)]
-        write_tar(folder / shard.format(SAID[split].strip()), _samples(samples))
+def rows_as_json(folder: Path, rows: Rows) -> None:
+    write_pictures(folder, range(len(rows)))
+    listed = [{"image": name, **row} for name, row in zip(_names(rows), rows, strict=True)]
+    (folder / "metadata.json").write_text(json.dumps(listed))
 
 
-def write_webdataset_json(folder: Path) -> None:
-    """A shard whose samples say their split in JSON."""
-    write_tar(folder / "00000.tar", _samples(rows()))
+def rows_above_images(folder: Path, rows: Rows) -> None:
+    """LLaVA's layout: the list beside a folder `images`, whose name it leaves out."""
+    rows_as_json(folder, rows)
+    (folder / "images").mkdir()
+    for path in folder.glob("*.png"):
+        path.rename(folder / "images" / path.name)
+
+
+def rows_as_list(folder: Path, rows: Rows) -> None:
+    write_pictures(folder, range(len(rows)))
+    listed = [{"file_name": name, **row} for name, row in zip(_names(rows), rows, strict=True)]
+    pq.write_table(pa.Table.from_pylist(listed), folder / "captions.parquet")
+
+
+def rows_beside(folder: Path, rows: Rows) -> None:
+    (folder / "00000").mkdir(parents=True)
+    for number, row in enumerate(rows):
+        (folder / "00000" / f"{number}.png").write_bytes(picture(row.get("picture", number)))
+        (folder / "00000" / f"{number}.json").write_text(json.dumps(row))
+
+
+def rows_as_parquet(folder: Path, rows: Rows) -> None:
+    folder.mkdir(parents=True)
+    listed = [
+        {"image": {"bytes": picture(row.get("picture", number)), "path": None}, **row}
+        for number, row in enumerate(rows)
+    ]
+    pq.write_table(pa.Table.from_pylist(listed), folder / "train-00000.parquet", row_group_size=5)
+
+
+def rows_as_shard(folder: Path, rows: Rows, shard: str = "00000.tar") -> None:
+    samples = [
+        member
+        for number, row in enumerate(rows)
+        for member in (
+            (f"{number:09d}.png", picture(row.get("picture", number))),
+            (f"{number:09d}.json", json.dumps(row).encode()),
+        )
+    ]
+    write_tar(folder / shard, samples)
+
+
+def rows_with_vectors(folder: Path, rows: Rows) -> None:
+    """As `cliptune init --index` copies a database: vectors with the fields of their rows."""
+    folder.mkdir(parents=True)
+    listed = [{"key": str(number), "image_path": "", **row} for number, row in enumerate(rows)]
+    vectors = [vector(row.get("picture", number)).tolist() for number, row in enumerate(rows)]
+    table = pa.Table.from_pylist(listed).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
+    pq.write_table(table, folder / "vectors_000000.parquet")
 
 
 def write_query_log(folder: Path) -> None:
@@ -162,7 +206,7 @@ def write_query_log(folder: Path) -> None:
     (folder / "queries.tsv").write_text("\n".join(["query\timage\tsplit", *lines]) + "\n")
 
 
-WRITERS = {
+WRITERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "flickr8k": ("flickr", write_flickr8k),
     "flickr30k": ("flickr", write_flickr30k),
     "coco_karpathy": ("coco", write_coco_karpathy),
@@ -170,10 +214,10 @@ WRITERS = {
     "huggingface": ("huggingface", write_huggingface),
     "huggingface_names": ("huggingface", partial(write_huggingface, held_out=("Valid_00000", "set_eval_0"))),
     "huggingface_rows": ("huggingface", write_huggingface_rows),
-    "embeddings": ("embeddings", write_embeddings),
+    "embeddings": ("embeddings", lambda folder: rows_with_vectors(folder, _rows("test", "train", "val"))),
     "webdataset": ("webdataset", write_webdataset),
     "webdataset_folders": ("webdataset", partial(write_webdataset, shard="{}/00000.tar")),
-    "webdataset_json": ("webdataset", write_webdataset_json),
+    "webdataset_json": ("webdataset", lambda folder: rows_as_shard(folder, _rows("test", "train", "val"))),
     "query_log": ("query_log", write_query_log),
 }
 """Format -> the source that reads it, and what writes a small folder of it."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,21 @@ from components.core.tables.records import PAIRS, SPLITS, UNUSABLE
 from components.data.source import Unusable
 from components.data.sources import find_source
 from tests.support.shard_making import write_tar
-from tests.unit.data.sources.published_folders import picture, vector, write_pictures
+from tests.unit.data.sources.published_folders import (
+    Rows,
+    picture,
+    rows_above_images,
+    rows_as_json,
+    rows_as_jsonl,
+    rows_as_list,
+    rows_as_parquet,
+    rows_as_shard,
+    rows_beside,
+    rows_with_vectors,
+    write_pictures,
+)
 from tests.unit.data.sources.reading import pairs_of, prepare_settings, prepared
 
-Rows = Sequence[Mapping[str, Any]]
 PRODUCTS = 12
 
 
@@ -42,82 +52,15 @@ def product_rows() -> list[dict[str, Any]]:
     ]
 
 
-def _names(rows: Rows) -> list[str]:
-    return [f"{row.get('picture', number)}.png" for number, row in enumerate(rows)]
-
-
-def write_jsonl(folder: Path, rows: Rows) -> None:
-    write_pictures(folder, range(len(rows)))
-    lines = [json.dumps({"image": name, **row}) + "\n" for name, row in zip(_names(rows), rows, strict=True)]
-    (folder / "captions.jsonl").write_text("".join(lines))
-
-
-def write_json(folder: Path, rows: Rows) -> None:
-    write_pictures(folder, range(len(rows)))
-    listed = [{"image": name, **row} for name, row in zip(_names(rows), rows, strict=True)]
-    (folder / "metadata.json").write_text(json.dumps(listed))
-
-
-def write_images_below(folder: Path, rows: Rows) -> None:
-    """LLaVA's layout: the list beside a folder `images`, whose name it leaves out."""
-    write_json(folder, rows)
-    (folder / "images").mkdir()
-    for path in folder.glob("*.png"):
-        path.rename(folder / "images" / path.name)
-
-
-def write_list_parquet(folder: Path, rows: Rows) -> None:
-    write_pictures(folder, range(len(rows)))
-    listed = [{"file_name": name, **row} for name, row in zip(_names(rows), rows, strict=True)]
-    pq.write_table(pa.Table.from_pylist(listed), folder / "captions.parquet")
-
-
-def write_beside(folder: Path, rows: Rows) -> None:
-    (folder / "00000").mkdir(parents=True)
-    for number, row in enumerate(rows):
-        (folder / "00000" / f"{number}.png").write_bytes(picture(row.get("picture", number)))
-        (folder / "00000" / f"{number}.json").write_text(json.dumps(row))
-
-
-def write_huggingface(folder: Path, rows: Rows) -> None:
-    folder.mkdir(parents=True)
-    listed = [
-        {"image": {"bytes": picture(row.get("picture", number)), "path": None}, **row}
-        for number, row in enumerate(rows)
-    ]
-    pq.write_table(pa.Table.from_pylist(listed), folder / "train-00000.parquet", row_group_size=5)
-
-
-def write_webdataset(folder: Path, rows: Rows) -> None:
-    samples = [
-        member
-        for number, row in enumerate(rows)
-        for member in (
-            (f"{number:09d}.png", picture(row.get("picture", number))),
-            (f"{number:09d}.json", json.dumps(row).encode()),
-        )
-    ]
-    write_tar(folder / "00000.tar", samples)
-
-
-def write_copy(folder: Path, rows: Rows) -> None:
-    """As `cliptune init --index` copies a database: vectors with the fields of their rows."""
-    folder.mkdir(parents=True)
-    listed = [{"key": str(number), "image_path": "", **row} for number, row in enumerate(rows)]
-    vectors = [vector(row.get("picture", number)).tolist() for number, row in enumerate(rows)]
-    table = pa.Table.from_pylist(listed).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
-    pq.write_table(table, folder / "vectors_000000.parquet")
-
-
 WRITERS: dict[str, tuple[str, Callable[[Path, Rows], None]]] = {
-    "JSON lines": ("folder", write_jsonl),
-    "JSON list": ("folder", write_json),
-    "list beside images": ("folder", write_images_below),
-    "list in Parquet": ("folder", write_list_parquet),
-    "files beside": ("folder", write_beside),
-    "huggingface": ("huggingface", write_huggingface),
-    "webdataset": ("webdataset", write_webdataset),
-    "embeddings": ("embeddings", write_copy),
+    "JSON lines": ("folder", rows_as_jsonl),
+    "JSON list": ("folder", rows_as_json),
+    "list beside images": ("folder", rows_above_images),
+    "list in Parquet": ("folder", rows_as_list),
+    "files beside": ("folder", rows_beside),
+    "huggingface": ("huggingface", rows_as_parquet),
+    "webdataset": ("webdataset", rows_as_shard),
+    "embeddings": ("embeddings", rows_with_vectors),
 }
 everywhere = pytest.mark.parametrize("name", WRITERS)
 
@@ -255,7 +198,7 @@ def test_another_column_of_pictures(name: str, tmp_path: Path, raw_params: dict[
         texts = [(f"{number}.txt", b"mug %d" % number) for number in numbers]
         write_tar(folder / "0.tar", sorted([*members, *texts]))
     else:
-        write_jsonl(
+        rows_as_jsonl(
             folder, [{"image": f"{number + 100}.png", "front": f"{number}.png", **rows[number]} for number in numbers]
         )
         write_pictures(folder, range(120))
@@ -300,7 +243,7 @@ def test_texts_beside_pictures_are_captions(tmp_path: Path, raw_params: dict[str
 
 
 def test_a_folder_whose_pictures_are_missing_is_refused(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "set", [{"caption": f"mug {number}"} for number in range(20)])
+    rows_as_jsonl(tmp_path / "set", [{"caption": f"mug {number}"} for number in range(20)])
     for number in range(10):
         (tmp_path / "set" / f"{number}.png").unlink()
     with pytest.raises(InputError, match=r"10 of 20 images are missing or damaged; .* names 0\.png, which"):
@@ -334,7 +277,7 @@ def test_a_folder_in_no_known_format_is_described(files: dict[str, Any], message
 
 
 def test_a_sample_of_captions_is_described(tmp_path: Path) -> None:
-    write_copy(tmp_path / "set", [{"caption": f"mug {number}"} for number in range(20)])
+    rows_with_vectors(tmp_path / "set", [{"caption": f"mug {number}"} for number in range(20)])
     describe = find_source("embeddings").describe
     assert describe is not None
     found = describe(Prepare(source="embeddings", folder=tmp_path / "set", counts={"train": 1, "val": 1, "test": 1}))
