@@ -11,7 +11,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 FOLDER = Path("state/unsent")
 Tables = Mapping[str, Mapping[str, list[Any]]]
 """Name -> column -> values."""
-_BATCH = 1000
-"""Metrics that MLflow accepts in one request."""
+_LEAST, _BATCH = 200, 1000
+"""Metrics of one request: fewer wait for others, and MLflow accepts no more."""
 _LOG = logging.getLogger(__name__)
 
 
 class AsynchronousMetrics:
-    """Sends one run's batches of metrics in order from a thread, so that training never waits for the server.
+    """Sends one run's metrics in order from a thread, so that training never waits for the server.
 
     MLflow's own asynchronous logging drops a batch when the server is unavailable for longer than the client's retries,
     keeps no copy of it, and sends batches out of order.
@@ -47,32 +46,35 @@ class AsynchronousMetrics:
 
     def __init__(self, client: MlflowClient, run_id: str) -> None:
         self._client, self._run_id = client, run_id
+        self._waiting: list[Any] = []
         self._stopped = threading.Event()
         self._sender = ThreadPoolExecutor(1, "metrics")
-        self._batches: deque[tuple[Sequence[Any], Future[None]]] = deque()
+        self._sending: Future[None] | None = None
 
-    def put(self, metrics: Sequence[Any]) -> None:
-        """Queue up to 1,000 MLflow metrics and return at once; raises MlflowException if earlier ones were refused."""
-        while self._batches and self._batches[0][1].done():
-            self._batches.popleft()[1].result()
-        self._batches.append((metrics, self._sender.submit(self._send, metrics)))
+    def put(self, metrics: list[Any]) -> None:
+        """Queue MLflow metrics and return at once; raises MlflowException if earlier ones were refused."""
+        self._waiting.extend(metrics)
+        if self._sending is not None and self._sending.done():
+            self._sending.result()
+            self._sending = None
+        if self._sending is None and len(self._waiting) >= _LEAST:
+            self._sending = self._sender.submit(self._send)
 
     def stop(self) -> list[Any]:
         """Stop sending; returns the metrics that the server has not accepted. Raises as `put`."""
         self._stopped.set()
-        self._sender.shutdown(cancel_futures=True)
-        left: list[Any] = []
-        for metrics, sent in self._batches:
-            error = None if sent.cancelled() else sent.exception()
-            if error is not None and not is_transient(error):
-                raise error
-            if sent.cancelled() or error is not None:
-                left += metrics
-        return left
+        self._sender.shutdown()
+        error = None if self._sending is None else self._sending.exception()
+        if error is not None and not is_transient(error):
+            raise error
+        return self._waiting
 
-    def _send(self, metrics: Sequence[Any]) -> None:
+    def _send(self) -> None:
         again = retrying(math.inf, is_transient, self._warning, first_s=1, longest_s=15, stopped=self._stopped)
-        again(self._client.log_batch, self._run_id, metrics=metrics)
+        while len(self._waiting) >= _LEAST and not self._stopped.is_set():
+            batch = self._waiting[:_BATCH]
+            again(self._client.log_batch, self._run_id, metrics=batch)
+            del self._waiting[: len(batch)]
 
     def _warning(self, _error: BaseException) -> str:
         return f"{shown_address(tracking_uri())} does not answer: the metrics of run {self._run_id} wait"

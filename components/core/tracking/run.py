@@ -46,16 +46,14 @@ RUN_FILE = "run.json"
 PARENT_RUN = "CLIPTUNE_PARENT_RUN"
 """Environment variable: id of the parent of new runs."""
 _KILLED_WAIT_S = 5.0
-_BATCH = 200
 _LOG = logging.getLogger(__name__)
 
 
 class TrackedRun:
-    """One MLflow run; metrics are buffered and sent in batches while the stage continues."""
+    """One MLflow run; metrics are sent in batches while the stage continues."""
 
     def __init__(self, client: MlflowClient, run_id: str, experiment: str) -> None:
         self._client = client
-        self._buffer: list[Any] = []
         self._asynchronous_metrics = AsynchronousMetrics(client, run_id)
         self._artifacts: list[Path] = []
         self.id = run_id
@@ -66,7 +64,7 @@ class TrackedRun:
         return {"run_id": self.id, "experiment": self.experiment, "tracking_uri": shown_address(tracking_uri())}
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Buffer metrics; they are sent in batches and when the run ends.
+        """Queue metrics; they are sent in batches and when the run ends.
 
         Raises:
             MlflowException: the server refused earlier metrics. An unavailable server is not an error.
@@ -75,10 +73,7 @@ class TrackedRun:
         from mlflow.utils.time import get_current_time_millis
 
         now = get_current_time_millis()
-        self._buffer += [Metric(name, float(value), now, step) for name, value in metrics.items()]
-        if len(self._buffer) >= _BATCH:
-            batch, self._buffer = self._buffer, []
-            self._asynchronous_metrics.put(batch)
+        self._asynchronous_metrics.put([Metric(name, float(value), now, step) for name, value in metrics.items()])
 
     def log_params(self, params: Mapping[str, object]) -> None:
         """Log settings; nested settings get dotted names."""
@@ -159,7 +154,7 @@ class TrackedRun:
         ended = Unsent(status=status, end_ms=get_current_time_millis())
         deliver = partial(offline_spool.deliver, lambda: self._client, self.id)
         try:
-            left = [*self._asynchronous_metrics.stop(), *self._buffer]
+            left = self._asynchronous_metrics.stop()
             deliver(replace(ended, metrics=left, artifacts=self._artifacts), within_s, f"the end of run {self.id}")
         except Exception:
             deliver(replace(ended, status="FAILED"), within_s, f"the end of run {self.id}")

@@ -69,20 +69,22 @@ def test_metrics_are_sent_in_order_without_delaying_the_caller() -> None:
         sender.put(_metrics(100, step))
     assert server.accepted == []
     server.available.set()
-    wait_until(lambda: len(server.accepted) == 3000, 60, lambda: f"{len(server.accepted)} arrived")
-    assert sender.stop() == []
-    assert [metric.step for metric in server.accepted] == list(range(3000))
+    # Fewer than 200 wait for others.
+    wait_until(lambda: len(server.accepted) > 2800, 60, lambda: f"{len(server.accepted)} arrived")
+    left = sender.stop()
+    assert len(left) < 200
+    assert [metric.step for metric in (*server.accepted, *left)] == list(range(3000))
 
 
 def test_metrics_that_were_not_accepted_are_returned_or_raised() -> None:
     unavailable = AsynchronousMetrics(Server(available=False), "run")  # type: ignore[arg-type]
-    for step in range(0, 15, 5):
-        unavailable.put(_metrics(5, step))
+    for step in range(0, 600, 150):
+        unavailable.put(_metrics(150, step))
     begun = time.monotonic()
-    assert [metric.step for metric in unavailable.stop()] == list(range(15))
+    assert [metric.step for metric in unavailable.stop()] == list(range(600))
     assert time.monotonic() - begun < 1
     refusing = AsynchronousMetrics(Server(BAD_REQUEST), "run")  # type: ignore[arg-type]
-    refusing.put(_metrics(5))
+    refusing.put(_metrics(200))
     with pytest.raises(MlflowException, match="fault"):
         wait_until(lambda: refusing.put(_metrics(1, 7)), 60, lambda: "nothing was raised")
 
