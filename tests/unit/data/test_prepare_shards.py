@@ -86,3 +86,11 @@ def test_each_part_is_checked_by_one_shard_and_the_stage_gives_the_same_bytes(
 def test_a_source_without_files_cannot_be_split(raw_params: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: remove prepare\.scale"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))
+
+
+def test_a_shard_is_read_as_it_is_written_and_other_texts_are_refused() -> None:
+    assert Shard.parse("1/4") == Shard(1, 4)
+    assert str(Shard(1, 4)) == "1/4"
+    for text in ("3/3", "1", "a/b", "-1/4", "1/"):
+        with pytest.raises(InputError, match="is not a shard: give for example 0/4"):
+            Shard.parse(text)

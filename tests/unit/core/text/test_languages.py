@@ -1,10 +1,10 @@
-"""Languages are found, counted in words and named."""
+"""Languages are found and named; texts are compared by their letters, and by their content words."""
 
 from __future__ import annotations
 
 import pytest
 
-from components.core.text import content_words, new_words
+from components.core.text import content_words, new_words, normalised
 from components.core.text.languages import detected, identified, is_latin, language_name, word_count
 
 GERMAN = [f"Ein {colour} Hund läuft über die {place} und trägt einen Ball" for colour in ("roter", "großer", "junger")
@@ -39,3 +39,14 @@ def test_words_of_scripts_without_spaces() -> None:
 def test_names_and_scripts() -> None:
     assert (language_name("ja"), is_latin("ja"), is_latin("de")) == ("Japanese", False, True)
     assert identified("???") is None
+
+
+def test_normalised_ignores_case_punctuation_and_space() -> None:
+    assert normalised(" A small_dog,  LEFT-of a CAT! ") == normalised("a small dog left of a cat")
+    assert normalised("a small dog") != normalised("a small hog")
+
+
+def test_content_words_are_distinct_and_new_ones_are_counted() -> None:
+    assert content_words("The dog is on the left of a Dog, under no roof") == {"dog", "left", "under", "roof"}
+    assert new_words("The hound, a hound on the scarlet ground", "a dog on red ground") == 2
+    assert new_words("a dog", "a dog on red") == 0

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ from components.core.tracking import run as run_module
 from components.core.tracking.errors import WAIT, is_transient
 
 pytestmark = pytest.mark.usefixtures("project")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all tests of this module."""
+    return tmp_path_factory.mktemp("tracking")
+
+
+@pytest.fixture
+def project(store: Path, track_in: Callable[[Path], None]) -> None:
+    """The current folder is the store's, and runs go there."""
+    track_in(store)
 
 
 def _run(run_id: str) -> Any:

@@ -286,18 +286,9 @@ def test_a_url_that_cannot_be_read_is_said_without_its_password(tmp_path: Path) 
         assert "resumes" not in str(error.value)
 
 
-def test_init_shows_the_content_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("params.yaml", "dvc.yaml", "infra"):
-        (tmp_path / name).symlink_to(REPO / name)
-    monkeypatch.chdir(tmp_path)
-    url = _lance(tmp_path / "database", "mug")
-    seen = CliRunner().invoke(app, ["init", "data/mugs", "--index", url, "--text", "title,brand", "--dry-run"])
-    assert "60 vectors of 4 numbers; fields of the first: title, brand, path, collection_id" in seen.output
-    assert "caption: mug 1, Acme" in seen.output
-    assert not Path("data").exists()
-
-
-def test_fields_of_a_database_are_read_as_those_of_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_reads_fields_of_a_database_as_those_of_any_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("params.yaml", "dvc.yaml", "components", "infra/profiles/toy.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).symlink_to(REPO / name)
@@ -306,8 +297,12 @@ def test_fields_of_a_database_are_read_as_those_of_any_source(tmp_path: Path, mo
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors), DIM)
     rows = [{"title": f"mug {row}", "brand": "Acme", "sku": row // 3} for row in range(90)]
     lancedb.connect(tmp_path / "database").create_table("images", pa.Table.from_pylist(rows).append_column("v", lists))
-    arguments = ["--index", f"lance://{tmp_path}/database/images", "--text", "{title}[ by {brand}]", "--item", "sku"]
-    done = CliRunner().invoke(app, ["init", "data/mugs", "--name", "mugs", *arguments])
+    command = ["init", "data/mugs", "--index", f"lance://{tmp_path}/database/images", "--text", "{title}[ by {brand}]"]
+    seen = CliRunner().invoke(app, [*command, "--dry-run"])
+    assert "90 vectors of 4 numbers; fields of the first: title, brand, sku" in seen.output
+    assert "caption: mug 1 by Acme" in seen.output
+    assert not Path("data").exists()
+    done = CliRunner().invoke(app, [*command, "--name", "mugs", "--item", "sku"])
     assert done.exit_code == 0, done.output
     assert "such as: mug 0 by Acme" in done.output
     assert "items: 30 products, 30 with several pictures, at most 3" in done.output

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from components.data.world.difference_text import KINDS, comparison_rows, contrast, difference_text
+from components.data.world.difference_text import comparison_rows, contrast, difference_text
 from components.data.world.lexicon import load_lexicon
 from components.data.world.scenes import POSITIONS, Scene, Thing, draw_scenes
 
@@ -68,19 +67,7 @@ def test_true_differences_are_true_and_false_ones_false() -> None:
         assert min(true.index("first"), true.index("second")) == true.index(answer)
 
 
-def test_every_kind_occurs_with_either_answer() -> None:
-    rows = _world()[1]
-    counts = Counter((row[4], row[5]) for row in rows)
-    assert {kind for kind, _ in counts} == set(KINDS) == set(TRUTH)
-    for kind in KINDS:
-        share = counts[kind, "first"] / (counts[kind, "first"] + counts[kind, "second"])
-        assert 0.2 < share < 0.8, counts
-
-
-def test_rows_depend_on_the_draws_only_and_need_scenes_that_differ() -> None:
-    scenes = list(_world()[0].items())
-    assert comparison_rows(scenes, random.Random(3)) == list(_world()[1])
-    assert comparison_rows(scenes, random.Random(4)) != list(_world()[1])
+def test_rows_need_scenes_that_differ() -> None:
     one = Scene("single", "red", Thing("dog", "small"), position="center")
     assert comparison_rows([], random.Random(0)) == []
     assert comparison_rows([("a", one), ("b", one)], random.Random(0)) == []

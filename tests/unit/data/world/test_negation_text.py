@@ -55,7 +55,6 @@ def test_captions_are_true_and_negations_have_their_cue(cue: str) -> None:
         assert len(ANY_CUE.findall(negation)) == 1, negation
         assert re.search(WORDS[cue], negation, re.IGNORECASE), negation
         assert caption != negation
-    assert list(_negations(cue)) == list(_negations(cue)), "the same draws give the same sentences"
 
 
 @pytest.mark.parametrize("cue", ["no", "not"])
@@ -69,7 +68,6 @@ def test_the_denied_sentence_is_true(cue: str) -> None:
 
 
 def test_the_object_left_out_is_there_and_is_either_of_a_pair() -> None:
-    first_of_pair = []
     for scene, _, negation in _negations("without"):
         head, left_out = negation.split(" without ")
         (name,) = _names_shown(left_out)
@@ -77,12 +75,10 @@ def test_the_object_left_out_is_there_and_is_either_of_a_pair() -> None:
         assert _names_shown(head) == set(scene.names) - {name}, negation
         if scene.second is None:
             continue
-        first_of_pair.append(name == scene.first.name)
         # "A large cat without a small dog left of it": with the pronoun's own words the part left out is a caption.
         owner = next(thing for thing in (scene.first, scene.second) if thing.name != name)
         caption = re.sub(r"\bit\b", with_article(f"{owner.size} {owner.name}"), left_out, count=1)
         assert find_fault(f"On {scene.colour}, {caption}", scene) is None, negation
-    assert 0.35 < sum(first_of_pair) / len(first_of_pair) < 0.65
 
 
 def test_another_object_replaces_one_of_the_scene() -> None:
