@@ -18,14 +18,7 @@ from typing import Any
 
 import httpx2
 
-from components.captions.prompting.request import (
-    COMPLETION,
-    PICTURE,
-    ModelAnswer,
-    PromptPicture,
-    Request,
-    ShownPicture,
-)
+from components.captions.prompting.request import COMPLETION, PICTURE, ModelAnswer, PromptPicture, Request, ShownPicture
 
 MOST_BYTES = 8 << 20
 """Maximum size of a response's body after decompression."""

@@ -31,10 +31,7 @@ def _parse(answer: str) -> str | None:
 
 def _are_true(inputs: Inputs) -> Chat:
     shown = "\n".join(f'- "{inputs[key]}"' for key in TEXTS if key in inputs)
-    return chat(
-        _JUDGE,
-        f'{PICTURE}Are all of these texts true of this picture?\n{shown}\nAnswer "Yes" or "No".',
-    )
+    return chat(_JUDGE, f'{PICTURE}Are all of these texts true of this picture?\n{shown}\nAnswer "Yes" or "No".')
 
 
 TASKS = (
@@ -64,8 +61,7 @@ TASKS = (
         inputs=(ABSENT,),
         reads=read_pictures,
         messages=lambda inputs: chat(
-            _JUDGE,
-            f'{PICTURE}Does this picture show "{inputs[ABSENT]}"? Answer "Yes" or "No".',
+            _JUDGE, f'{PICTURE}Does this picture show "{inputs[ABSENT]}"? Answer "Yes" or "No".'
         ),
         parse=clear_verdict,
         outputs=("verdict",),

@@ -89,12 +89,7 @@ COMMON = (
     TextCheck("injection", "injection", _injections, switch="reject_injections"),
     TextCheck("language", "language", _foreign, switch="language"),
     TextCheck(
-        "similarity",
-        "similarity",
-        _similarities,
-        "min_similarity",
-        "max_similarity",
-        switch="measure_similarity",
+        "similarity", "similarity", _similarities, "min_similarity", "max_similarity", switch="measure_similarity"
     ),
 )
 """Length, the encoder's context, copies of the source, prompt echoes, evaluation leaks, prompt injections, language,

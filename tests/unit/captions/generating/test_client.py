@@ -17,12 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from components.captions.generating import client as clients
-from components.captions.generating.client import (
-    LlmClient,
-    RowRefused,
-    ServerFault,
-    ServerOptions,
-)
+from components.captions.generating.client import LlmClient, RowRefused, ServerFault, ServerOptions
 from components.captions.generating.engines.server import replies_to
 from components.captions.generating.wire import Parameters, body_of
 from components.captions.prompting.request import (

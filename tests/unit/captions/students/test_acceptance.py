@@ -29,9 +29,7 @@ def _lesson(task: str, answer: str, **inputs: str) -> Lesson:
     return Lesson(find_task(task), inputs, answer)
 
 
-def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_its_questions(
-    examiner: Examiner,
-) -> None:
+def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_its_questions(examiner: Examiner) -> None:
     held_out = [_lesson("paraphrase_1", "Unseen.", caption=caption) for caption in CAPTIONS]
     held_out += [_lesson("paraphrase_2", "Unseen.", paraphrase_1=good([caption])) for caption in CAPTIONS[:3]]
     engine = Rewriter(good)

@@ -14,14 +14,7 @@ import pandas as pd
 import pytest
 
 from components.captions.validation import validate
-from components.captions.validation.report import (
-    MOST_REASONS,
-    RejectedRow,
-    TableReport,
-    Tally,
-    prompts_of,
-    sample_rows,
-)
+from components.captions.validation.report import MOST_REASONS, RejectedRow, TableReport, Tally, prompts_of, sample_rows
 from components.captions.validation.rules.tables import find_table
 from components.captions.validation.suites import SuiteResult
 from components.core.settings import Settings

@@ -8,11 +8,7 @@ import inflect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.captions.validation.rules.numbers_and_names import (
-    find_added_name,
-    find_lost_name,
-    find_lost_number,
-)
+from components.captions.validation.rules.numbers_and_names import find_added_name, find_lost_name, find_lost_number
 from components.data.world.alt_text import alt_text
 from components.data.world.scenes import draw_scenes
 

@@ -194,50 +194,16 @@ USABLE = {
         "Un hombre con su respuesta en la mano",
         "Todas las personas miran hacia la cámara",
     ],
-    "pt": [
-        "Um cachorro claro na praia",
-        "A menina segura uma boneca",
-    ],
-    "it": [
-        "Ecco un cane sulla spiaggia",
-        "Un cane certo di vincere",
-        "I bambini giocano nel parco",
-    ],
-    "nl": [
-        "Een hond in het gras met een versierde halsband",
-        "Je ziet een hond op het strand",
-    ],
-    "ru": [
-        "Собака бежит по траве",
-        "Все люди стоят у дома",
-    ],
-    "zh": [
-        "一只狗在草地上跑",
-        "标题牌前站着一个男人",
-        "这是一只可爱的小猫",
-    ],
-    "ja": [
-        "犬が草の上を走っている",
-        "女性が説明書を読んでいる",
-        "子供がもちもちしたパンを食べる",
-    ],
-    "ko": [
-        "개가 잔디 위를 달린다",
-        "네 명의 아이들이 논다",
-        "개가 있다",
-    ],
-    "ar": [
-        "كلب يركض على العشب",
-        "كل الناس يقفون أمام المنزل",
-    ],
-    "pl": [
-        "Pies biegnie po trawie",
-        "Dobrze ubrany mężczyzna",
-    ],
-    "tr": [
-        "Köpek çimde koşuyor",
-        "Üzgün bir çocuk oturuyor",
-    ],
+    "pt": ["Um cachorro claro na praia", "A menina segura uma boneca"],
+    "it": ["Ecco un cane sulla spiaggia", "Un cane certo di vincere", "I bambini giocano nel parco"],
+    "nl": ["Een hond in het gras met een versierde halsband", "Je ziet een hond op het strand"],
+    "ru": ["Собака бежит по траве", "Все люди стоят у дома"],
+    "zh": ["一只狗在草地上跑", "标题牌前站着一个男人", "这是一只可爱的小猫"],
+    "ja": ["犬が草の上を走っている", "女性が説明書を読んでいる", "子供がもちもちしたパンを食べる"],
+    "ko": ["개가 잔디 위를 달린다", "네 명의 아이들이 논다", "개가 있다"],
+    "ar": ["كلب يركض على العشب", "كل الناس يقفون أمام المنزل"],
+    "pl": ["Pies biegnie po trawie", "Dobrze ubrany mężczyzna"],
+    "tr": ["Köpek çimde koşuyor", "Üzgün bir çocuk oturuyor"],
 }
 
 
