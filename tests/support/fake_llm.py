@@ -40,30 +40,15 @@ NONSENSE = (
 """Bodies of HTTP 200 that answer nothing."""
 
 
-def answer_to(prompt: str) -> str:
-    return f"a different picture {hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
-
-
 @dataclass
 class Options:
     """The server's behaviour; `/control/set` changes it."""
 
     latency: float = 0.0
     errors: dict[str, float] = field(default_factory=dict)
-    """Shares of `http_<code>`, `timeout`, `truncated`, `nonsense` and `drop`, drawn for each request."""
-    poison: dict[str, str] = field(default_factory=dict)
-    """Text -> the kind of error that every prompt gets which holds it."""
+    """Shares of `http_<code>`, `timeout`, `truncated` and `nonsense`, drawn for each request."""
     instead: dict[str, list[str | None]] = field(default_factory=dict)
     """Text -> content and finish reason that every prompt gets which holds it."""
-    most_tokens: int | None = None
-    """Limit of `max_tokens`."""
-    cuts: bool = False
-    """Cut answers of more words than the request has `max_tokens`."""
-    retry_after: str | None = None
-    """Header of every error."""
-    longest: int | None = None
-    """Prompts of more characters get HTTP 400."""
-    model: str | None = None
     key: str | None = None
     said: str = "out of order"
     """The message of errors."""
@@ -78,11 +63,8 @@ class FakeLlm:
         self._faults = random.Random(seed)
         self._random = random.Random(seed)
         self._log = log.open("a", buffering=1, encoding="utf-8") if log else None
-        self._in_flight = 0
-        self._most_in_flight = 0
         self._sending = 0
         self._last_sent = 0.0
-        self._last: dict[str, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -103,59 +85,42 @@ class FakeLlm:
             loop = asyncio.get_running_loop()
             while self._sending < (self.options.hold_after or 0) or loop.time() - self._last_sent < QUIET_S:
                 await asyncio.sleep(QUIET_S / 10)
-        facts = {"sent": self._sending, "most_in_flight": self._most_in_flight, "last": self._last}
-        return JSONResponse(facts)
+        return JSONResponse({"sent": self._sending})
 
     async def _complete(self, request: Request) -> Response | None:
         """An answer or an error; none if the client gave up."""
         body = await request.json()
         prompt = body["prompt"] if "prompt" in body else json.dumps(body["messages"])
-        self._last = {"key": request.headers.get("authorization"), "body": body}
         digest = hashlib.sha256(prompt.encode()).hexdigest()
-        self._in_flight += 1
-        self._most_in_flight = max(self._most_in_flight, self._in_flight)
-        try:
-            refusal = self._refusal(request, body, prompt)
-            fault = None if refusal else self._fault(prompt)
-            self._write("arrival", digest, fault)
-            if refusal is not None:
-                return refusal
-            await asyncio.sleep(self.options.latency)
-            if fault == "timeout":
-                await _until_gone(request)
-            if await request.is_disconnected():
-                return None
-            if fault is not None:
-                return self._broken(fault, body, prompt)
-            if self.options.hold_after is not None and self._sending >= self.options.hold_after:
-                await _until_gone(request)
-                return None
-            self._sending += 1
-            return JSONResponse(_response(body, prompt, self.options), background=BackgroundTask(self._sent, digest))
-        finally:
-            self._in_flight -= 1
+        refusal = self._refusal(request)
+        fault = None if refusal else self._fault()
+        self._write("arrival", digest, fault)
+        if refusal is not None:
+            return refusal
+        await asyncio.sleep(self.options.latency)
+        if fault == "timeout":
+            await _until_gone(request)
+        if await request.is_disconnected():
+            return None
+        if fault is not None:
+            return self._broken(fault, body, prompt)
+        if self.options.hold_after is not None and self._sending >= self.options.hold_after:
+            await _until_gone(request)
+            return None
+        self._sending += 1
+        return JSONResponse(_response(body, prompt, self.options), background=BackgroundTask(self._sent, digest))
 
     async def _sent(self, digest: str) -> None:
         self._last_sent = asyncio.get_running_loop().time()
         self._write("answer", digest, None)
 
-    def _refusal(self, request: Request, body: dict[str, Any], prompt: str) -> Response | None:
-        options = self.options
-        if options.key is not None and request.headers.get("authorization") != f"Bearer {options.key}":
-            return _error(401, f"Incorrect API key provided: {request.headers.get('authorization')}", None)
-        if options.model is not None and body["model"] != options.model:
-            return _error(404, f"The model `{body['model']}` does not exist.", None)
-        if options.most_tokens is not None and body["max_tokens"] > options.most_tokens:
-            return _error(400, "max_tokens is too large.", None)
-        if options.longest is not None and len(prompt) > options.longest:
-            said = f"This model's maximum context length is {options.longest} characters. You sent {len(prompt)}."
-            return _error(400, said, None)
-        return None
+    def _refusal(self, request: Request) -> Response | None:
+        given = request.headers.get("authorization")
+        if self.options.key is None or given == f"Bearer {self.options.key}":
+            return None
+        return _error(401, f"Incorrect API key provided: {given}")
 
-    def _fault(self, prompt: str) -> str | None:
-        for text, kind in self.options.poison.items():
-            if text in prompt:
-                return kind
+    def _fault(self) -> str | None:
         drawn = self._faults.random()
         for kind, share in self.options.errors.items():
             drawn -= share
@@ -164,13 +129,11 @@ class FakeLlm:
         return None
 
     def _broken(self, kind: str, body: dict[str, Any], prompt: str) -> Response:
-        whole = json.dumps(_response(body, prompt, self.options))
         if kind.startswith("http_"):
-            return _error(int(kind.removeprefix("http_")), self.options.said, self.options.retry_after)
+            return _error(int(kind.removeprefix("http_")), self.options.said)
         if kind == "truncated":
+            whole = json.dumps(_response(body, prompt, self.options))
             return Response(whole[: len(whole) // 2], media_type="application/json")
-        if kind == "drop":
-            return Response(whole[:10], headers={"content-length": str(len(whole))}, media_type="application/json")
         said = self._random.choice(NONSENSE)
         return Response(said, media_type="text/html" if said.startswith("<") else "application/json")
 
@@ -185,10 +148,8 @@ async def _until_gone(request: Request) -> None:
 
 
 def _response(body: dict[str, Any], prompt: str, options: Options) -> dict[str, Any]:
-    words = answer_to(prompt).split()
-    room = body["max_tokens"] if options.cuts else len(words)
-    text: str | None = " ".join(words[:room])
-    reason: str | None = "length" if room < len(words) else "stop"
+    text: str | None = f"a different picture {hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
+    reason: str | None = "stop"
     for held, (content, ended_by) in options.instead.items():
         if held in prompt:
             text, reason = content, ended_by
@@ -196,15 +157,14 @@ def _response(body: dict[str, Any], prompt: str, options: Options) -> dict[str, 
     return {"id": "fake", "object": "completion", "choices": [{"index": 0, "finish_reason": reason, **said}]}
 
 
-def _error(code: int, message: str, retry_after: str | None) -> Response:
-    headers = {"retry-after": retry_after} if retry_after is not None else None
-    return JSONResponse({"error": {"message": message, "code": code}}, code, headers)
+def _error(code: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message, "code": code}}, code)
 
 
 def main(
     port: int = 0,
     latency: float = 0.0,
-    error: Annotated[list[str] | None, typer.Option(help="A kind of error and its share, such as drop=0.1.")] = None,
+    error: Annotated[list[str] | None, typer.Option(help="A kind of error and its share: http_500=0.1.")] = None,
     seed: int = 0,
     log: Path | None = None,
 ) -> None:

@@ -28,8 +28,11 @@ Script = Callable[[Body, int], Answer]
 """The answer to a request, which is the n-th, from 1."""
 
 
-def said(text: str) -> Answer:
-    return Answer({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": text}}]})
+def said(text: str | None, ended_by: str | None = "stop") -> Answer:
+    return Answer({"choices": [{"index": 0, "finish_reason": ended_by, "message": {"content": text}}]})
+
+
+_CAPTION = said("A youngster in pink climbs steps.")
 
 
 def openai_error(message: str, param: str | None = None, code: str | int | None = None, status: int = 400) -> Answer:
@@ -57,27 +60,21 @@ def gpt_5(body: Body, _number: int) -> Answer:
         return openai_error(
             "Unsupported parameter: 'top_p' is not supported with this model.", "top_p", "unsupported_parameter"
         )
-    return said("A youngster in pink climbs steps.")
+    return _CAPTION
 
 
 def azure(body: Body, _number: int) -> Answer:
     """A deployment behind an API version without seeds."""
     if "seed" in body:
         return openai_error("Unrecognized request argument supplied: seed")
-    return said("A youngster in pink climbs steps.")
+    return _CAPTION
 
 
 def vllm(body: Body, _number: int) -> Answer:
     """vLLM on a CPU; keys of a body that it does not know are warnings in its log."""
     if "seed" in body:
-        error = {
-            "message": "CPU does not support per-request seed",
-            "type": "BadRequestError",
-            "param": None,
-            "code": 400,
-        }
-        return Answer({"error": error}, 400)
-    return said("A youngster in pink climbs steps.")
+        return openai_error("CPU does not support per-request seed", code=400)
+    return _CAPTION
 
 
 def ollama(_body: Body, _number: int) -> Answer:
@@ -89,20 +86,20 @@ def llama_cpp(_body: Body, number: int) -> Answer:
     """llama.cpp's server while it loads its model, then up."""
     if number < 4:
         return Answer({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503)
-    return said("A youngster in pink climbs steps.")
+    return _CAPTION
 
 
 def mistral(body: Body, _number: int) -> Answer:
     """FastAPI's refusal of keys that its schema does not have."""
     if "seed" in body:
         return Answer({"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 7}]}, 422)  # fmt: skip # noqa: E501
-    return said("A youngster in pink climbs steps.")
+    return _CAPTION
 
 
 def claude(body: Body, _number: int) -> Answer:
     if {"temperature", "top_p"} <= body.keys():
         return openai_error("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
-    return said("A youngster in pink climbs steps.")
+    return _CAPTION
 
 
 def blind(body: Body, _number: int) -> Answer:
@@ -121,7 +118,7 @@ def busy(_body: Body, number: int) -> Answer:
     if number < 6:
         error = {"message": "Rate limit reached for fake.", "type": "requests", "code": "rate_limit_exceeded"}
         return Answer({"error": error}, 429, {"retry-after": "0.01"})
-    return said("A youngster in pink climbs steps.")
+    return _CAPTION
 
 
 def web_page(_body: Body, _number: int) -> Answer:
@@ -146,16 +143,18 @@ def redirect_to(url: str) -> Script:
 
 @dataclass
 class Scripted:
-    """A running server; `bodies` are those of all requests, in order."""
+    """A running server; `bodies` and `keys` are those of all requests, in order."""
 
     url: str
     bodies: list[Body]
+    keys: list[str | None]
 
 
 @contextmanager
 def scripted(script: Script) -> Iterator[Scripted]:
     """Serve on a free port of 127.0.0.1 for the length of the block; other paths than a chat answer 404."""
     bodies: list[Body] = []
+    keys: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -164,8 +163,10 @@ def scripted(script: Script) -> Iterator[Scripted]:
             """Nothing is printed."""
 
         def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self._send(script(bodies[-1], len(bodies)))
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            bodies.append(body)
+            keys.append(self.headers["authorization"])
+            self._send(script(body, len(bodies)))
 
         def do_GET(self) -> None:
             self._send(Answer({"error": "no such path"}, 404))
@@ -189,7 +190,7 @@ def scripted(script: Script) -> Iterator[Scripted]:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield Scripted(f"http://127.0.0.1:{server.server_port}/v1", bodies)
+        yield Scripted(f"http://127.0.0.1:{server.server_port}/v1", bodies, keys)
     finally:
         server.shutdown()
         server.server_close()

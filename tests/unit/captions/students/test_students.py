@@ -17,6 +17,7 @@ from components.captions.students import students as student
 from components.captions.students.train import ADAPTER, RECORD, find_job
 from components.core.settings import Settings
 from components.core.system.profiles import settings_with
+from components.core.tables.files import file_hash
 from components.core.tracking import make_client
 from components.encoders.language_models.language_model import load_language_model
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
@@ -191,4 +192,6 @@ def test_shipped_students_were_taught_every_task_of_their_profiles(
     for name in folders.values():
         record = _read(ASSETS / name / RECORD)
         assert record["held_out_loss"]["after"] < record["held_out_loss"]["before"]
+        files = [Path(file) for file in taught.students[name].teacher]
+        assert record["teacher_sha256"].items() <= {file.name: file_hash(file) for file in files}.items()
         assert "fingerprint" not in record or find_job(taught, name, ASSETS).is_done(), "run `make student`"
