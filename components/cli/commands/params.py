@@ -159,7 +159,7 @@ def tune(
     Examples: cliptune tune --dry-run; cliptune tune --method semclip --trials 20 --write
     """
     from components.core.system.checking import load_checked
-    from components.evaluation.scoring.validation import ValidationScores
+    from components.evaluation.scoring.evaluate import ValidationScores
     from components.training.tuning.entry import planned
     from components.training.tuning.entry import tune as run
     from components.training.tuning.trials import STORE, gate_metrics
@@ -212,7 +212,7 @@ def tune_mix(
     cliptune mix tune --from paraclip --from semclip --trials 200 --write
     """
     from components.core.system.checking import load_checked
-    from components.evaluation.scoring.validation import ValidationScores
+    from components.evaluation.scoring.evaluate import ValidationScores
     from components.training.tuning.mixes import search
     from components.training.tuning.trials import STORE, gate_metrics
 

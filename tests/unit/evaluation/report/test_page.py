@@ -18,7 +18,7 @@ from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
 from components.evaluation.benchmarks.project.rankings import PARAPHRASE_TOP, QUERY_TOP
-from components.evaluation.report import page
+from components.evaluation.report import compare
 from components.evaluation.report.gallery import (
     Lists,
     Retrieved,
@@ -29,7 +29,6 @@ from components.evaluation.report.gallery import (
     read_retrieved,
     spread,
 )
-from components.evaluation.report.page import trace_origin, without_secrets
 from components.evaluation.scoring.results import Folders, Report
 
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
@@ -104,9 +103,9 @@ def test_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
 def test_code_data_protocols_packages_and_parameters_are_named(
     folders: Folders, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "git_commit", lambda: "abc-dirty")
+    monkeypatch.setattr(compare, "git_commit", lambda: "abc-dirty")
     report = Report(encoder="e", protocol="retrieval=1 swaps=2", data_hash="d", encoder_sha256="s", metrics={})
-    origin = trace_origin(make_settings(), report, folders)
+    origin = compare.trace_origin(make_settings(), report, folders)
     assert (origin["commit"], origin["data_hash"]) == ("abc-dirty", "d")
     assert origin["protocols"] == {"retrieval": "1", "swaps": "2"}
     assert origin["data"][str(folders.test_pairs)] == file_hash(folders.test_pairs)
@@ -122,4 +121,4 @@ def test_secrets_are_not_shown() -> None:
         ({"models": [{"api_key": "hidden", "max_tokens": 4}]}, {"models": [{"api_key": "***", "max_tokens": 4}]}),
         ({"token": "", "tokenizer": "clip-bpe"}, {"token": "", "tokenizer": "clip-bpe"}),
     ):
-        assert without_secrets(given) == shown
+        assert compare.without_secrets(given) == shown

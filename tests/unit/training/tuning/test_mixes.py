@@ -14,8 +14,8 @@ from components.core.system.checking import check_names
 from components.core.system.errors import InputError
 from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
+from components.evaluation.scoring.evaluate import ValidationScores
 from components.evaluation.scoring.results import Folders
-from components.evaluation.scoring.validation import ValidationScores
 from components.training.mixing.mix import weights_of
 from components.training.tuning.mixes import search
 from research.claims import repeat_mix
