@@ -1,17 +1,23 @@
-"""Every unanswered question is sent to the engine once, and its reply is stored whatever happens afterwards."""
+"""Questions name their language, each is sent once and its reply stored, and a judge asks in both directions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from more_itertools import batched
 
 from components.captions.generating import asking
-from components.captions.generating.asking import SynthesisCounts, ask
+from components.captions.generating.asking import MeaningJudge, SynthesisCounts, ask
+from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import InputRow, Reply, Request
+from components.core.settings import Settings
 from components.core.system.errors import InputError
 from tests.support.store_rows import keys, replies, requests
 
@@ -75,3 +81,93 @@ def test_an_error_of_the_store_reaches_the_caller(store: GenerationStore, monkey
     with pytest.raises(InputError, match="generation store failed"):
         ask(store, engine, requests(20), "t", None)
     assert len(engine.asked) <= 16
+
+
+SAME = {
+    ("a dog", "a hound"): "Yes",
+    ("a hound", "a dog"): "Yes",
+    ("a dog", "a wet dog"): "No",
+    ("a wet dog", "a dog"): "Yes",
+    ("a cat", "it is hot"): "Perhaps",
+}
+
+
+class Model:
+    """Knows which text follows from which."""
+
+    model = "judge-1"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        for request in requests:
+            first, second = re.findall(r'"([^"]*)"', request.messages[-1]["content"])[:2]
+            self.asked.append((first, second))
+            verdict = SAME.get((first, second))
+            yield [Reply(request, verdict, None if verdict else "HTTP 500")]
+
+
+def test_both_directions_must_hold_and_each_is_asked_once(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model()
+    monkeypatch.setattr(asking, "make_engine", lambda _settings, _name: model)
+    judge = MeaningJudge(settings, "student")
+    pairs = [("a dog", "a hound"), ("a wet dog", "a dog"), ("a cat", "it is hot"), ("a cow", "a bull"),
+             ("a dog", "a hound")]  # fmt: skip
+    with closing(GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")) as store:
+        counts = judge.ask(store, lambda: pairs, "paraphrase_1", len(pairs))
+        assert judge.faults(store, pairs) == [None, "judge", "judge", "judge: no answer", None]
+        assert (counts.generated, counts.failed) == (5, 1)
+        # The way back of what is rejected is not asked.
+        assert sorted(model.asked) == sorted(
+            [("a dog", "a hound"), ("a hound", "a dog"), ("a wet dog", "a dog"), ("a dog", "a wet dog"),
+             ("a cat", "it is hot"), ("a cow", "a bull")]
+        )  # fmt: skip
+        judge.ask(store, lambda: pairs, "paraphrase_1", len(pairs))
+        # A failure is repeated.
+        assert model.asked[6:] == [("a cow", "a bull")]
+
+
+def test_answers_that_mean_something_else_have_no_judge(settings: Settings) -> None:
+    block = settings.synthesize
+    task = block.tasks["paraphrase_1"].model_copy(update={"judge_llm": "student"})
+    tasks = {"paraphrase_1": task, "negate_semclip": task}
+    settings = settings.model_copy(update={"synthesize": block.model_copy(update={"tasks": tasks})})
+    questions_of(settings, "paraphrase_1", Model())
+    with pytest.raises(InputError, match=r"tasks\.negate_semclip\.judge_llm: .* remove the key"):
+        questions_of(settings, "negate_semclip", Model())
+
+
+ENGINE: Any = SimpleNamespace(model="m")
+
+
+@pytest.mark.parametrize(
+    ("language", "caption", "ending"),
+    [
+        ("en", "ein Hund", ""),
+        ("de", "ein Hund", " Answer in German."),
+        # Of several languages, and of any, that of the caption; the first one where it is not clear.
+        (("de", "en"), "zwei Kinder im Gras", " Answer in German."),
+        (("en", "de"), "zwei Kinder im Gras", " Answer in German."),
+        (("de", "en"), "two children on grass", ""),
+        (("en", "de"), "two children on grass", ""),
+        (("ja", "de"), "42", " Answer in Japanese."),
+        (("en", "de"), "42", ""),
+        (None, "Blaue Winterjacke für Herren", " Answer in German."),
+        (None, "赤い犬がソファの上で寝ている", " Answer in Japanese."),
+        (None, "a blue winter jacket for men", ""),
+        (None, "42", ""),
+    ],
+)
+def test_questions_name_the_language_of_the_answer(
+    settings: Settings, language: Any, caption: str, ending: str
+) -> None:
+    validation = settings.validation.model_copy(update={"language": language})
+    questions = questions_of(settings.model_copy(update={"validation": validation}), "paraphrase_1", ENGINE)
+    (_, question) = questions.about(InputRow("a", 0, {"caption": caption}), 0).chat[-1]
+    assert question == f'Paraphrase the given caption "{caption}" concisely while preserving the meaning.{ending}'
+    judge = questions_of(settings.model_copy(update={"validation": validation}), "judge_paraphrase", ENGINE)
+    row = InputRow("a", 0, {"caption": "ein Hund", "paraphrase": "ein Hund"})
+    assert "Answer in" not in judge.about(row, 0).chat[-1][1]

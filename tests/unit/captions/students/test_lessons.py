@@ -1,19 +1,33 @@
-"""Lessons of a student, from teacher files of both forms."""
+"""Lessons of a student, from teacher files of both forms and from a model, and the rules that answers must pass."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.captions.generating import engines
+from components.captions.generating.store import GenerationStore
 from components.captions.prompting import tasks
 from components.captions.prompting.tasks import find_task
-from components.captions.students.lessons import Lesson, hash_of, lessons_of, read_lessons
+from components.captions.students import lessons as lessons_module
+from components.captions.students.lessons import (
+    Examiner,
+    Lesson,
+    ask_teacher,
+    hash_of,
+    lessons_of,
+    read_lessons,
+    teacher_files,
+)
 from components.core.settings import Settings, Student
 from components.core.system.discovery import file_names
 from components.core.system.errors import InputError
+from research.lessons.verdicts import write_verdicts
+from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, parrot, plain_probes
 
 
 def _student(path: Path, tasks: list[str], **changes: Any) -> Student:
@@ -120,3 +134,201 @@ def test_own_sets_teach_every_task_answers_that_it_can_read() -> None:
     assert {lesson.task.name for lesson in lessons} == set(NAMES) - others
     assert [lesson for lesson in lessons if not lesson.task.parse(lesson.answer)] == []
     assert all(set(lesson.inputs) == set(lesson.task.inputs) for lesson in lessons)
+
+
+JUDGES = [name for name in NAMES if find_task(name).judges]
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_judge_reads_the_inputs_and_the_answer_of_the_judged_task(name: str) -> None:
+    judge, judged = find_task(name), find_task(str(find_task(name).judges))
+    inputs = {column: f"text of {column}" for column in judge.inputs}
+    assert set(judged.inputs) <= set(inputs)
+    assert judge.inputs[0] == judged.inputs[0]
+    assert judge.inputs[1:] == judged.outputs, "the candidate goes by the name of the judged task's answer"
+    assert "text of caption" in judged.messages(inputs)[-1]["content"]
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_lessons_of_judges_are_balanced(name: str) -> None:
+    files = sorted(ASSETS.glob("teacher*.tsv"))
+    counts = Counter(lesson.answer for path in files for lesson in read_lessons(path, [name]))
+    assert set(counts) == {"Yes", "No"}
+    assert min(counts.values()) > 0.85 * max(counts.values()), counts
+    assert counts.total() > 800
+
+
+def test_the_shipped_verdicts_are_those_that_follow_from_the_teacher_sets(tmp_path: Path) -> None:
+    write_verdicts(tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (ASSETS / path.name).read_bytes(), "run `python -m research.lessons.verdicts`"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+CAPTION = "IMG_7 small dog left of large cat red bg.jpg"
+RIGHT = "A small dog sits left of a large cat, red background."
+
+
+@pytest.fixture
+def world(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lessons_module, "find_probes", lambda *_: plain_probes())
+    return make_project(tmp_path, raw_params, {})
+
+
+@pytest.fixture
+def examiner(world: Settings) -> Examiner:
+    return Examiner(world)
+
+
+def _lesson(task: str, answer: str, **inputs: str) -> Lesson:
+    return Lesson(find_task(task), inputs, answer)
+
+
+def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_its_questions(examiner: Examiner) -> None:
+    held_out = [_lesson("paraphrase_1", "Unseen.", caption=caption) for caption in CAPTIONS]
+    held_out += [_lesson("paraphrase_2", "Unseen.", paraphrase_1=good([caption])) for caption in CAPTIONS[:3]]
+    engine = Rewriter(good)
+    for _ in range(2):
+        assert examiner.rates(engine, held_out, 5) == {"paraphrase_1": 1.0, "paraphrase_2": 0.0}
+    assert len(engine.asked) == 2 * (5 + 3)
+    assert examiner.rates(Rewriter(parrot), held_out, 5) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
+
+
+def test_a_question_is_the_one_that_an_engine_gets(examiner: Examiner, settings: Settings) -> None:
+    engine = Rewriter(good)
+    examiner.rates(engine, [_lesson("paraphrase_1", "Unseen.", caption=CAPTION)], 5)
+    (asked,), task = engine.asked, settings.synthesize.tasks["paraphrase_1"]
+    assert CAPTION in asked.messages[-1]["content"]
+    assert (asked.sampling.temperature, asked.sampling.max_tokens) == (task.temperature, task.max_tokens)
+
+
+def test_a_judge_is_right_when_its_verdict_is_that_of_the_held_out_lesson(examiner: Examiner) -> None:
+    held_out = [
+        _lesson("judge_negation", verdict, caption=f"dog {number}", negation="no dog")
+        for number, verdict in enumerate(["yes", "yes", "no", "Yes"])
+    ]
+    assert examiner.rates(Rewriter(lambda _: "Yes."), held_out, 5) == {"judge_negation": 0.75}
+
+
+def test_a_task_about_other_inputs_is_examined_too(examiner: Examiner) -> None:
+    held_out = [_lesson("query_paraphrase", "Unseen.", query=caption) for caption in CAPTIONS]
+    assert examiner.rates(Rewriter(good), held_out, 5) == {"query_paraphrase": 1.0}
+    assert examiner.rates(Rewriter(lambda _: ""), held_out, 5) == {"query_paraphrase": 0.0}
+
+
+def _passes(examiner: Examiner, task: str, texts: list[str | None]) -> list[bool]:
+    return examiner.passing(find_task(task), [({"caption": CAPTION}, text) for text in texts])
+
+
+def test_an_answer_must_keep_the_limits_of_its_table(examiner: Examiner) -> None:
+    texts = [RIGHT, None, CAPTION, "Dog.", "Here is a paraphrase of the caption: a dog and a cat."]
+    assert _passes(examiner, "paraphrase_1", texts) == [True, False, False, False, False]
+    assert _passes(examiner, "paraphrase_1", []) == []
+    assert _passes(examiner, "paraphrase_1", [None]) == [False]
+    assert find_task("judge_negation").judges == "negate_semclip", "a judged answer is held to its judge's table"
+    texts = ["There is no small dog left of a large cat.", "A small dog is left of a large cat there."]
+    assert _passes(examiner, "negate_semclip", texts) == [True, False]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answers_to_every_task_can_be_checked(name: str, examiner: Examiner) -> None:
+    task = find_task(name)
+    inputs = {text: f"a {text} dog" for text in task.inputs}
+    passes = examiner.passing(task, [(inputs, '{"score": 0.5}'), (inputs, None)])
+    assert len(passes) == 2
+    assert passes[1] is False
+
+
+Teach = Callable[..., list[Lesson]]
+
+
+def _pupil(**changes: Any) -> Student:
+    return Student.model_validate(
+        {"tasks": ["paraphrase_2", "paraphrase_1"], "teacher": "teacher", "captions": 6} | changes
+    )
+
+
+@pytest.fixture
+def teach(world: Settings, monkeypatch: pytest.MonkeyPatch) -> Teach:
+    """Has an engine teach a student; returns the lessons."""
+
+    def run(engine: Rewriter, settings: Settings = world, **changes: Any) -> list[Lesson]:
+        monkeypatch.setattr(lessons_module, "make_engine", lambda _settings, name: {"teacher": engine}[name])
+        monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: engine)
+        ask_teacher(settings, "taught", _pupil(**changes))
+        return lessons_of(settings, "taught", _pupil(**changes))
+
+    return run
+
+
+def _of(task: str, lessons: list[Lesson]) -> list[tuple[dict[str, str], str]]:
+    return [(dict(lesson.inputs), lesson.answer) for lesson in lessons if lesson.task.name == task]
+
+
+def test_a_models_answers_become_lessons(teach: Teach) -> None:
+    lessons = teach(Rewriter(lambda texts: f'"{good(texts)}"\nmore'), tasks=["paraphrase_1"])
+    assert _of("paraphrase_1", lessons) == [({"caption": caption}, good([caption])) for caption in CAPTIONS[:6]]
+
+
+def test_a_task_reads_the_teachers_own_answers_to_the_task_before(teach: Teach) -> None:
+    def answer(texts: Sequence[str]) -> str:
+        return good(texts) if "IMG" in texts[0] else f"{good(texts)} Outdoors near some green grass."
+
+    lessons = teach(Rewriter(answer))
+    first = [good([caption]) for caption in CAPTIONS[:6]]
+    assert [answer for _, answer in _of("paraphrase_1", lessons)] == first
+    assert [inputs for inputs, _ in _of("paraphrase_2", lessons)] == [{"paraphrase_1": text} for text in first]
+
+
+def test_each_row_is_sent_once_with_the_tasks_own_sampling(teach: Teach, world: Settings) -> None:
+    engine, task = Rewriter(good), world.synthesize.tasks["paraphrase_1"]
+    teach(engine, tasks=["paraphrase_1"])
+    assert task.samples == 2
+    asked = [(one.sampling.temperature, one.sampling.top_p) for one in engine.asked]
+    assert asked == [(task.temperature, task.top_p)] * 6
+    teach(engine, tasks=["paraphrase_1"])
+    assert len(engine.asked) == 6, "all others are in the store"
+
+
+def test_live_questions_are_not_taken_from_the_replay(teach: Teach, world: Settings) -> None:
+    engine = Rewriter(good)
+    first = teach(engine, tasks=["paraphrase_1"])
+    store = GenerationStore(world.synthesize.store)
+    store.export_parquet(Path("export.parquet"))
+    store.close()
+    task = world.synthesize.tasks["paraphrase_1"].model_copy(update={"always_ask_first": 2, "samples": 1})
+    other = {"store": "sqlite:///other.db", "cached_answers": Path("export.parquet")}
+    block = world.synthesize.model_copy(update=other | {"tasks": {"paraphrase_1": task}})
+    engine.asked.clear()
+    assert teach(engine, world.model_copy(update={"synthesize": block}), tasks=["paraphrase_1"]) == first
+    assert len(engine.asked) == 2, "all others are in the replay"
+
+
+def test_answers_that_fail_the_checks_of_their_text_are_not_lessons(teach: Teach) -> None:
+    def sometimes(texts: Sequence[str]) -> str:
+        answers = {"IMG 1": texts[0], "IMG 2": "", "IMG 3": "Sure! Here is the caption you asked for."}
+        return answers.get(texts[0][:5], good(texts))
+
+    lessons = teach(Rewriter(sometimes), tasks=["paraphrase_1"])
+    assert [lesson.inputs["caption"] for lesson in lessons] == [CAPTIONS[0], *CAPTIONS[4:6]]
+
+
+def test_missing_lessons_and_those_of_other_settings_are_refused(teach: Teach, world: Settings) -> None:
+    one = {"tasks": ["paraphrase_1"]}
+    with pytest.raises(InputError, match=r"lessons\.tsv is missing: run .*--lessons-only"):
+        lessons_of(world, "taught", _pupil(**one))
+    teach(Rewriter(good), **one)
+    with pytest.raises(InputError, match=r"lessons\.tsv is missing: run .*--lessons-only"):
+        lessons_of(world, "taught", _pupil(captions=7, **one))
+    assert lessons_of(world, "taught", _pupil(lr=0.5, **one))
+    assert teacher_files("taught", _pupil(**one))[0].stem == "lessons"
+
+
+def test_a_task_without_its_input_or_block_is_named(teach: Teach) -> None:
+    for name, fault in (
+        ("paraphrase_2", "task 'paraphrase_2' needs the answers of 'paraphrase_1': add that task"),
+        ("paraphrase_3", r"params\.yaml has no block synthesize\.tasks\.paraphrase_3"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            teach(Rewriter(good), tasks=[name])
