@@ -213,7 +213,10 @@ class LlmClient:
                     if hopeless:
                         raise InputError(fault.advice) from None
                     if monotonic() - max(started, self._answered_at) > give_up_s:
-                        raise self._silence(fault) from None
+                        raise InputError(
+                            f"the LLM server {self._options.url} has answered nothing for {give_up_s:g} seconds "
+                            f"({fault}): start it and run the command again, or {self._correct_url}"
+                        ) from None
                 pause = max(PAUSE_S * 2 ** min(attempts - 1, _DOUBLINGS), fault.wait_s)
                 await asyncio.sleep(min(pause, give_up_s))
 
@@ -302,12 +305,6 @@ class LlmClient:
             none = f"{self._options.url} accepts no connection ({str(cause) or 'time-out'})"
             fault.advice = f"{none}: start the server, or {self._correct_url}"
         return fault
-
-    def _silence(self, fault: ServerFault) -> InputError:
-        return InputError(
-            f"the LLM server {self._options.url} has answered nothing for {self._options.give_up_s:g} seconds "
-            f"({fault}): start it and run the command again, or {self._correct_url}"
-        )
 
     @property
     def _correct_url(self) -> str:

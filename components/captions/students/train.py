@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from datasets import Dataset
@@ -34,7 +34,7 @@ from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_folder, content_hash, file_hash, write_json
-from components.core.tracking import TrackedRun, tracked_run
+from components.core.tracking import tracked_run
 from components.encoders.language_models.language_model import (
     BASE_NAME,
     LanguageModel,
@@ -43,6 +43,7 @@ from components.encoders.language_models.language_model import (
 )
 
 ADAPTER, RECORD = "adapter_model.safetensors", "student.json"
+T = TypeVar("T")
 _UNCHANGING = {
     "acceptance", "captions", "checkpoint_every", "merge", "micro_batch", "per_task", "processes", "tasks", "teacher",
 }  # fmt: skip
@@ -81,7 +82,10 @@ class StudentJob:
 
     def is_done(self) -> bool:
         """Whether its adapter exists, with the same settings, base, lessons and (where recorded) code."""
-        record = read_record(self.folder)
+        try:
+            record = json.loads((self.folder / RECORD).read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return False
         same = record.get("fingerprint") == self.fingerprint and record.get("code", code_hash()) == code_hash()
         return same and (self.folder / ADAPTER).is_file()
 
@@ -131,20 +135,6 @@ def find_job(settings: Settings, name: str, output: Path) -> StudentJob:
     return StudentJob(name, student, output / name, lessons, revision_of(None, student.base))
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record of the adapter in `folder`; empty where it is missing or broken."""
-    try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return record
-
-
-BEFORE, AFTER = "before", "after"
-Measured = dict[str, float]
-"""A measure of the base (`before`) and of the student (`after`)."""
-
-
 def train(settings: Settings, job: StudentJob, world: World, device: str) -> None:
     """Write the adapter and its record to the job's folder, unless it is there already.
 
@@ -173,14 +163,18 @@ def _train(settings: Settings, job: StudentJob, world: World, device: str) -> No
         report = tracked.log_metrics if tracked is not None else lambda _metrics, _step: None
         trainer = make_trainer(job, loaded, taught, held_out, world, device, report)
         steps = fit(trainer, job, world)
-        measured: dict[str, Any] = {"held_out": len(held_out), "held_out_loss": _losses(trainer)}
+        # Per token, the mean over lessons of that of their batch.
+        losses = _of_base_and_student(trainer.model, lambda: round(trainer.evaluate()["eval_loss"], 4))
+        measured: dict[str, Any] = {"held_out": len(held_out), "held_out_loss": losses}
         if tracked is None:
             return
-        shown = "{before:.3f} before, {after:.3f} after".format_map(measured["held_out_loss"])
+        shown = "{before:.3f} before, {after:.3f} after".format_map(losses)
         print(f"{job.name}: held-out loss per token {shown} ({len(held_out)} lessons)")
         if examiner is not None:
             measured["acceptance"] = _acceptance(job, examiner, held_out, trainer.model, loaded)
-        _log(tracked, measured, steps)
+        for moment, step in (("before", 0), ("after", steps)):
+            rates = {f"acceptance/{task}": rate[moment] for task, rate in measured.get("acceptance", {}).items()}
+            tracked.log_metrics({"held_out/loss": losses[moment], **rates}, step)
         _save(trainer.model, job, len(taught), measured | {"mlflow_run": tracked.id})
         tracked.log_artifact(job.folder)
         job.checkpoints.clear()
@@ -196,32 +190,24 @@ def _split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
     return shuffled[count:], shuffled[:count]
 
 
-def _losses(trainer: SFTTrainer) -> Measured:
-    """Held-out loss per token, the mean over lessons of that of their batch."""
-    with trainer.model.disable_adapter():
-        before = trainer.evaluate()["eval_loss"]
-    return {BEFORE: round(before, 4), AFTER: round(trainer.evaluate()["eval_loss"], 4)}
+def _of_base_and_student(model: Any, measure: Callable[[], T]) -> dict[str, T]:
+    """What `measure` finds with the adapter switched off (`before`) and on (`after`)."""
+    with model.disable_adapter():
+        before = measure()
+    return {"before": before, "after": measure()}
 
 
 def _acceptance(
     job: StudentJob, examiner: Examiner, held_out: Sequence[Lesson], model: Any, loaded: LanguageModel
-) -> dict[str, Measured]:
+) -> dict[str, dict[str, float]]:
     """Task -> share of answers that validation would accept, of the base and of the student."""
     model.eval()
     alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
     engine = LocalEngine(EmbeddedOptions(batch_size=64), alike)
-    with model.disable_adapter():
-        before = examiner.rates(engine, held_out, job.student.acceptance)
-    after = examiner.rates(engine, held_out, job.student.acceptance)
-    for task in after:
-        print(f"{job.name}: {task} accepted {before[task]:.0%} before, {after[task]:.0%} after")
-    return {task: {BEFORE: round(before[task], 4), AFTER: round(after[task], 4)} for task in after}
-
-
-def _log(tracked: TrackedRun, measured: Mapping[str, Any], steps: int) -> None:
-    for moment, step in ((BEFORE, 0), (AFTER, steps)):
-        rates = {f"acceptance/{task}": rate[moment] for task, rate in measured.get("acceptance", {}).items()}
-        tracked.log_metrics({"held_out/loss": measured["held_out_loss"][moment], **rates}, step)
+    rates = _of_base_and_student(model, lambda: examiner.rates(engine, held_out, job.student.acceptance))
+    for task in rates["after"]:
+        print(f"{job.name}: {task} accepted {rates['before'][task]:.0%} before, {rates['after'][task]:.0%} after")
+    return {task: {moment: round(rate[task], 4) for moment, rate in rates.items()} for task in rates["after"]}
 
 
 def _save(model: Any, job: StudentJob, examples: int, measured: Mapping[str, Any]) -> None:

@@ -219,7 +219,7 @@ class QueryWriter:
         options = self._settings.test_set
         samples = options.paraphrases if kind.name == "paraphrase" else 1
         sampling = {"temperature": options.temperature, "top_p": options.top_p, "max_tokens": options.max_tokens}
-        questions = self._questions(kind.task, self._writes, samples=samples, **sampling)
+        questions = questions_without_block(self._settings, kind.task, self._writes, samples=samples, **sampling)
         about = [(image, caption, questions.about(InputRow(image, 0, {"caption": caption}), attempt))
                  for image, caption in captions for attempt in range(samples)]  # fmt: skip
         answers = self._answers(self._writes, [request for *_, request in about], f"{title}: {kind.name}")
@@ -240,9 +240,6 @@ class QueryWriter:
         return [
             WrittenQuery(one.image_id, one.caption, one.query, kind.name, *by) for one in candidates if not one.reason
         ]
-
-    def _questions(self, name: str, engine: Engine, **options: object) -> Questions:
-        return questions_without_block(self._settings, name, engine, **options)
 
     def _answers(self, engine: Engine, requests: Sequence[Request], title: str) -> dict[str, str]:
         self.counts += ask(self._store, engine, requests, title, len(requests))
@@ -270,7 +267,7 @@ class QueryWriter:
 
     def _judge(self, kind: QueryKind, candidates: Sequence[Candidate], title: str) -> None:
         """Set the reason of the candidates that the judge does not accept."""
-        questions = self._questions(kind.judge, self._judges, **SAMPLING)
+        questions = questions_without_block(self._settings, kind.judge, self._judges, **SAMPLING)
         requests = [questions.about(InputRow(one.image_id, 0, {"caption": one.caption, kind.judged: one.query}), 0)
                     for one in candidates]  # fmt: skip
         verdicts = self._answers(self._judges, requests, f"{title}: judge of {kind.name}")

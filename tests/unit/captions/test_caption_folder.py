@@ -1,4 +1,4 @@
-"""Captions of a folder: a captioner that knows the drawn scenes, and servers that answer in other ways."""
+"""Captions of a folder, by a scripted captioner and by servers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import csv
 import io
 import json
 import os
-import random
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,59 +22,15 @@ from components.captions.caption_folder import CAPTIONS, QUARANTINE, PictureCapt
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.inputs.pictures import PictureFile
 from components.captions.prompting.request import Reply, Request
 from components.cli import app
 from components.core.settings import Counts, Prepare, Settings
 from components.core.system.errors import InputError
 from components.data.sources import find_source
-from components.data.world.drawing import draw
-from components.data.world.evaluation_text import plain_query
-from components.data.world.fact_checks import FactChecks
-from components.data.world.scenes import Scene, Split, draw_scenes
 from tests.support.scripted_llm import Answer, Body, openai_error, said, scripted
 
 REPO = Path(__file__).parents[3]
-PICTURES, STORE = 6, "sqlite:///store.db"
-FACTS = FactChecks()
-Scenes = dict[str, Scene]
-
-
-class SeeingEngine:
-    """Knows the scene of each picture by its name; `lies` are names of pictures about which it writes untrue texts."""
-
-    model = "sees"
-
-    def __init__(self, scenes: Scenes, lies: Iterable[str] = (), die_after: int = 10**6) -> None:
-        self.scenes, self.lies, self.die_after = scenes, set(lies), die_after
-        self.asked: Counter[str] = Counter()
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            if self.asked.total() == self.die_after:
-                raise RuntimeError("killed")
-            self.asked[request.task] += 1
-            picture = request.pictures[0]
-            assert isinstance(picture, PictureFile)
-            written = request.task == "caption_picture"
-            text = self._write(picture.name) if written else self._check(request, self.scenes[picture.name])
-            yield [Reply(request, text or None, None if text else "the model said nothing")]
-
-    def _write(self, name: str) -> str:
-        scene, others = self.scenes[name], [other for shown, other in self.scenes.items() if shown != name]
-        described = others[0] if name in self.lies else scene
-        texts = {key: plain_query(described, random.Random(key)) for key in ("caption", "query_1", "query_2")}
-        absent = next(other.first.name for other in others if other.first.name not in scene.names)
-        return f"<think>Hm.</think>Here it is:\n```json\n{json.dumps(texts | {'absent': absent})}\n```"
-
-    def _check(self, request: Request, scene: Scene) -> str:
-        question = request.chat[-1][1]
-        texts = re.findall(r'"([^"]*)"', question.partition("Answer")[0])
-        if request.task == "check_absent":
-            return "Yes." if texts[0] in scene.names else "No, it does not."
-        # Thoughts and later words are not the verdict.
-        true = all(FACTS.find_fault(text, scene.to_json()) is None for text in texts)
-        return "<think>No, I must look.</think>Yes" if true else "<think>Some are, yes.</think>No"
+STORE = "sqlite:///store.db"
 
 
 @pytest.fixture(autouse=True)
@@ -84,19 +38,6 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("components.captions.generating.client.PAUSE_S", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-
-@pytest.fixture
-def scenes() -> Scenes:
-    """Drawn pictures in `pictures`, by name."""
-    Path("pictures/below").mkdir(parents=True)
-    drawn: Scenes = {}
-    counts: dict[Split, int] = {"train": PICTURES, "val": 0, "test": 0}
-    for number, (_, scene) in enumerate(draw_scenes(0, counts)):
-        name = f"below/{number}.png" if number % 2 else f"{number}.png"
-        Path("pictures", name).write_bytes(draw(scene, str(number)))
-        drawn[name] = scene
-    return drawn
 
 
 @pytest.fixture
@@ -124,63 +65,86 @@ def _pictures(*names: str | bytes) -> None:
     for number, name in enumerate(names):
         encoded = io.BytesIO()
         Image.new("RGB", (20 + number, 16), "red").save(encoded, "JPEG")
-        Path("pictures", os.fsdecode(name)).write_bytes(encoded.getvalue())
+        path = Path("pictures", os.fsdecode(name))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(encoded.getvalue())
+
+
+def _agree(request: Request) -> str:
+    return "No" if request.task == "check_absent" else "Yes"
 
 
 class Says:
-    """Answers the question for texts by `write`, which gets the picture's name; every text is true."""
+    """Answers the question for texts by `write`, which gets the picture's name, and others by `check`; may die."""
 
     model = "says"
 
-    def __init__(self, write: Callable[[str], str]) -> None:
-        self.write = write
+    def __init__(
+        self, write: Callable[[str], str], check: Callable[[Request], str] = _agree, die_after: int = 10**6
+    ) -> None:
+        self.write, self.check, self.die_after = write, check, die_after
         self.asked: list[str] = []
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
         for request in requests:
+            if len(self.asked) == self.die_after:
+                raise RuntimeError("killed")
             self.asked.append(request.chat[-1][1])
-            name = request.source.id
-            yield [Reply(request, {"check_picture": "Yes", "check_absent": "No"}.get(request.task) or self.write(name))]
+            written = request.task == "caption_picture"
+            yield [Reply(request, self.write(request.source.id) if written else self.check(request))]
 
 
-def test_every_text_is_true_of_its_picture_and_the_source_reads_it(
-    scenes: Scenes, caption: Callable[..., PictureCaptions]
-) -> None:
-    found = caption(SeeingEngine(scenes))
+BUSES = [f"{number}.jpg" if number % 2 else f"below/{number}.jpg" for number in range(6)]
+
+
+def _bus(name: str) -> str:
+    """What a reasoning model writes of a picture."""
+    return f"<think>Hm.</think>Here it is:\n```json\n{_texts(f'Bus {BUSES.index(name) + 2} of a street')}\n```"
+
+
+def test_texts_are_true_of_their_picture_and_the_source_reads_them(caption: Callable[..., PictureCaptions]) -> None:
+    _pictures(*BUSES)
+    # Thoughts and later words are not the verdict.
+    verdicts = {"check_picture": "<think>No, I must look.</think>Yes", "check_absent": "No, it does not."}
+    found = caption(Says(_bus, lambda request: verdicts[request.task]))
     rows = _rows(CAPTIONS)
-    assert found.captioned == len({row["image"] for row in rows}) == PICTURES
-    assert all(FACTS.find_fault(row["caption"], scenes[row["image"]].to_json()) is None for row in rows)
-    assert {(row["kind"], row["written_by"]) for row in rows} <= {("caption", "sees"), ("query", "sees")}
-    assert all(row["absent"] and row["absent"] not in scenes[row["image"]].names for row in rows)
+    assert found.captioned == len({row["image"] for row in rows}) == len(BUSES)
+    assert {(row["kind"], row["written_by"]) for row in rows} == {("caption", "says"), ("query", "says")}
+    assert {row["absent"] for row in rows} == {"boat"}
     prepare = Prepare(source="folder", folder=Path("pictures"), counts=Counts(train=1, val=1, test=1))
     describe = find_source("folder").describe
     assert describe is not None
-    assert describe(prepare).images == {"train": PICTURES}
+    assert describe(prepare).images == {"train": len(BUSES)}
     with pytest.raises(InputError, match=r"captions\.tsv exists: move it away"):
-        caption(SeeingEngine(scenes))
+        caption(Says(_bus))
 
 
-def test_untrue_texts_are_quarantined_whatever_the_model_thinks(
-    scenes: Scenes, caption: Callable[..., PictureCaptions]
-) -> None:
+def test_untrue_texts_are_quarantined_whatever_the_model_thinks(caption: Callable[..., PictureCaptions]) -> None:
+    def check(request: Request) -> str:
+        if request.task == "check_absent":
+            return "Yes." if request.source.id == "3.jpg" else "No"
+        return "<think>Some are, yes.</think>No" if request.source.id == "1.jpg" else "Yes"
+
+    _pictures(*BUSES)
     Path("pictures/notes.txt").write_text("not a picture")
-    found = caption(SeeingEngine(scenes, lies=["0.png"]))
-    assert (found.pictures, found.captioned) == (PICTURES, PICTURES - 1)
-    assert ("0.png", "untrue") in {(row["image"], row["reason"]) for row in _rows(QUARANTINE)}
-    assert "0.png" not in {row["image"] for row in _rows(CAPTIONS)}
-    assert f"of {PICTURES - 1} of {PICTURES} pictures" in str(found)
+    found = caption(Says(_bus, check))
+    assert (found.pictures, found.captioned) == (len(BUSES), len(BUSES) - 1)
+    reasons = {(row["image"], row["reason"]) for row in _rows(QUARANTINE)}
+    assert reasons == {("1.jpg", "untrue"), ("3.jpg", "not absent")}
+    assert "1.jpg" not in {row["image"] for row in _rows(CAPTIONS)}
+    assert {row["absent"] for row in _rows(CAPTIONS) if row["image"] == "3.jpg"} == {""}
+    assert f"of {len(BUSES) - 1} of {len(BUSES)} pictures" in str(found)
 
 
-def test_a_stopped_run_resumes_and_writes_nothing_before_its_end(
-    scenes: Scenes, caption: Callable[..., PictureCaptions]
-) -> None:
-    for more in (4, PICTURES - 1):
+def test_a_stopped_run_resumes_and_writes_nothing_before_its_end(caption: Callable[..., PictureCaptions]) -> None:
+    _pictures(*BUSES)
+    for more in (4, len(BUSES) - 1):
         with pytest.raises(RuntimeError, match="killed"):
-            caption(SeeingEngine(scenes, die_after=more))
+            caption(Says(_bus, die_after=more))
         assert not Path("pictures", CAPTIONS).exists()
-    engine = SeeingEngine(scenes)
-    assert caption(engine).captioned == PICTURES
-    assert engine.asked.total() == 3 * PICTURES - (PICTURES + 3)
+    engine = Says(_bus)
+    assert caption(engine).captioned == len(BUSES)
+    assert len(engine.asked) == 3 * len(BUSES) - (len(BUSES) + 3)
 
 
 def test_a_model_without_usable_answers_ends_the_run_in_one_line(caption: Callable[..., PictureCaptions]) -> None:
