@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from more_itertools import batched
 
-from components.captions.prompting.request import Reply, Request
 from components.captions.validation.rules.probes import Probes
 from components.core.settings import Settings
+from tests.support.fake_engine import FakeEngine, quoted
 from tests.support.server_project import write_captions
 
 CAPTIONS = [f"IMG {number} small dog left of a large cat" for number in range(12)]
 
 
-class Rewriter:
-    """Answers with `rewrite` of the texts that the last message quotes, or of the whole message; keeps its requests."""
-
-    def __init__(self, rewrite: Callable[[Sequence[str]], str], model: str = "rewriter") -> None:
-        self.model = model
-        self._rewrite = rewrite
-        self.asked: list[Request] = []
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for batch in batched(requests, 4):
-            self.asked += batch
-            texts = [request.messages[-1]["content"] for request in batch]
-            answers = [self._rewrite(re.findall(r'"([^"]*)"', text) or [text]) for text in texts]
-            yield list(map(Reply, batch, answers))
+def rewriter(rewrite: Callable[[Sequence[str]], str]) -> FakeEngine:
+    """Answers with `rewrite` of the texts that a question quotes."""
+    return FakeEngine(lambda request: rewrite(quoted(request)), "rewriter", batch=4)
 
 
 def good(texts: Sequence[str]) -> str:
     """An answer that passes the checks of paraphrases: other words, and a number from the text."""
     number = re.findall(r"\d+", texts[0])
     return f"Number {' '.join(number)}: beside one big tabby sits a little hound."
-
-
-def parrot(texts: Sequence[str]) -> str:
-    """An answer that never passes."""
-    return texts[0]
 
 
 def make_project(folder: Path, params: dict[str, Any], students: dict[str, dict[str, Any]]) -> Settings:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ from components.captions.caption_folder import CAPTIONS, QUARANTINE, PictureCapt
 from components.captions.generating.client import ServerOptions
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.cli import app
 from components.core.settings import Counts, Prepare, Settings
 from components.core.system.errors import InputError
 from components.data.sources import find_source
+from tests.support.fake_engine import FakeEngine
 from tests.support.scripted_llm import Answer, Body, openai_error, said, scripted
 
 REPO = Path(__file__).parents[3]
@@ -70,28 +71,16 @@ def _pictures(*names: str | bytes) -> None:
         path.write_bytes(encoded.getvalue())
 
 
-def _agree(request: Request) -> str:
-    return "No" if request.task == "check_absent" else "Yes"
+def _says(write: Callable[[str], str], check: Callable[[Request], str] | None = None, **more: Any) -> FakeEngine:
+    """Answers the question for texts by `write`, which gets the picture's name, and others by `check`."""
+    agree = {"check_picture": "Yes", "check_absent": "No"}
 
+    def answer(request: Request) -> str:
+        if request.task == "caption_picture":
+            return write(request.source.id)
+        return agree[request.task] if check is None else check(request)
 
-class Says:
-    """Answers the question for texts by `write`, which gets the picture's name, and others by `check`; may die."""
-
-    model = "says"
-
-    def __init__(
-        self, write: Callable[[str], str], check: Callable[[Request], str] = _agree, die_after: int = 10**6
-    ) -> None:
-        self.write, self.check, self.die_after = write, check, die_after
-        self.asked: list[str] = []
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            if len(self.asked) == self.die_after:
-                raise RuntimeError("killed")
-            self.asked.append(request.chat[-1][1])
-            written = request.task == "caption_picture"
-            yield [Reply(request, self.write(request.source.id) if written else self.check(request))]
+    return FakeEngine(answer, "says", **more)
 
 
 BUSES = [f"{number}.jpg" if number % 2 else f"below/{number}.jpg" for number in range(6)]
@@ -106,7 +95,7 @@ def test_texts_are_true_of_their_picture_and_the_source_reads_them(caption: Call
     _pictures(*BUSES)
     # Thoughts and later words are not the verdict.
     verdicts = {"check_picture": "<think>No, I must look.</think>Yes", "check_absent": "No, it does not."}
-    found = caption(Says(_bus, lambda request: verdicts[request.task]))
+    found = caption(_says(_bus, lambda request: verdicts[request.task]))
     rows = _rows(CAPTIONS)
     assert found.captioned == len({row["image"] for row in rows}) == len(BUSES)
     assert {(row["kind"], row["written_by"]) for row in rows} == {("caption", "says"), ("query", "says")}
@@ -116,7 +105,7 @@ def test_texts_are_true_of_their_picture_and_the_source_reads_them(caption: Call
     assert describe is not None
     assert describe(prepare).images == {"train": len(BUSES)}
     with pytest.raises(InputError, match=r"captions\.tsv exists: move it away"):
-        caption(Says(_bus))
+        caption(_says(_bus))
 
 
 def test_untrue_texts_are_quarantined_whatever_the_model_thinks(caption: Callable[..., PictureCaptions]) -> None:
@@ -127,7 +116,7 @@ def test_untrue_texts_are_quarantined_whatever_the_model_thinks(caption: Callabl
 
     _pictures(*BUSES)
     Path("pictures/notes.txt").write_text("not a picture")
-    found = caption(Says(_bus, check))
+    found = caption(_says(_bus, check))
     assert (found.pictures, found.captioned) == (len(BUSES), len(BUSES) - 1)
     reasons = {(row["image"], row["reason"]) for row in _rows(QUARANTINE)}
     assert reasons == {("1.jpg", "untrue"), ("3.jpg", "not absent")}
@@ -140,9 +129,9 @@ def test_a_stopped_run_resumes_and_writes_nothing_before_its_end(caption: Callab
     _pictures(*BUSES)
     for more in (4, len(BUSES) - 1):
         with pytest.raises(RuntimeError, match="killed"):
-            caption(Says(_bus, die_after=more))
+            caption(_says(_bus, die_after=more))
         assert not Path("pictures", CAPTIONS).exists()
-    engine = Says(_bus)
+    engine = _says(_bus)
     assert caption(engine).captioned == len(BUSES)
     assert len(engine.asked) == 3 * len(BUSES) - (len(BUSES) + 3)
 
@@ -150,7 +139,7 @@ def test_a_stopped_run_resumes_and_writes_nothing_before_its_end(caption: Callab
 def test_a_model_without_usable_answers_ends_the_run_in_one_line(caption: Callable[..., PictureCaptions]) -> None:
     _pictures("a.jpg", "b.jpg")
     with pytest.raises(InputError, match=r"no picture got a caption .*2 unparsable\): look at pictures/captions_q"):
-        caption(Says(lambda _: "I cannot see pictures."))
+        caption(_says(lambda _: "I cannot see pictures."))
     for wrong, message in (("none", "is not a folder"), ("empty", "has no pictures")):
         Path("empty").mkdir(exist_ok=True)
         with pytest.raises(InputError, match=message):
@@ -176,26 +165,26 @@ def test_a_text_that_breaks_a_rule_is_no_caption_and_is_not_checked(
 ) -> None:
     _pictures("bad.jpg", "good.jpg")
     good = {"en": "A red bus stands on the road", "de": "Ein roter Bus steht auf der Straße vor dem Haus"}[language]
-    engine = Says(lambda name: texts if name == "bad.jpg" else _texts(good))
+    engine = _says(lambda name: texts if name == "bad.jpg" else _texts(good))
     caption(engine, language)
     text = json.loads(texts)["query_1" if reason == "repeated" else "caption"]
     assert text not in {row["caption"] for row in _rows(CAPTIONS)}
     (lost,) = [row for row in _rows(QUARANTINE) if row["text"].lstrip("'") == text.strip()]
     assert lost["reason"] == reason or reason is None
     assert not lost["text"].startswith(("=", "+", "-", "@"))
-    assert not any(text in question for question in engine.asked)
+    assert not any(text in request.chat[-1][1] for request in engine.asked)
     assert good in {row["caption"] for row in _rows(CAPTIONS)}
-    assert ("Answer in German." in engine.asked[0]) == (language == "de")
+    assert ("Answer in German." in engine.asked[0].chat[-1][1]) == (language == "de")
 
 
 def test_one_caption_for_many_pictures_was_written_without_looking(caption: Callable[..., PictureCaptions]) -> None:
     _pictures(*(f"{number}.jpg" for number in range(14)))
     same = _texts("A red bus stands on the road")
-    engine = Says(lambda name: _texts(f"Bus {name[0]} of a street") if int(name[0]) in range(2, 6) else same)
+    engine = _says(lambda name: _texts(f"Bus {name[0]} of a street") if int(name[0]) in range(2, 6) else same)
     caption(engine)
     assert {row["reason"] for row in _rows(QUARANTINE)} == {"same for many pictures"}
     assert {row["image"] for row in _rows(CAPTIONS)} == {f"{number}.jpg" for number in range(2, 6)}
-    assert not any("A red bus" in question for question in engine.asked)
+    assert not any("A red bus" in request.chat[-1][1] for request in engine.asked)
 
 
 def test_names_are_kept_to_the_byte_and_odd_ones_are_never_asked(caption: Callable[..., PictureCaptions]) -> None:
@@ -207,7 +196,7 @@ def test_names_are_kept_to_the_byte_and_odd_ones_are_never_asked(caption: Callab
         "4 pictures whose names have a tab, a line break or a byte that is not UTF-8, which captions.tsv cannot hold: "
         "rename them, the first is 'cr\\rhere.jpg'"
     ]
-    caption(Says(lambda name: _texts(f"Bus number {sorted(kept).index(name) + 2} on the road")))
+    caption(_says(lambda name: _texts(f"Bus number {sorted(kept).index(name) + 2} on the road")))
     assert {(row["image"], row["caption"]) for row in _rows(CAPTIONS) if row["kind"] == "caption"} == {
         (name, f"Bus number {number + 2} on the road") for number, name in enumerate(sorted(kept))
     }
@@ -221,7 +210,7 @@ def test_captions_elsewhere_have_names_that_their_folder_understands_or_say_wher
     caption: Callable[..., PictureCaptions],
 ) -> None:
     _pictures("a.jpg")
-    engine = Says(lambda _: _texts("A red bus stands on the road"))
+    engine = _says(lambda _: _texts("A red bus stands on the road"))
     assert caption(engine, output="out").base == Path("pictures")
     assert {row["image"] for row in _rows(CAPTIONS, "out")} == {"a.jpg"}
     assert caption(engine, output=".").base == Path()

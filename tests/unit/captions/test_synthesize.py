@@ -3,58 +3,42 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from more_itertools import batched
 
 from components.captions import synthesize
 from components.captions.generating import asking, engines, questions
 from components.captions.generating.asking import SynthesisCounts
 from components.captions.generating.engines import make_engine
 from components.captions.generating.store import Choice, GenerationStore
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS, SKIPPED
 from components.core.tables.work_shard import Shard
+from tests.support.fake_engine import FakeEngine, quoted
 from tests.support.tracked_runs import find_runs
 
 
-class CountingEngine:
-    """Answers with the quoted text in capitals, in batches of two, and can die after some."""
-
-    def __init__(self, model: str = "counting-1") -> None:
-        self.model = model
-        self.asked: list[Request] = []
-        self.die_after: int | None = None
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for batch in batched(requests, 2):
-            if self.die_after is not None and len(self.asked) >= self.die_after:
-                raise RuntimeError("killed")
-            self.asked += batch
-            yield [self._reply(request) for request in batch]
-
-    def _reply(self, request: Request) -> Reply:
-        texts = re.findall(r'"([^"]*)"', request.messages[-1]["content"])
-        if "fail here" in texts:
-            return Reply(request, None, "HTTP 500 after 3 attempts")
-        if request.task.startswith("judge"):
-            return Reply(request, "No." if "TWO" in texts[1] else "Perhaps" if "RED" in texts[1] else "Yes")
-        text = request.messages[-1]["content"].split(": ")[-1] if not texts else " / ".join(texts)
-        return Reply(request, "" if "say nothing" in texts else f"{text.upper()} {request.attempt}")
+def _capitals(request: Request) -> str | None:
+    """The quoted texts in capitals; "Yes" of a judge, but of some texts."""
+    texts = quoted(request)
+    if "fail here" in texts:
+        return None
+    if request.task.startswith("judge"):
+        return "No." if "TWO" in texts[1] else "Perhaps" if "RED" in texts[1] else "Yes"
+    return "" if "say nothing" in texts else f"{' / '.join(texts).split(': ')[-1].upper()} {request.attempt}"
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> CountingEngine:
-    counting = CountingEngine()
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    counting = FakeEngine(_capitals, "counting-1", batch=2)
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _model: counting)
     return counting
 
@@ -119,7 +103,7 @@ def stage(settings: Settings, tmp_path: Path) -> Stage:
 
 
 def test_answers_that_the_judge_rejects_are_not_accepted(
-    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(asking, "make_engine", lambda _settings, _model: engine)
     stage.set_task("paraphrase_1", judge_llm="student")
@@ -139,7 +123,7 @@ def test_answers_that_the_judge_rejects_are_not_accepted(
     assert {row["source"] for row in stage.rows("paraphrase_2")} == {"ONE DOG 0", "ONE DOG 1"}
 
 
-def test_every_usable_caption_gets_its_samples_once(stage: Stage, engine: CountingEngine) -> None:
+def test_every_usable_caption_gets_its_samples_once(stage: Stage, engine: FakeEngine) -> None:
     counts = stage.run("paraphrase_1")
     rows, path = stage.rows("paraphrase_1"), stage.file("paraphrase_1")
     wanted = [(pair, sample) for pair in ("p0", "p1", "p3", "p5", "p6") for sample in (0, 1)]
@@ -155,7 +139,7 @@ def test_every_usable_caption_gets_its_samples_once(stage: Stage, engine: Counti
     assert path.read_bytes() == first
 
 
-def test_the_second_step_rewrites_the_first_ones_answers(stage: Stage, engine: CountingEngine) -> None:
+def test_the_second_step_rewrites_the_first_ones_answers(stage: Stage, engine: FakeEngine) -> None:
     stage.run("paraphrase_1")
     stage.run("paraphrase_2")
     found = [(row["id"], row["sample"], row["source"]) for row in stage.rows("paraphrase_2")]
@@ -163,7 +147,7 @@ def test_the_second_step_rewrites_the_first_ones_answers(stage: Stage, engine: C
     assert "p3" not in {pair for pair, *_ in found}
 
 
-def test_cached_answers_come_first_and_pruned_ones_do_not_return(stage: Stage, engine: CountingEngine) -> None:
+def test_cached_answers_come_first_and_pruned_ones_do_not_return(stage: Stage, engine: FakeEngine) -> None:
     stage.run("paraphrase_1")
     stage.start_with_cached_answers()
     engine.asked.clear()
@@ -174,7 +158,7 @@ def test_cached_answers_come_first_and_pruned_ones_do_not_return(stage: Stage, e
 
 
 def test_some_questions_are_sent_although_their_answers_are_cached(
-    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.run("rewrite")
     stage.run("paraphrase_1")
@@ -190,7 +174,7 @@ def test_some_questions_are_sent_although_their_answers_are_cached(
     stage.run("rewrite")
 
 
-def test_the_settings_limit_the_length_of_captions(stage: Stage, engine: CountingEngine) -> None:
+def test_the_settings_limit_the_length_of_captions(stage: Stage, engine: FakeEngine) -> None:
     def taken(name: str, words: tuple[int, int] | None) -> list[str]:
         stage.set_task(name, caption_length=words, max_captions=9)
         stage.run(name)
@@ -203,7 +187,7 @@ def test_the_settings_limit_the_length_of_captions(stage: Stage, engine: Countin
         taken("paraphrase_2", (2, 15))
 
 
-def test_the_settings_choose_the_published_wording(stage: Stage, engine: CountingEngine) -> None:
+def test_the_settings_choose_the_published_wording(stage: Stage, engine: FakeEngine) -> None:
     roles = []
     for wording in ("own", "published"):
         stage.set_task("paraphrase_1", prompt=wording)
@@ -213,7 +197,7 @@ def test_the_settings_choose_the_published_wording(stage: Stage, engine: Countin
     assert roles == [{"system", "user"}, {"user"}]
 
 
-def test_a_question_about_two_captions_keeps_both(stage: Stage, engine: CountingEngine) -> None:
+def test_a_question_about_two_captions_keeps_both(stage: Stage, engine: FakeEngine) -> None:
     counts = stage.run("difference")
     rows = stage.rows("difference")
     captions = {row["id"]: row["caption"] for row in PAIRS.read(stage.folder / "pairs" / "train.parquet").to_pylist()}
@@ -239,7 +223,7 @@ def test_a_wrong_model_or_task_is_named(stage: Stage) -> None:
             make_engine(stage.settings.synthesize, "m")
 
 
-def test_shards_store_answers_and_a_run_without_one_writes_the_table(stage: Stage, engine: CountingEngine) -> None:
+def test_shards_store_answers_and_a_run_without_one_writes_the_table(stage: Stage, engine: FakeEngine) -> None:
     for number in range(3):
         stage.run("paraphrase_1", Shard(number, 3))
         assert not stage.file("paraphrase_1").exists()
@@ -253,9 +237,7 @@ def test_shards_store_answers_and_a_run_without_one_writes_the_table(stage: Stag
     assert stage.file("paraphrase_1").read_bytes() == of_shards
 
 
-def test_a_failed_question_is_a_rejected_row_and_is_repeated_by_the_next_run(
-    stage: Stage, engine: CountingEngine
-) -> None:
+def test_a_failed_question_is_a_rejected_row_and_is_repeated_by_the_next_run(stage: Stage, engine: FakeEngine) -> None:
     path = stage.folder / "pairs" / "train.parquet"
     pairs = PAIRS.read(path).to_pylist()
     pairs[0]["caption"] = "fail here"
@@ -271,10 +253,10 @@ def test_a_failed_question_is_a_rejected_row_and_is_repeated_by_the_next_run(
 
 
 def test_the_judge_keeps_or_rewrites_each_candidate_once(
-    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.run("paraphrase_semclip")
-    judge = CountingEngine("judge-1")
+    judge = FakeEngine(_capitals, "judge-1", batch=2)
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _model: judge)
     stage.run("judge_paraphrase")
     rows = stage.rows("judge_paraphrase")
@@ -290,7 +272,7 @@ def test_the_judge_keeps_or_rewrites_each_candidate_once(
 
 
 def test_a_dry_run_counts_questions_and_sends_none(
-    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(synthesize, "load_checked", lambda: stage.settings)
     synthesize.main("paraphrase_1", dry_run=True)
@@ -302,7 +284,7 @@ def test_a_dry_run_counts_questions_and_sends_none(
 
 
 def test_without_a_task_the_command_runs_all_and_exports(
-    stage: Stage, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, track_in: Callable[[Path], None]
+    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, track_in: Callable[[Path], None]
 ) -> None:
     tasks = {name: stage.settings.synthesize.tasks[name] for name in ("rewrite", "difference")}
     stage.set(tasks=tasks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from more_itertools import batched
 
 from components.captions.generating import asking
 from components.captions.generating.asking import MeaningJudge, SynthesisCounts, ask
@@ -19,22 +17,8 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Reply, Request
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from tests.support.store_rows import keys, replies, requests
-
-
-class Echo:
-    """Answers in batches; notes the questions."""
-
-    model = "m"
-
-    def __init__(self, batch: int = 8) -> None:
-        self.batch = batch
-        self.asked: list[str] = []
-
-    def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
-        for batch in batched(wanted, self.batch):
-            self.asked += keys(batch)
-            yield replies(batch)
+from tests.support.fake_engine import FakeEngine, quoted
+from tests.support.store_rows import requests
 
 
 @pytest.fixture
@@ -50,24 +34,20 @@ def test_questions_are_taken_block_by_block_as_the_engine_wants_them(store: Gene
             read.append(number)
             yield request
 
-    class Curious(Echo):
+    class Curious(FakeEngine):
         def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
             for batch in super().answer(wanted):
                 assert len(read) <= len(self.asked) + asking._LOOK_UP
                 yield batch
 
-    engine = Curious()
+    engine = Curious(lambda _: "an answer", batch=8)
     assert ask(store, engine, wanted(), "t", None) == SynthesisCounts(generated=2000)
     assert len(engine.asked) == 2000
 
 
 def test_a_question_is_sent_once_in_a_run_and_a_failed_one_again_in_the_next(store: GenerationStore) -> None:
-    class Failing(Echo):
-        def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
-            for batch in super().answer(wanted):
-                yield [Reply(reply.request, None, "HTTP 500") for reply in batch]
-
-    for engine, first in ((Failing(), SynthesisCounts(failed=300)), (Echo(), SynthesisCounts(generated=300))):
+    for text, first in ((None, SynthesisCounts(failed=300)), ("an answer", SynthesisCounts(generated=300))):
+        engine = FakeEngine(lambda _, text=text: text, batch=8)
         counts = ask(store, engine, [*requests(300), *requests(300)], "t", None)
         assert (counts, len(engine.asked)) == (first + SynthesisCounts(replayed=300), 300)
 
@@ -77,13 +57,13 @@ def test_an_error_of_the_store_reaches_the_caller(store: GenerationStore, monkey
         raise InputError("generation store failed")
 
     monkeypatch.setattr(store, "add", refuse)
-    engine = Echo()
+    engine = FakeEngine(lambda _: "an answer", batch=8)
     with pytest.raises(InputError, match="generation store failed"):
         ask(store, engine, requests(20), "t", None)
     assert len(engine.asked) <= 16
 
 
-SAME = {
+SAME: dict[tuple[str, ...], str] = {
     ("a dog", "a hound"): "Yes",
     ("a hound", "a dog"): "Yes",
     ("a dog", "a wet dog"): "No",
@@ -92,26 +72,14 @@ SAME = {
 }
 
 
-class Model:
-    """Knows which text follows from which."""
-
-    model = "judge-1"
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            first, second = re.findall(r'"([^"]*)"', request.messages[-1]["content"])[:2]
-            self.asked.append((first, second))
-            verdict = SAME.get((first, second))
-            yield [Reply(request, verdict, None if verdict else "HTTP 500")]
+def _pair(request: Request) -> tuple[str, ...]:
+    return tuple(quoted(request)[:2])
 
 
 def test_both_directions_must_hold_and_each_is_asked_once(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = Model()
+    model = FakeEngine(lambda request: SAME.get(_pair(request)))
     monkeypatch.setattr(asking, "make_engine", lambda _settings, _name: model)
     judge = MeaningJudge(settings, "student")
     pairs = [("a dog", "a hound"), ("a wet dog", "a dog"), ("a cat", "it is hot"), ("a cow", "a bull"),
@@ -121,13 +89,13 @@ def test_both_directions_must_hold_and_each_is_asked_once(
         assert judge.faults(store, pairs) == [None, "judge", "judge", "judge: no answer", None]
         assert (counts.generated, counts.failed) == (5, 1)
         # The way back of what is rejected is not asked.
-        assert sorted(model.asked) == sorted(
+        assert sorted(map(_pair, model.asked)) == sorted(
             [("a dog", "a hound"), ("a hound", "a dog"), ("a wet dog", "a dog"), ("a dog", "a wet dog"),
              ("a cat", "it is hot"), ("a cow", "a bull")]
         )  # fmt: skip
         judge.ask(store, lambda: pairs, "paraphrase_1", len(pairs))
         # A failure is repeated.
-        assert model.asked[6:] == [("a cow", "a bull")]
+        assert list(map(_pair, model.asked[6:])) == [("a cow", "a bull")]
 
 
 def test_answers_that_mean_something_else_have_no_judge(settings: Settings) -> None:
@@ -135,9 +103,9 @@ def test_answers_that_mean_something_else_have_no_judge(settings: Settings) -> N
     task = block.tasks["paraphrase_1"].model_copy(update={"judge_llm": "student"})
     tasks = {"paraphrase_1": task, "negate_semclip": task}
     settings = settings.model_copy(update={"synthesize": block.model_copy(update={"tasks": tasks})})
-    questions_of(settings, "paraphrase_1", Model())
+    questions_of(settings, "paraphrase_1", ENGINE)
     with pytest.raises(InputError, match=r"tasks\.negate_semclip\.judge_llm: .* remove the key"):
-        questions_of(settings, "negate_semclip", Model())
+        questions_of(settings, "negate_semclip", ENGINE)
 
 
 ENGINE: Any = SimpleNamespace(model="m")

@@ -27,7 +27,8 @@ from components.core.settings import Settings, Student
 from components.core.system.discovery import file_names
 from components.core.system.errors import InputError
 from research.lessons.verdicts import write_verdicts
-from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, parrot, plain_probes
+from tests.support.fake_engine import FakeEngine
+from tests.support.student_project import CAPTIONS, good, make_project, plain_probes, rewriter
 
 
 def _student(path: Path, tasks: list[str], **changes: Any) -> Student:
@@ -188,15 +189,15 @@ def _lesson(task: str, answer: str, **inputs: str) -> Lesson:
 def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_its_questions(examiner: Examiner) -> None:
     held_out = [_lesson("paraphrase_1", "Unseen.", caption=caption) for caption in CAPTIONS]
     held_out += [_lesson("paraphrase_2", "Unseen.", paraphrase_1=good([caption])) for caption in CAPTIONS[:3]]
-    engine = Rewriter(good)
+    engine = rewriter(good)
     for _ in range(2):
         assert examiner.rates(engine, held_out, 5) == {"paraphrase_1": 1.0, "paraphrase_2": 0.0}
     assert len(engine.asked) == 2 * (5 + 3)
-    assert examiner.rates(Rewriter(parrot), held_out, 5) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
+    assert examiner.rates(rewriter(lambda texts: texts[0]), held_out, 5) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
 
 
 def test_a_question_is_the_one_that_an_engine_gets(examiner: Examiner, settings: Settings) -> None:
-    engine = Rewriter(good)
+    engine = rewriter(good)
     examiner.rates(engine, [_lesson("paraphrase_1", "Unseen.", caption=CAPTION)], 5)
     (asked,), task = engine.asked, settings.synthesize.tasks["paraphrase_1"]
     assert CAPTION in asked.messages[-1]["content"]
@@ -208,13 +209,13 @@ def test_a_judge_is_right_when_its_verdict_is_that_of_the_held_out_lesson(examin
         _lesson("judge_negation", verdict, caption=f"dog {number}", negation="no dog")
         for number, verdict in enumerate(["yes", "yes", "no", "Yes"])
     ]
-    assert examiner.rates(Rewriter(lambda _: "Yes."), held_out, 5) == {"judge_negation": 0.75}
+    assert examiner.rates(rewriter(lambda _: "Yes."), held_out, 5) == {"judge_negation": 0.75}
 
 
 def test_a_task_about_other_inputs_is_examined_too(examiner: Examiner) -> None:
     held_out = [_lesson("query_paraphrase", "Unseen.", query=caption) for caption in CAPTIONS]
-    assert examiner.rates(Rewriter(good), held_out, 5) == {"query_paraphrase": 1.0}
-    assert examiner.rates(Rewriter(lambda _: ""), held_out, 5) == {"query_paraphrase": 0.0}
+    assert examiner.rates(rewriter(good), held_out, 5) == {"query_paraphrase": 1.0}
+    assert examiner.rates(rewriter(lambda _: ""), held_out, 5) == {"query_paraphrase": 0.0}
 
 
 def _passes(examiner: Examiner, task: str, texts: list[str | None]) -> list[bool]:
@@ -253,7 +254,7 @@ def _pupil(**changes: Any) -> Student:
 def teach(world: Settings, monkeypatch: pytest.MonkeyPatch) -> Teach:
     """Has an engine teach a student; returns the lessons."""
 
-    def run(engine: Rewriter, settings: Settings = world, **changes: Any) -> list[Lesson]:
+    def run(engine: FakeEngine, settings: Settings = world, **changes: Any) -> list[Lesson]:
         monkeypatch.setattr(lessons_module, "make_engine", lambda _settings, name: {"teacher": engine}[name])
         monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: engine)
         ask_teacher(settings, "taught", _pupil(**changes))
@@ -267,7 +268,7 @@ def _of(task: str, lessons: list[Lesson]) -> list[tuple[dict[str, str], str]]:
 
 
 def test_a_models_answers_become_lessons(teach: Teach) -> None:
-    lessons = teach(Rewriter(lambda texts: f'"{good(texts)}"\nmore'), tasks=["paraphrase_1"])
+    lessons = teach(rewriter(lambda texts: f'"{good(texts)}"\nmore'), tasks=["paraphrase_1"])
     assert _of("paraphrase_1", lessons) == [({"caption": caption}, good([caption])) for caption in CAPTIONS[:6]]
 
 
@@ -275,14 +276,14 @@ def test_a_task_reads_the_teachers_own_answers_to_the_task_before(teach: Teach) 
     def answer(texts: Sequence[str]) -> str:
         return good(texts) if "IMG" in texts[0] else f"{good(texts)} Outdoors near some green grass."
 
-    lessons = teach(Rewriter(answer))
+    lessons = teach(rewriter(answer))
     first = [good([caption]) for caption in CAPTIONS[:6]]
     assert [answer for _, answer in _of("paraphrase_1", lessons)] == first
     assert [inputs for inputs, _ in _of("paraphrase_2", lessons)] == [{"paraphrase_1": text} for text in first]
 
 
 def test_each_row_is_sent_once_with_the_tasks_own_sampling(teach: Teach, world: Settings) -> None:
-    engine, task = Rewriter(good), world.synthesize.tasks["paraphrase_1"]
+    engine, task = rewriter(good), world.synthesize.tasks["paraphrase_1"]
     teach(engine, tasks=["paraphrase_1"])
     assert task.samples == 2
     asked = [(one.sampling.temperature, one.sampling.top_p) for one in engine.asked]
@@ -292,7 +293,7 @@ def test_each_row_is_sent_once_with_the_tasks_own_sampling(teach: Teach, world: 
 
 
 def test_live_questions_are_not_taken_from_the_replay(teach: Teach, world: Settings) -> None:
-    engine = Rewriter(good)
+    engine = rewriter(good)
     first = teach(engine, tasks=["paraphrase_1"])
     store = GenerationStore(world.synthesize.store)
     store.export_parquet(Path("export.parquet"))
@@ -310,7 +311,7 @@ def test_answers_that_fail_the_checks_of_their_text_are_not_lessons(teach: Teach
         answers = {"IMG 1": texts[0], "IMG 2": "", "IMG 3": "Sure! Here is the caption you asked for."}
         return answers.get(texts[0][:5], good(texts))
 
-    lessons = teach(Rewriter(sometimes), tasks=["paraphrase_1"])
+    lessons = teach(rewriter(sometimes), tasks=["paraphrase_1"])
     assert [lesson.inputs["caption"] for lesson in lessons] == [CAPTIONS[0], *CAPTIONS[4:6]]
 
 
@@ -318,7 +319,7 @@ def test_missing_lessons_and_those_of_other_settings_are_refused(teach: Teach, w
     one = {"tasks": ["paraphrase_1"]}
     with pytest.raises(InputError, match=r"lessons\.tsv is missing: run .*--lessons-only"):
         lessons_of(world, "taught", _pupil(**one))
-    teach(Rewriter(good), **one)
+    teach(rewriter(good), **one)
     with pytest.raises(InputError, match=r"lessons\.tsv is missing: run .*--lessons-only"):
         lessons_of(world, "taught", _pupil(captions=7, **one))
     assert lessons_of(world, "taught", _pupil(lr=0.5, **one))
@@ -331,4 +332,4 @@ def test_a_task_without_its_input_or_block_is_named(teach: Teach) -> None:
         ("paraphrase_3", r"params\.yaml has no block synthesize\.tasks\.paraphrase_3"),
     ):
         with pytest.raises(InputError, match=fault):
-            teach(Rewriter(good), tasks=[name])
+            teach(rewriter(good), tasks=[name])

@@ -20,7 +20,7 @@ from components.core.system.profiles import settings_with
 from components.core.tables.files import file_hash
 from components.core.tracking import make_client
 from components.encoders.language_models.language_model import load_language_model
-from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
+from tests.support.student_project import CAPTIONS, good, make_project, plain_probes, rewriter
 from tests.support.tiny_language_model import save_tiny_language_model
 
 REPO = Path(__file__).parents[4]
@@ -106,7 +106,7 @@ def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> 
 
 
 def test_a_model_teaches_through_the_store(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Rewriter(good)
+    engine = rewriter(good)
     monkeypatch.setattr(lessons_module, "make_engine", lambda _settings, name: {"teacher": engine}[name])
     given = {"teacher": "teacher", "captions": 8, "held_out": 0.2, "acceptance": 0}
     settings = _project(raw_params, pupil=given, other=given | {"seed": 3})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.captions.test_queries import test_set
 from components.captions.test_queries.test_set import run
 from components.captions.validation.rules.probes import find_probes
@@ -23,6 +22,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import find_benchmark, table_files
 from components.evaluation.scoring.context import ProjectContext
+from tests.support.fake_engine import FakeEngine
 
 SET, EVALUATION = Path("data/test_set"), Path("data/evaluation")
 COLOURS = ("red", "green", "blue", "white", "black", "yellow")
@@ -30,32 +30,23 @@ TEST = [f"a {colour} dog on a sofa beside a boy" for colour in COLOURS]
 VAL = [f"a {colour} cup on a sofa beside a boy" for colour in COLOURS[:2]]
 
 
-class ScriptedEngine:
+def _writer(faults: dict[str, str | None]) -> FakeEngine:
     """Answers from the caption; `faults` are answers to a question whose text has a key."""
 
-    model = "scripted"
-
-    def __init__(self, faults: dict[str, str | None]) -> None:
-        self.faults, self.asked = faults, Counter[str]()
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for request in requests:
-            self.asked[request.task] += 1
-            yield [Reply(request, text, None if text else "the model said nothing") for text in [self._text(request)]]
-
-    def _text(self, request: Request) -> str | None:
+    def write(request: Request) -> str | None:
         question = f"{request.task}: {request.chat[-1][1]}"
-        for words, answer in self.faults.items():
+        for words, answer in faults.items():
             if all(word in question for word in words.split(" + ")):
                 return answer
         caption = request.source.inputs["caption"]
+        sofa = ("couch", "settee")[request.attempt % 2]
         return {
-            "type_query": caption.replace("a boy", "a male child").replace(
-                "sofa", ("couch", "settee")[request.attempt % 2]
-            ),
+            "type_query": caption.replace("a boy", "a male child").replace("sofa", sofa),
             "negate_terms": caption.replace(" on a ", " not on a ", 1),
             "swap_negative": caption.replace("dog", "?").replace("boy", "dog").replace("?", "boy"),
         }.get(request.task, "Yes")
+
+    return FakeEngine(write)
 
 
 @pytest.fixture
@@ -76,24 +67,23 @@ def _write_pairs(split: str, captions: list[str]) -> None:
 
 @pytest.fixture
 def write(project: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs the stage with a scripted model; returns the model."""
+    """Runs the stage with a scripted model; returns its numbers of questions by task."""
 
-    def run_with(faults: dict[str, str | None] | None = None, **options: Any) -> ScriptedEngine:
-        engine = ScriptedEngine(faults or {})
+    def run_with(faults: dict[str, str | None] | None = None, **options: Any) -> Counter[str]:
+        engine = _writer(faults or {})
         monkeypatch.setattr(test_set, "make_engine", lambda _settings, _name: engine)
         raw_params["synthesize"] |= {"store": "sqlite:///store.db", "max_failed_share": 0.1}
         raw_params["validate"]["check_scene_facts"] = False
         raw_params["prepare"]["source"] = "folder"
         raw_params["test_set"] = {"llm": "student"} | options
         run(Settings.model_validate(raw_params))
-        return engine
+        return Counter(request.task for request in engine.asked)
 
     return run_with
 
 
 def test_every_kind_is_a_benchmark_table_of_both_splits(write: Any) -> None:
-    engine = write()
-    assert engine.asked == {
+    assert write() == {
         "type_query": 16, "negate_terms": 8, "swap_negative": 8, "judge_paraphrase": 16, "judge_negation": 14,
     }  # fmt: skip
     rows = PARAPHRASE_QUERIES.read(SET / "paraphrase_queries.parquet").to_pylist()
@@ -121,7 +111,7 @@ def test_beside_paraphrases_by_people_a_model_writes_a_second_set_of_queries(wri
         shutil.copy(SET / f"{file}.parquet", EVALUATION)
     shutil.rmtree(SET)
     Path("store.db").unlink()
-    assert write().asked == {"type_query": 16, "judge_paraphrase": 16}
+    assert write() == {"type_query": 16, "judge_paraphrase": 16}
     (table,) = table_files([find_benchmark("written_paraphrases")], EVALUATION)
     assert (table, PARAPHRASE_QUERIES.count(table)) == (SET / "written_paraphrases.parquet", 12)
     images = tiny_encoder.embed_texts(TEST)
@@ -170,8 +160,8 @@ def test_one_query_for_three_captions_is_no_query_of_any(write: Any) -> None:
 def test_it_is_frozen_until_it_is_deleted(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     write()
     before = {path: path.read_bytes() for path in SET.rglob("*") if path.is_file()}
-    assert not write(paraphrases=3, temperature=0.1).asked
-    assert not write(llm=None).asked
+    assert not write(paraphrases=3, temperature=0.1)
+    assert not write(llm=None)
     assert "to write another, delete data/test_set" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in SET.rglob("*") if path.is_file()} == before
     _write_pairs("test", TEST[:5])
