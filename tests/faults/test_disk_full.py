@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,6 @@ import numpy as np
 import pytest
 
 from components.core.tables.records import PAIRS
-from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.stage_project import make_trainable, write_params
 from tests.support.toy_world import drawing
 from tests.support.warm_stages import Ended, WarmStage, run_stage
@@ -27,11 +30,47 @@ SOME = 4 << 20
 """Bytes of the longest file where only that can be limited: MLflow's database fits, weights do not."""
 
 
+@dataclass(frozen=True)
+class SmallDisk:
+    """A folder on a file system of its own; `real` is false where none can be mounted.
+
+    There a full disk is a process that may not write long files: see `WarmStage`, argument `longest`.
+    """
+
+    folder: Path
+    real: bool
+
+    @property
+    def reason(self) -> str:
+        """The system's error when the disk is full."""
+        return "No space left on device" if self.real else "File too large"
+
+    def fill(self, leave: int = 0) -> None:
+        if not self.real:
+            return
+        with self._ballast.open("ab", buffering=0) as ballast, suppress(OSError):
+            while True:
+                ballast.write(bytes(1 << 12))
+        os.truncate(self._ballast, max(0, self._ballast.stat().st_size - leave))
+
+    def make_room(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    @property
+    def _ballast(self) -> Path:
+        return self.folder / "ballast"
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A disk of 96 MB."""
-    with small_disk(tmp_path / "disk", 96) as made:
-        yield made
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(folder)]
+    real = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    yield SmallDisk(folder, real)
+    if real:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -71,9 +71,9 @@ def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[
     rows: list[tuple[str, ...]] = []
     for position, (image, scene) in enumerate(scenes):
         cue = CUES[position % len(CUES)]
-        text = negation_text(scene, rng, cue)
+        caption, negation = negation_text(scene, rng, cue)
         evaluation = evaluation_text(scene, rng, TIERS[position // len(CUES) % len(TIERS)])
-        rows.append((image, text.caption, text.negation, evaluation.paraphrase, cue, evaluation.tier))
+        rows.append((image, caption, negation, evaluation.paraphrase, cue, evaluation.tier))
     return rows
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from components.data.world.lexicon import with_article
 from components.data.world.scenes import Scene
@@ -39,14 +38,6 @@ Contrast = tuple[str, str]
 """Phrases that are true of the first picture only, and of the second only."""
 
 
-@dataclass(frozen=True)
-class DifferenceText:
-    """A sentence that is true of two pictures in their order, and one that is true of them reversed."""
-
-    true: str
-    false: str
-
-
 def contrast(kind: str, one: Scene, other: Scene, rng: random.Random) -> Contrast | None:
     """The difference of kind `kind` between two scenes; None if there is none.
 
@@ -55,15 +46,18 @@ def contrast(kind: str, one: Scene, other: Scene, rng: random.Random) -> Contras
     return _CONTRASTS[kind](one, other, rng)
 
 
-def difference_text(kind: str, difference: Contrast, rng: random.Random, answer: str) -> DifferenceText:
-    """Both sentences in the same frame; `answer`, `first` or `second`, is the picture of the first phrase."""
+def difference_text(kind: str, difference: Contrast, rng: random.Random, answer: str) -> tuple[str, str]:
+    """A sentence that is true of two pictures in their order, and one that is true of them reversed, in one frame.
+
+    `answer`, `first` or `second`, is the picture of the first phrase.
+    """
     frame = rng.choice(_FRAMES[kind])
     order = ("first", "second") if answer == "first" else ("second", "first")
     true, false = (
         frame.format(one=one, other=other, here=difference[0], there=difference[1])
         for one, other in (order, order[::-1])
     )
-    return DifferenceText(true, false)
+    return true, false
 
 
 def comparison_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
@@ -88,9 +82,9 @@ def comparison_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> 
                 continue
             other, difference = partner
             answer = rng.choice(("first", "second"))
-            text = difference_text(kind, difference, rng, answer)
+            true, false = difference_text(kind, difference, rng, answer)
             ids = (image, other) if answer == "first" else (other, image)
-            rows.append((*ids, text.true, text.false, kind, answer))
+            rows.append((*ids, true, false, kind, answer))
     return rows
 
 

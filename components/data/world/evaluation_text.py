@@ -130,16 +130,8 @@ def swapped(scene: Scene, what: str) -> Scene | None:
     return Scene("pair", scene.colour, first, resized, scene.relation)
 
 
-@dataclass(frozen=True)
-class NegationText:
-    """A true sentence about a scene and the same denied."""
-
-    caption: str
-    negation: str
-
-
-def negation_text(scene: Scene, rng: random.Random, cue: str) -> NegationText:
-    """Both sentences in the same frame; either object of a pair may be denied."""
+def negation_text(scene: Scene, rng: random.Random, cue: str) -> tuple[str, str]:
+    """A true sentence about a scene and the same denied, in one frame; either object of a pair may be denied."""
     side = scene.mirrored() if rng.random() < 0.5 else scene
     absent = rng.choice([name for name in load_lexicon().objects if name not in scene.names])
     number = rng.randrange(len(QUERIES[scene.kind]))
@@ -147,7 +139,7 @@ def negation_text(scene: Scene, rng: random.Random, cue: str) -> NegationText:
     other = slots(replace(side, first=Thing(absent, side.first.size)), common_word)
     bare = plural(side.first.name) if side.kind == "group" else filled.a
     negated = fill(_denied(side.kind, number, cue), filled, bare=bare, an_absent=other.an_a)
-    return NegationText(fill(QUERIES[side.kind][number], filled), negated)
+    return fill(QUERIES[side.kind][number], filled), negated
 
 
 def negation_frames() -> Iterator[str]:

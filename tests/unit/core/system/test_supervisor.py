@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from components.core.system import supervisor
+from tests.support.waiting import wait_until
 
 # The command and its child write down their process ids and ignore SIGTERM.
 _SLEEPER = """
@@ -40,16 +39,9 @@ signal.signal(signal.SIGTERM, end); Path('ready.txt').touch(); time.sleep(120)
 _PARENT = "import os, subprocess, sys; subprocess.run([sys.argv[1], sys.argv[2], str(os.getpid()), *sys.argv[3:]])"
 
 
-def _wait(what: str, until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not until():
-        assert time.monotonic() < deadline, f"{what} took too long"
-        time.sleep(0.02)
-
-
 def _ids(*files: Path) -> list[int]:
     """The process ids in these files, as soon as they are there."""
-    _wait("the start", lambda: all(file.exists() and file.read_text() for file in files))
+    wait_until(lambda: all(file.exists() and file.read_text() for file in files), 60)
     return [int(file.read_text()) for file in files]
 
 
@@ -82,7 +74,7 @@ def test_command_and_its_children_end_with_the_parent_even_if_they_ignore_sigter
     assert os.getpgid(pids[0]) == supervising
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    _wait("the end", lambda: all(_gone(pid) for pid in (*pids, supervising)))
+    wait_until(lambda: all(_gone(pid) for pid in (*pids, supervising)), 60)
 
 
 @pytest.mark.integration
@@ -99,7 +91,7 @@ def test_processes_in_other_sessions_end_with_their_command(tmp_path: Path, then
 def test_a_stopped_command_may_save_its_state(tmp_path: Path) -> None:
     launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WORK!r}])"
     supervising = subprocess.Popen(_supervised(launcher, "60"), cwd=tmp_path)
-    _wait("the start", (tmp_path / "ready.txt").exists)
+    wait_until((tmp_path / "ready.txt").exists, 60)
     supervising.terminate()
     assert supervising.wait(timeout=60) != 0
     assert (tmp_path / "saved.txt").exists()

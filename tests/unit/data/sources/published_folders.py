@@ -183,7 +183,7 @@ def rows_as_shard(folder: Path, rows: Rows, shard: str = "00000.tar") -> None:
         for number, row in enumerate(rows)
         for member in (
             (f"{number:09d}.png", picture(row.get("picture", number))),
-            (f"{number:09d}.json", json.dumps(row).encode()),
+            (f"{number:09d}.json", b"\xef\xbb\xbf" + json.dumps(row).encode()),
         )
     ]
     write_tar(folder / shard, samples)

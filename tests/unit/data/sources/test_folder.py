@@ -1,4 +1,4 @@
-"""Pairs from a folder: what is wrong with the user's files is said with file and line."""
+"""Pairs from a folder: faults are said with file and line, and the images of a listing become splits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.compute.provenance import path_hash
-from components.core.settings import Settings
-from components.core.system.errors import InputError
+from components.core.settings import Counts, Settings
 from components.core.tables.records import PAIRS, PARAPHRASE_QUERIES, SPLITS, UNUSABLE
 from components.data import prepare
+from components.data.listed_images import share
 from components.data.source import Pair, Sample, Source
-from components.data.sources import find_source
 from tests.support.tracked_runs import find_runs
 from tests.unit.data.sources.published_folders import picture, write_pictures
 from tests.unit.data.sources.reading import assert_refused, caption_queries, pairs_of, prepare_settings, prepared
@@ -182,11 +181,6 @@ def test_a_table_of_a_spreadsheet_has_a_byte_order_mark_and_doubled_quotes(world
     assert sorted(pair.caption for pair in pairs_of(settings)) == sorted(read)
 
 
-def test_unknown_source() -> None:
-    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, coco, embeddings"):
-        find_source("web")
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_one_picture_under_three_names_is_in_one_split(world: Make, tmp_path: Path, seed: int) -> None:
     settings = world([*ROWS, ("./0.png", "the first again"), ("copy.png", "a copy of the first")])
@@ -251,14 +245,6 @@ def test_every_format_gives_the_same_pairs(world: Make, tmp_path: Path) -> None:
     assert pairs_of(settings) == expected
 
 
-def test_a_split_column_is_kept(world: Make) -> None:
-    splits = ["train", "test", "train", "dev", "train", "train"]
-    rows = [(*row, split) for row, split in zip(ROWS, splits, strict=True)]
-    pairs = pairs_of(world(rows, "image\tcaption\tsplit"))
-    assert [(pair.split, pair.caption) for pair in pairs[:2]] == [("test", ROWS[1][1]), ("val", ROWS[3][1])]
-    assert {pair.split for pair in pairs[2:]} == {"train"}
-
-
 def test_a_split_without_room_for_a_whole_product_gets_a_part_of_it_and_no_other_split_the_rest(
     world: Make, tmp_path: Path
 ) -> None:
@@ -269,3 +255,36 @@ def test_a_split_without_room_for_a_whole_product_gets_a_part_of_it_and_no_other
         items = {split: {pair["item"] for pair in splits[split]} for split in SPLITS}
         assert [len(splits[split]) for split in SPLITS] == kept
         assert sorted(chain.from_iterable(items.values())) == ["sku0", "sku1", "sku2"]
+
+
+NAMES = [f"{number}.png" for number in range(20)]
+SHARED = Counts(train=10, val=2, test=2)
+
+
+def _shared(seed: int, split: str = "", names: list[str] = NAMES) -> dict[str, list[str]]:
+    """Split -> images in their order, of a listing that has all of them in the published `split`."""
+    grouped = [[Pair(split, Sample(name=name, image_id=name), f"picture {name}")] for name in names]
+    shared = share(Path("captions.tsv"), grouped, [], SHARED, seed)
+    return {name: [image[0].image.name for image in images] for name, images in shared.items()}
+
+
+def test_images_come_in_an_order_that_the_seed_gives() -> None:
+    """The first captions that tasks ask about are a random sample, as PC-CLIP's 1,000 images are (section 4.1)."""
+    for split in ("", "train"):
+        found = [_shared(seed, split) for seed in range(5)]
+        assert found == [_shared(seed, split) for seed in range(5)]
+        for shared in found:
+            in_file = [NAMES.index(name) for images in shared.values() for name in images]
+            assert sorted(in_file) == list(range(20))
+            train = [NAMES.index(name) for name in shared["train"]]
+            assert train != sorted(train)
+        assert len({tuple(shared["train"]) for shared in found}) == 5
+
+
+@pytest.mark.parametrize("split", ["", "train"])
+def test_one_image_more_moves_none_from_training_to_testing(split: str) -> None:
+    for seed in range(20):
+        before, after = _shared(seed, split, NAMES[1:]), _shared(seed, split)
+        assert not set(after["test"]) & set(before["train"])
+        assert len(set(after["test"]) & set(before["test"])) >= SHARED.test - 1
+        assert len(set(before["train"]) - set(after["train"])) == 0

@@ -67,16 +67,6 @@ def test_a_pattern_names_shards_and_folders_name_splits(settings: Any, prepared:
     assert set(prepared(alone)["val"]) < {f"caption {number}" for number in range(8)}
 
 
-def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_path: Path) -> None:
-    samples: Members = []
-    for number in range(12):
-        text = b'\xef\xbb\xbf{"caption": " a d\\u00f6g %d "}' % number
-        samples += [(f"{number}.jpg", picture(number, "JPEG")), (f"{number}.json", text)]
-    write_tar(tmp_path / "shards" / "0.tar", samples)
-    found = prepared(settings())
-    assert {text for texts in found.values() for text in texts} == {f"a d\u00f6g {number}" for number in range(12)}
-
-
 def test_a_repeated_pair_is_left_out(
     settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

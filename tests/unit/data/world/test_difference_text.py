@@ -89,4 +89,4 @@ def test_a_difference_by_hand() -> None:
         "Compared side by side, the {} picture has a red background, the {} has a blue one.",
     )
     expected = {(frame.format("second", "first"), frame.format("first", "second")) for frame in frames}
-    assert {(text.true, text.false) for text in texts} == expected
+    assert texts == expected
