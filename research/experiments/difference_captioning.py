@@ -14,7 +14,7 @@ import numpy as np
 
 from components.core.compute.metrics import gold_ranks, hit_at_k
 from components.core.system.errors import InputError
-from components.data.test_sets.pictures import picture_file
+from components.data.test_sets.files import picture_file
 from components.data.test_sets.readers import spot_the_difference
 from components.evaluation.benchmarks.published.spot_the_difference import RECALL
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics

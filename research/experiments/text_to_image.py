@@ -28,7 +28,7 @@ from components.core.system.errors import InputError, prefixed_errors
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_file, content_hash
 from components.core.tables.folders import RequiredFile
-from components.data.test_sets.pictures import picture_file
+from components.data.test_sets.files import picture_file
 from components.data.test_sets.readers.difference_sets import lines
 from components.encoders.under_test import EncoderUnderTest, embed_new
 from components.evaluation.scoring.benchmark import Benchmark, Scores, grouped, metrics

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.core.system.errors import InputError
-from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.pictures import LazyPicture, picture_file, picture_pixels
+from components.data.test_sets.files import LazyPicture, TestSetFiles, picture_file, picture_pixels
 from components.data.test_sets.readers.difference_sets import (
     CIFAR_PIXELS,
     binary_records,

@@ -12,8 +12,7 @@ import numpy as np
 from components.core.pictures.folder import picture_names
 from components.core.pictures.rgb import open_picture
 from components.core.system.errors import InputError
-from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.pictures import LazyPicture, picture_file
+from components.data.test_sets.files import LazyPicture, TestSetFiles, picture_file
 from components.data.test_sets.readers.difference_sets import lines
 from research.image_sets.image_set import (
     ImageSet,

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
-from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.pictures import LazyPicture
+from components.data.test_sets.files import LazyPicture, TestSetFiles
 
 IMAGENET = "imagenet"
 """Marks class names, templates or class folders that open_clip and timm provide."""

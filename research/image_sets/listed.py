@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from components.core.system.errors import InputError
-from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.pictures import picture_file
+from components.data.test_sets.files import TestSetFiles, picture_file
 from components.data.test_sets.readers.difference_sets import lines, mat_arrays, table
 from research.image_sets.image_set import ImageSet, ImageSetFacts, Layout, first_existing, unpacked, whole_number
 

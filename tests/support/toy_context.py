@@ -13,7 +13,7 @@ from PIL import Image
 
 from components.core.compute.metrics import Features
 from components.core.pictures.rgb import open_picture
-from components.data.test_sets.pictures import LazyPicture
+from components.data.test_sets.files import LazyPicture
 from components.encoders.adapter.images import Preparation
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.scoring.published_context import ImageFeatures, PublishedContext

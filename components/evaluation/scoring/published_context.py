@@ -25,8 +25,7 @@ from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.core.tables.ahead import mapped
 from components.core.tables.files import content_hash
-from components.data.test_sets.files import TestSetFiles
-from components.data.test_sets.pictures import LazyPicture, picture_file
+from components.data.test_sets.files import LazyPicture, TestSetFiles, picture_file
 from components.encoders.adapter.images import Preparation
 from components.encoders.embeddings import require_finite
 from components.encoders.under_test import EncoderUnderTest, ImageEncoder, raw_encoder

@@ -24,7 +24,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from components.core.compute.metrics import Features, Indices
 from components.core.system.progress import bar
 from components.core.tables.files import content_hash
-from components.data.test_sets.pictures import LazyPicture
+from components.data.test_sets.files import LazyPicture
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.scoring.published_context import PublishedContext
 from research.experiments.parts.sentences import EDGE, MAX_WORDS, PAD, PicturePair, Vocabulary

@@ -18,7 +18,7 @@ import numpy as np
 
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
-from components.data.test_sets.pictures import LazyPicture
+from components.data.test_sets.files import LazyPicture
 
 PicturePair = tuple[LazyPicture, LazyPicture, list[str]]
 """Two pictures, and sentences about new, missing or changed things in the second."""

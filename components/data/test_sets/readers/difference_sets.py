@@ -17,8 +17,7 @@ import numpy.typing as npt
 from components.core.compute.metrics import Indices
 from components.core.system.errors import InputError
 from components.core.tables.folders import RequiredFile
-from components.data.test_sets.files import Tested, TestSet, TestSetFiles
-from components.data.test_sets.pictures import LazyPicture, picture_pixels
+from components.data.test_sets.files import LazyPicture, Tested, TestSet, TestSetFiles, picture_pixels
 
 Text = Callable[[int, int], str]
 """Text about the classes of two labels."""

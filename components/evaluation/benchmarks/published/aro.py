@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from components.data.test_sets.pictures import picture_file
+from components.data.test_sets.files import picture_file
 from components.data.test_sets.readers.aro import ATTRIBUTION, BOX, CAPTIONS, FILES, FOLDER, RELATION, read_cases
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
 from components.evaluation.scoring.protocols.choices import group_numbers, true_over_false

@@ -33,8 +33,7 @@ from components.core.system.errors import InputError
 from components.core.tables.files import image_id
 from components.core.tables.folders import RequiredFile
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
-from components.data.test_sets.files import drawn
-from components.data.test_sets.pictures import LazyPicture, picture_file
+from components.data.test_sets.files import LazyPicture, drawn, picture_file
 from components.data.test_sets.readers import difference_sets as reader
 from components.evaluation.scoring.benchmark import Benchmark, Scores, metrics
 from components.evaluation.scoring.protocols import geometry

@@ -16,7 +16,7 @@ import pytest
 from components.core.compute.metrics import Features
 from components.core.system.errors import InputError
 from components.data.leaks.keys import text_key
-from components.data.test_sets.pictures import LazyPicture
+from components.data.test_sets.files import LazyPicture
 from components.data.test_sets.readers import all_test_sets, cc_neg, load_test_sets
 from components.data.test_sets.readers.negbench import CAPTIONS, PICTURES, QUESTIONS
 from components.data.test_sets.readers.sts import SICK, STS_B

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision import transforms
 
 from components.core.system.errors import InputError
-from components.data.test_sets.pictures import picture_file
+from components.data.test_sets.files import picture_file
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import SQUASHED, Preparation
 from components.encoders.under_test import EncoderUnderTest

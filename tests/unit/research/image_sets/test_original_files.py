@@ -13,7 +13,7 @@ import pytest
 from scipy.io import savemat
 
 from components.core.system.errors import InputError
-from components.data.test_sets.pictures import LazyPicture
+from components.data.test_sets.files import LazyPicture
 from research.image_sets.image_set import ImageSet, image_sets
 from research.image_sets.reading import read_image_set
 from tests.support.toy_context import toy_context
