@@ -15,7 +15,6 @@ from components.cli.commands import (
     explore,
     import_folder,
     index,
-    launch,
     new,
     overview,
     params,
@@ -24,6 +23,7 @@ from components.cli.commands import (
     store,
     upgrade,
 )
+from components.cli.launching import launch
 from components.cli.tables import say
 
 # Commands import their packages when they run: `cliptune --help` must not wait for torch and MLflow.

@@ -41,7 +41,7 @@ from components.registry.encoder_lookup import find_encoder
 from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.registry.reviews import Reviews, read_reviewed
-from components.serving.index.facts import read_facts
+from components.serving.index.image_index import read_facts
 from components.serving.server.served import Loading
 from components.training.data import TrainingFiles
 from components.training.train import run as train

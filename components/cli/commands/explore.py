@@ -161,8 +161,7 @@ def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIn
     """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
     from components.core.pictures.shard_files import is_remote
     from components.serving.explorer.own_index import own_index
-    from components.serving.index.facts import FACTS
-    from components.serving.index.image_index import ImageIndex
+    from components.serving.index.image_index import FACTS, ImageIndex
 
     place = images if is_remote(images) or images == "data" else str(from_root(Path(images)))
     if (Path(place) / FACTS).is_file():

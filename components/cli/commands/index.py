@@ -100,7 +100,7 @@ def build(
     """
     from components.serving.index.building import build as write
     from components.serving.index.building import check_output
-    from components.serving.index.facts import choose_kind
+    from components.serving.index.image_index import choose_kind
 
     place = from_root(folder)
     check_output(place, replace=replace)
@@ -134,7 +134,7 @@ def append(
     """
     from components.serving.index.building import append as add
     from components.serving.index.building import check_source
-    from components.serving.index.facts import read_facts
+    from components.serving.index.image_index import read_facts
 
     place = from_root(folder)
     facts = read_facts(place)
@@ -244,8 +244,7 @@ def _print_plan(origin: str, opened: Opened, kind: str) -> None:
 
 
 def _show(folder: Path, added: Added, as_json: bool) -> None:
-    from components.serving.index.facts import MOST_EXACT
-    from components.serving.index.image_index import ImageIndex
+    from components.serving.index.image_index import MOST_EXACT, ImageIndex
 
     opened = ImageIndex.open(from_root(folder))
     facts, count = opened.facts, len(opened)

@@ -1,4 +1,4 @@
-"""Writes the file of a job from a template of infra/launch, and submits it."""
+"""The command `cliptune launch`: writes the file of a job from a template of infra/launch, and submits it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import Annotated
+
+import typer
 
 from components.cli import templates
 from components.cli.launching.node import command_of
+from components.cli.tables import say
 from components.core.system.discovery import FOLDER_NAME, choose
 from components.core.system.errors import InputError
+from components.core.system.project import in_project, require_project
 from components.core.system.stage_graph import Graph, outdated, read_graph
 
 TEMPLATES, FILES = Path("infra/launch"), Path("state/launch")
@@ -68,6 +73,44 @@ SYSTEMS = {
 HERE = "torchrun"
 
 
+@in_project
+def launch(
+    stage: Annotated[str, typer.Argument(help="A stage of dvc.yaml, such as train@paraclip or compare.")],
+    on: Annotated[str, typer.Option("--on", help="slurm, sky (SkyPilot), trainjob (Kubeflow Trainer) or torchrun.")],
+    nodes: Annotated[int, typer.Option(min=1, help="Number of machines; embed and train@... take several.")] = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each machine.")] = 1,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Ranks on each machine; by default one for each GPU, at least one.")
+    ] = None,
+    accelerator: Annotated[str, typer.Option(help="SkyPilot's name of the GPU.")] = "H100",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file; write and submit nothing.")] = False,
+) -> None:
+    """Write a job from a template of infra/launch, submit it, and print how to follow it.
+
+    On one machine DVC runs the stage with all that it needs, on several the stage alone. All machines need this folder,
+    or at least its data, models, state and .dvc, on a shared disk. A job that is preempted is queued again and resumes
+    from its last checkpoint. Add a partition or an account to the template.
+
+    Examples: cliptune launch train@paraclip --on slurm --nodes 2 --gpus 8 --dry-run; cliptune launch compare --on sky;
+    cliptune launch train@paraclip --on trainjob --nodes 4 --gpus 8; cliptune launch embed --on torchrun --gpus 2
+    """
+    require_project()
+    job = Job(stage, nodes, gpus, processes or max(1, gpus), accelerator)
+    graph = check(job, on)
+    if on == HERE:
+        raise typer.Exit(0 if dry_run else run_here(job))
+    text = rendered(job, on)
+    say(text, nl=False)
+    if dry_run:
+        return
+    check_now(job, graph)
+    FILES.mkdir(parents=True, exist_ok=True)
+    path = FILES / f"{job.name}{Path(SYSTEMS[on].template).suffix}"
+    path.write_text(text, encoding="utf-8")
+    say(f"wrote {path}", err=True)
+    raise typer.Exit(submit(job, on, path))
+
+
 def check(job: Job, on: str) -> Graph:
     """The project's stages; raises InputError for an unknown scheduler or stage, or too many machines for a stage."""
     choose([*SYSTEMS, HERE], on, "--on")
@@ -98,14 +141,6 @@ def rendered(job: Job, on: str) -> str:
     command = shlex.join([sys.executable, "-m", "components.cli.launching.node", job.stage])
     values = vars(job) | {"name": job.name, "command": command}
     return templates.rendered(TEMPLATES / f"{SYSTEMS[on].template}.j2", **values)
-
-
-def write(job: Job, on: str) -> Path:
-    """Write the file of a job; returns its path."""
-    FILES.mkdir(parents=True, exist_ok=True)
-    path = FILES / f"{job.name}{Path(SYSTEMS[on].template).suffix}"
-    path.write_text(rendered(job, on), encoding="utf-8")
-    return path
 
 
 def submit(job: Job, on: str, path: Path) -> int:

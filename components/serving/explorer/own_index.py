@@ -18,8 +18,7 @@ from components.core.tables.files import content_hash, file_hash
 from components.encoders.embeddings import MANIFEST
 from components.encoders.under_test import EncoderUnderTest
 from components.serving.index.building import ImageBlock, Opened, build
-from components.serving.index.facts import EXACT, FACTS
-from components.serving.index.image_index import ImageIndex
+from components.serving.index.image_index import EXACT, FACTS, ImageIndex
 from components.serving.index.sources import find_source, source_of
 
 

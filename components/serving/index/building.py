@@ -19,21 +19,20 @@ from components.core.settings import Prepare
 from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.index.exact import create_exact
-from components.serving.index.facts import (
+from components.serving.index.image_index import (
     AUTO,
     CHUNK,
     EXACT,
     FACTS,
     Chunk,
     Facts,
+    ImageIndex,
     choose_kind,
     fitted,
     read_facts,
     schema_for,
 )
-from components.serving.index.image_index import ImageIndex
-from components.serving.index.lance import create_lance
+from components.serving.index.kinds import create_exact, create_lance
 
 _LOCK = ".lock"
 _Known = set[int]
@@ -45,7 +44,7 @@ class ImageBlock:
     """Some images of a source.
 
     Attributes:
-        rows: the known columns of `components.serving.index.facts.OWN`, and further ones.
+        rows: the known columns of `components.serving.index.image_index.OWN`, and further ones.
         vectors: unit vectors `[n, dim]` of rows given by their numbers in the block `[n]`. Raises `InputError` if one
             cannot be computed; called once, without the images that the index has already.
         unusable: the reasons why other pictures cannot be used.

@@ -1,25 +1,52 @@
-"""`ImageIndex`: searches an index with the vectors of an encoder, and returns rows and pictures."""
+"""`ImageIndex`: searches an index with the vectors of an encoder; what an index is (`index.json`), and its columns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from components.core.compute.metrics import Features, Indices
 from components.core.pictures.folder import PICTURE_BOUND
 from components.core.pictures.stored_pictures import PICTURE, Pictures, is_picture, place_of
+from components.core.system.discovery import choose
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound
+from components.core.tables import formats
+from components.core.tables.formats import read_record
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.index.facts import BUILD_AGAIN, EXACT, Chunk, Facts, read_facts
 from components.serving.traces import span
 
+FACTS = "index.json"
+EXACT, LANCE, AUTO = "exact", "lance", "auto"
+KINDS = (EXACT, LANCE)
+"""Every vector is compared with a query, or a table of LanceDB is searched, approximately where it is large."""
+BUILD_AGAIN = "build the index again"
+MOST_EXACT = 1_000_000
+"""Kind `auto` is `exact` up to so many images."""
+VECTOR = "vector"
+OWN = pa.schema(
+    [
+        pa.field("image_id", pa.string(), nullable=False),
+        pa.field("caption", pa.string()),
+        pa.field("name", pa.string()),
+        pa.field("file", pa.string()),
+        pa.field("position", pa.int64()),
+        pa.field("size", pa.int64()),
+    ]
+)
+"""Columns of every index; the last three locate the picture, as in `components.core.tables.records.PAIRS`."""
+Chunk = tuple[pa.Table, Features]
+"""Rows with the columns of an index, and their unit vectors `[rows, dim]`."""
+CHUNK = 1 << 15
+"""Rows that are in memory while an index is written."""
 _SHOWN = 12
 
 
@@ -54,8 +81,7 @@ class ImageIndex(ABC):
     @staticmethod
     def open(folder: Path) -> ImageIndex:
         """Open the index in a folder; raises `InputError` if it is damaged or of another format."""
-        from components.serving.index.exact import ExactIndex
-        from components.serving.index.lance import LanceIndex
+        from components.serving.index.kinds import ExactIndex, LanceIndex
 
         facts = read_facts(folder)
         return (ExactIndex if facts.kind == EXACT else LanceIndex)(folder, facts)
@@ -172,3 +198,77 @@ def _whole(numbers: npt.ArrayLike) -> Indices:
         raise InputError(f"row numbers are whole, not {given.dtype}: correct them")
     whole: Indices = given.astype(np.int64).reshape(-1)
     return whole
+
+
+class Facts(BaseModel):
+    """An index as a whole.
+
+    Attributes:
+        encoder: name of an encoder with the image tower, for messages.
+        rows: of kind `exact`; the table of kind `lance` counts its own.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = formats.INDEX
+    kind: str
+    dim: Annotated[int, Field(ge=1, le=1 << 16)]
+    image_tower_sha256: Annotated[str, Field(min_length=1, max_length=128)]
+    encoder: str
+    rows: PositiveInt | None = None
+
+
+def read_facts(folder: Path) -> Facts:
+    """Read `index.json`; raises `InputError` if it is missing, damaged or of another format."""
+    facts = read_record(Facts, folder / FACTS, "make one with `cliptune index build`", BUILD_AGAIN, formats.INDEX)
+    if facts.format < formats.INDEX:
+        raise InputError(
+            f"{folder} has format {facts.format}, this version reads {formats.INDEX}: build it again, "
+            f"`cliptune index build <new folder> --from <its pictures> --encoder {facts.encoder}`"
+        )
+    return facts
+
+
+def choose_kind(name: str, rows: int | None) -> str:
+    """`name`, or for `auto` the kind for so many rows; raises `InputError` if its package is missing."""
+    kind = choose(list(KINDS), name, "--kind") if name != AUTO else LANCE if (rows or 0) > MOST_EXACT else EXACT
+    if kind == LANCE and find_spec("lancedb") is None:
+        raise InputError("kind 'lance' needs the package: pip install lancedb, or give --kind exact")
+    return kind
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type in which a further column is stored; None for lists and other types, which are dropped."""
+    if pa.types.is_boolean(kind):
+        return pa.bool_()
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null, pa.types.is_temporal)
+    return pa.string() if any(is_kind(kind) for is_kind in texts) else None
+
+
+def further_name(column: str) -> str:
+    """The name of a further column in an index: one that an index uses itself gets `_` appended."""
+    return f"{column}_" if column in {*OWN.names, VECTOR} else column
+
+
+def schema_for(table: pa.Table) -> pa.Schema:
+    """The columns of an index whose first rows are those of a table."""
+    kinds = {field.name: stored_type(field.type) for field in table.schema if field.name not in OWN.names}
+    return pa.schema([*OWN, *(pa.field(name, kind) for name, kind in kinds.items() if kind is not None)])
+
+
+def fitted(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """A table with exactly an index's columns; missing ones are null."""
+    found = []
+    for field in schema:
+        given = table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows)
+        try:
+            found.append(given.cast(field.type))
+        except pa.ArrowException:
+            raise InputError(
+                f"{where}: column '{field.name}' is {given.type}, the index has {field.type}: convert or rename it"
+            ) from None
+    return pa.table(found, schema=schema)

@@ -20,9 +20,10 @@ import pytest
 from components.core.system.errors import InputError
 from components.serving.index import building
 from components.serving.index.building import ImageBlock, Opened, append, build, check_source, remove
-from components.serving.index.facts import (
+from components.serving.index.image_index import (
     FACTS,
     KINDS,
+    ImageIndex,
     choose_kind,
     fitted,
     further_name,
@@ -30,7 +31,6 @@ from components.serving.index.facts import (
     schema_for,
     stored_type,
 )
-from components.serving.index.image_index import ImageIndex
 from tests.support.index_making import OTHER_TOWER, TOWER, drawn, make_index, opened, unit, write_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -153,10 +153,10 @@ def test_a_failed_append_of_lance_keeps_whole_chunks(tmp_path: Path, monkeypatch
 KILLED = """
 import os, signal
 from pathlib import Path
-from components.serving.index import exact
+from components.serving.index import kinds
 from components.serving.index.building import append
 from tests.support.index_making import opened
-exact.write_record = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+kinds.write_record = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 append(Path("index"), opened(Path("more")))
 """
 
@@ -240,7 +240,7 @@ def test_auto_is_exact_up_to_a_million(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds == ["exact", "exact", "exact", "lance", "lance"]
     with pytest.raises(InputError, match="--kind 'lanse' is unknown: did you mean 'lance'"):
         choose_kind("lanse", 3)
-    monkeypatch.setattr("components.serving.index.facts.find_spec", lambda _: None)
+    monkeypatch.setattr("components.serving.index.image_index.find_spec", lambda _: None)
     assert choose_kind("auto", 1) == "exact"
     for kind, rows in (("auto", 10**8), ("lance", 1)):
         with pytest.raises(InputError, match="needs the package: pip install lancedb, or give --kind exact"):

@@ -16,11 +16,10 @@ from components.core.system.user_files import Bound
 from components.core.tables.files import image_id
 from components.encoders.adapter.encoder import Encoder
 from components.registry.encoder_lookup import encoder_under_test
-from components.serving.index import lance
+from components.serving.index import kinds
 from components.serving.index.building import build
-from components.serving.index.exact import ROWS, VECTORS
-from components.serving.index.facts import KINDS
-from components.serving.index.image_index import ImageIndex
+from components.serving.index.image_index import KINDS, ImageIndex
+from components.serving.index.kinds import ROWS, VECTORS
 from components.serving.index.sources import find_source, reading
 from tests.support.index_making import DIM, OTHER_TOWER, drawn, make_index, other, toy, unit
 from tests.support.toy_context import colour_image
@@ -171,11 +170,11 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_searched_approximately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lance, "INDEXED", 2000)
+    monkeypatch.setattr(kinds, "INDEXED", 2000)
     for kind in KINDS:
         make_index(tmp_path / kind, 3000, kind)
     exact, approximate = (ImageIndex.open(tmp_path / kind / "index") for kind in KINDS)
-    assert isinstance(approximate, lance.LanceIndex)
+    assert isinstance(approximate, kinds.LanceIndex)
     assert len(approximate._table.list_indices()) == 1
     queries = drawn(50, 1)
     best, found = exact.search(queries, 10), approximate.search(queries, 10)

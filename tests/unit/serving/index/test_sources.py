@@ -22,7 +22,7 @@ from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.registry.encoder_lookup import encoder_under_test
-from components.serving.index import pictures as pictures_of
+from components.serving.index import sources
 from components.serving.index.building import append, build
 from components.serving.index.image_index import ImageIndex
 from components.serving.index.sources import find_source, reading, source_of
@@ -95,7 +95,7 @@ def test_a_folder_is_read_as_prepare_reads_it(
     columns = "image,caption,price,image_id,image_id_,name,file,position,size\n"
     rows_of = "./1.png,one,3,1,2,3,4,5,M\n3,three,,,,,,,\nz.png,last,7,1,2,3,4,5,M\ngone.png,x,,,,,,,\n"
     (folder / "captions.csv").write_text(columns + rows_of)
-    monkeypatch.setattr(pictures_of, "_BLOCK", 2)
+    monkeypatch.setattr(sources, "_BLOCK", 2)
     found = build(tmp_path / "index", find_source("folder").open(str(folder), tower, reading({})))
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(found.rows)).to_pylist()
