@@ -1,16 +1,25 @@
-"""The Prefect task that runs one DVC stage. DVC decides which stages are out of date; Prefect caches nothing."""
+"""The Prefect task that runs one DVC stage. DVC decides which stages are out of date; Prefect caches nothing.
+
+No two flows compute on one GPU of this machine, and a stage waits for its number of them.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import socket
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
@@ -19,13 +28,15 @@ from prefect.logging import get_run_logger
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import DVC
 from flows.commands import run_supervised
-from flows.gpus import own_gpus
 from flows.shards import make_parts
 
 HOURS = 24.0
 """Default time limit of a stage."""
 PAUSE = 5.0
 """Seconds between two tries; a random half is added, so that waiting flows do not all try at the same time."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_GPU_USERS = ("base", "embed", "students", "synthesize@", "train@", "evaluate@")
+"""Stages that compute on a GPU, if available."""
 # `--wait-for-lock` waits only for the lock of the checkout, not for those of a stage's files.
 _BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
 _HOLDER = re.compile(r"\(PID (\d+)\):")
@@ -136,3 +147,51 @@ def _is_dvc(number: int) -> bool:
         return False
     except psutil.AccessDenied:
         return True
+
+
+@contextmanager
+def own_gpus(stage: str, ranks: int) -> Iterator[Mapping[str, str]]:
+    """Hold the GPUs of a stage, and wait until they are free. Without GPUs nothing waits.
+
+    Args:
+        ranks: GPUs that a `train@` stage uses; every other stage uses one.
+
+    Yields:
+        Environment variables that restrict the stage to its devices.
+    """
+    devices = _gpus() if stage.startswith(_GPU_USERS) else []
+    wanted = min(ranks if stage.startswith("train@") else 1, len(devices))
+    while True:
+        with ExitStack() as held:
+            chosen = _locked(devices, wanted, held)
+            if len(chosen) == wanted:
+                yield {_VISIBLE: ",".join(chosen)} if chosen else {}
+                return
+        time.sleep(1)
+
+
+def _locked(devices: list[str], wanted: int, held: ExitStack) -> list[str]:
+    """Lock up to `wanted` free devices of this host; the system releases those of a process that dies."""
+    folder = user_cache_path("cliptune") / "gpus"
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen: list[str] = []
+    for device in devices:
+        if len(chosen) == wanted:
+            break
+        lock = FileLock(folder / f"{socket.gethostname()}-{device.replace('/', '-')}.lock", thread_local=False)
+        with suppress(Timeout):
+            held.enter_context(lock.acquire(timeout=0))
+            chosen.append(device)
+    return chosen
+
+
+def _gpus() -> list[str]:
+    """The GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else all that the driver lists."""
+    if _VISIBLE in os.environ:
+        return [device for device in os.environ[_VISIBLE].split(",") if device]
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(lines))] if done.returncode == 0 else []

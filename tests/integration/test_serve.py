@@ -1,7 +1,8 @@
-"""`cliptune serve` as a separate process, with a real registry. About two minutes on an idle machine."""
+"""`cliptune serve` and `mlflow models serve` as processes, with a real registry: three minutes on an idle machine."""
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
+from urllib.request import Request, urlopen
 
 import httpx
 import numpy as np
@@ -20,11 +23,14 @@ import openai
 import pytest
 import torch
 
+from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
+from components.registry.promotion import promote
 from research.measure.serving_client import Job, run_job
 from tests.conftest import REPO, TINY
 from tests.support.mlflow_servers import running
 from tests.support.ports import free_ports
+from tests.support.registry_project import make_project
 from tests.support.serving import wait_until
 from tests.support.serving_registry import point, register_champion
 
@@ -198,3 +204,31 @@ def _check_sigterm(address: str, registry: Registry, process: Popen[bytes]) -> N
 
 def _word(draw: random.Random) -> str:
     return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))
+
+
+def _ask(address: str, question: dict[str, Any]) -> Any:
+    body = json.dumps(question).encode()
+    request = Request(f"{address}/invocations", body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=120) as answer:
+        return json.load(answer)["predictions"]
+
+
+def test_champion_answers_embeddings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, tiny_encoder: Encoder
+) -> None:
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    encoder = make_project(settings, tiny_encoder.sidecar.architecture).add("paraclip", 2, 0.5)
+    assert promote(settings).outcome == "promoted"
+    port = free_ports(1)[0]
+    address = f"http://127.0.0.1:{port}"
+    command = ["mlflow", "models", "serve", "-m", "models:/text-encoder@champion", "--env-manager", "local"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    with running(command, f"{address}/ping", tmp_path / "elsewhere", {"MLFLOW_TRACKING_URI": store}):
+        plain = _ask(address, {"inputs": TEXTS})
+        table = _ask(address, {"dataframe_split": {"columns": ["text"], "data": [[text] for text in TEXTS]}})
+    expected = encoder.embed_texts(TEXTS)
+    np.testing.assert_allclose(plain, expected, atol=1e-5)
+    np.testing.assert_allclose(table, expected, atol=1e-5)

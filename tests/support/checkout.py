@@ -29,6 +29,13 @@ def first_commit(folder: Path, *, add: bool = False) -> None:
         subprocess.run([*git, *command], cwd=folder, check=True)
 
 
+def start_project(folder: Path) -> None:
+    """Settings, profiles and a repository with one commit, for data that a test imports by `cliptune init`."""
+    shutil.copy(REPO / "params.yaml", folder)
+    shutil.copytree(REPO / "infra" / "profiles", folder / "infra" / "profiles")
+    first_commit(folder)
+
+
 def newcomer(checkout: Path) -> dict[str, str]:
     """The environment of a newcomer: the programs of this environment, an empty home, no network."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -1,10 +1,13 @@
-"""Shards in a real S3 server equal shards on disk, over broken connections too."""
+"""A real S3 server: folders and buckets, exports, DVC's remote, shards, and errors in one line."""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from typer.testing import CliRunner
 
+from components.cli import app
+from components.cli.doctor.check import Installation
+from components.cli.doctor.servers import check_dvc_remote
 from components.core.compute.distributed import World
 from components.core.pictures.storage import S3
 from components.core.pictures.stored_pictures import Pictures
@@ -23,18 +31,132 @@ from components.core.settings import Settings, Shards
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS, UNUSABLE
 from components.data import prepare
+from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.adapter.tokens import ClipTokenizer
+from components.registry.export import export_encoder
+from components.registry.formats import find_format
 from components.training.rows.batches import BatchPlan
 from components.training.rows.shards import ShardSource
 from tests.support.shard_making import make_shards
 
 pytestmark = pytest.mark.integration
+
+
+def test_a_folder_is_uploaded_whole(bucket: str, tmp_path: Path) -> None:
+    contents = {"empty": b"", "small": os.urandom(1000), "deep/in parts": os.urandom((101 << 20) + 7)}
+    for name, content in contents.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    store, url = S3(), f"s3://{bucket}/prefix"
+    store.upload(tmp_path, url)
+    assert list(store.etags(url)) == sorted(f"{url}/{name}" for name in contents)
+    assert {name: store.read(f"{url}/{name}") for name in contents} == contents
+    assert store.exists(f"{url}/small")
+    assert not store.exists(f"{url}/other")
+    with pytest.raises(InputError, match="other is missing"):
+        store.open(f"{url}/other")
+
+
+def test_buckets_are_made_once(s3: Any) -> None:
+    url = f"s3://new-{secrets.token_hex(6)}"
+    made = CliRunner().invoke(app, ["s3", "make-bucket", url, "--versions"])
+    assert made.output == f"made {url}; old versions are kept; half uploads are removed after 7 days\n"
+    again = CliRunner().invoke(app, ["s3", "make-bucket", url])
+    assert again.output == f"{url} exists; its lifecycle rules stay unchanged\n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "name", "message"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "planted-secret"}, "", "may not be made"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "", "needs credentials"),
+        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "", "is out of reach"),
+        ({"AWS_ENDPOINT_URL_S3": "http://me:planted-secret@127.0.0.1:9"}, "", "is out of reach"),
+        ({"AWS_ENDPOINT_URL_S3": "nowhere"}, "", "is out of reach (Invalid endpoint"),
+        ({}, "A-new", "is not a bucket: write"),
+        ({}, "two words", "is not a bucket: write"),
+    ],
+)
+def test_a_fault_is_reported_in_one_line(
+    environment: dict[str, str], name: str, message: str, bucket: str, monkeypatch: Any
+) -> None:
+    for key, value in ({"AWS_MAX_ATTEMPTS": "2", "AWS_EC2_METADATA_DISABLED": "true"} | environment).items():
+        monkeypatch.setenv(key, value)
+    result = CliRunner().invoke(app, ["s3", "make-bucket", f"s3://{name or f'{bucket}-new'}"])
+    assert (result.exit_code, result.stderr.count("error: "), result.stderr.count("\n")) == (1, 1, 1)
+    assert message in result.stderr
+    if not name:
+        with pytest.raises(InputError, match=message.replace("made", "read").replace("(", r"\(")) as caught:
+            S3().etags(f"s3://{bucket}/prefix")
+        assert "\n" not in str(caught.value)
+        assert "planted-secret" not in result.output + str(caught.value)
+
+
+def test_exported_to_s3_and_fetched(bucket: str, tmp_path: Path, tiny_encoder: Encoder) -> None:
+    tiny_encoder.save(tmp_path / "tiny")
+    url = f"s3://{bucket}/encoders/tiny"
+    assert url in export_encoder(str(tmp_path / "tiny"), "open_clip", url)
+    (tmp_path / "fetched").mkdir()
+    for one in S3().etags(f"{url}/"):
+        (tmp_path / "fetched" / one.removeprefix(f"{url}/")).write_bytes(S3().read(one))
+    found = find_format("open_clip").read(tmp_path / "fetched", ["a dog"], [Image.new("RGB", (16, 16))])
+    np.testing.assert_allclose(found.texts, tiny_encoder.embed_texts(["a dog"]), atol=1e-5)
+
+
+def _run(folder: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _dvc(folder: Path, *arguments: str) -> str:
+    return _run(folder, sys.executable, "-m", "dvc", *arguments)
+
+
+def test_a_clone_pulls_what_another_clone_pushed(s3: Any, bucket: str, tmp_path: Path) -> None:
+    origin, one, other = tmp_path / "origin.git", tmp_path / "one", tmp_path / "other"
+    _run(tmp_path, "git", "init", "-q", "--bare", str(origin))
+    _run(tmp_path, "git", "clone", "-q", str(origin), str(one))
+    _dvc(one, "init", "-q")
+    _dvc(one, "remote", "add", "--default", "store", f"s3://{bucket}/dvc")
+    _dvc(one, "remote", "modify", "store", "endpointurl", s3.endpoint)
+    contents = {"weights.bin": os.urandom(3_200_000), "shards/000.tar": os.urandom(5000), "shards/001.tar": b""}
+    (one / "shards").mkdir()
+    for name, content in contents.items():
+        (one / name).write_bytes(content)
+    _dvc(one, "add", "-q", "weights.bin", "shards")
+    _dvc(one, "push", "-q")
+    _run(one, "git", "add", ".")
+    _run(one, "git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "data")
+    _run(one, "git", "push", "-q", "origin", "HEAD")
+
+    _run(tmp_path, "git", "clone", "-q", str(origin), str(other))
+    assert not (other / "weights.bin").exists()
+    _dvc(other, "pull", "-q")
+    assert {name: (other / name).read_bytes() for name in contents} == contents
+    assert "in sync" in _dvc(other, "status", "--cloud")
+    assert check_dvc_remote(Installation({}, other, None)).status == "ok"
+    secrets = [path for path in other.rglob("*") if path.is_file() and s3.secret_key.encode() in path.read_bytes()]
+    assert secrets == []
+
+
+def test_doctor_reports_a_missing_and_an_unreachable_remote(s3: Any, bucket: str, tmp_path: Path) -> None:
+    _run(tmp_path, "git", "init", "-q", ".")
+    _dvc(tmp_path, "init", "-q")
+    _dvc(tmp_path, "remote", "add", "--default", "store", f"s3://{bucket}-not-there/dvc")
+    with pytest.raises(InputError, match="not-there is missing"):
+        check_dvc_remote(Installation({}, tmp_path, None))
+    _dvc(tmp_path, "remote", "modify", "store", "endpointurl", "http://127.0.0.1:9")
+    with pytest.raises(InputError, match="is out of reach"):
+        check_dvc_remote(Installation({}, tmp_path, None))
+
+
 TOKENIZER = ClipTokenizer(12)
 
 
 @pytest.fixture
-def uploaded(s3, bucket: str, tmp_path: Path) -> tuple[str, str]:  # type: ignore[no-untyped-def]
+def uploaded(s3: Any, bucket: str, tmp_path: Path) -> tuple[str, str]:
     """The same shards on disk and in S3."""
     pattern = make_shards(tmp_path / "shards", 4, 30, broken={5, 44})
     for path in (tmp_path / "shards").iterdir():
@@ -77,7 +199,7 @@ def test_pairs_of_s3_equal_those_of_disk(uploaded: tuple[str, str], tmp_path: Pa
     assert [reason.split()[0] for reason in reasons] == ["000.tar/s00005", "001.tar/s00044"]
 
 
-def test_reading_continues_after_broken_connections(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
+def test_reading_continues_after_broken_connections(s3: Any, bucket: str) -> None:
     content = os.urandom(20_000_000)
     s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=content)
     with _breaking_proxy(s3.endpoint, 1_500_000) as (endpoint, breaks), pytest.MonkeyPatch.context() as patch:
@@ -88,7 +210,7 @@ def test_reading_continues_after_broken_connections(s3, bucket: str) -> None:  #
         assert len(breaks) == 3
 
 
-def test_replacing_an_object_while_it_is_read_is_an_error(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
+def test_replacing_an_object_while_it_is_read_is_an_error(s3: Any, bucket: str) -> None:
     s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(20_000_000))
     with S3().open(f"s3://{bucket}/shard.tar") as stream:
         stream.read(10)
@@ -97,7 +219,7 @@ def test_replacing_an_object_while_it_is_read_is_an_error(s3, bucket: str) -> No
             stream.read()
 
 
-def test_listing_takes_more_than_one_page(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
+def test_listing_takes_more_than_one_page(s3: Any, bucket: str) -> None:
     client = s3.client()
     for number in range(1_001):
         client.put_object(Bucket=bucket, Key=f"many/{number:04d}", Body=b"")
@@ -122,7 +244,7 @@ def test_missing_and_forbidden_shards_are_named_at_the_start(
         _source(f"s3://{bucket}/{target}")
 
 
-def test_sizes_come_from_the_store(s3, bucket: str, uploaded: tuple[str, str]) -> None:  # type: ignore[no-untyped-def]
+def test_sizes_come_from_the_store(s3: Any, bucket: str, uploaded: tuple[str, str]) -> None:
     s3.client().put_object(Bucket=bucket, Key="laion/sizes.json", Body=json.dumps({"000.tar": 30}).encode())
     with pytest.raises(InputError, match=r"001\.tar has .* set samples_per_epoch"):
         _source(uploaded[1])

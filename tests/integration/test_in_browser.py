@@ -1,19 +1,30 @@
-"""The explorer as people use it: a real browser and a real server."""
+"""The explorer, the review page and the comparison's page as people use them: a real browser and real servers."""
 
 from __future__ import annotations
 
+import io
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from components.core.settings import Settings
+from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
+from components.evaluation.report import compare
+from components.evaluation.report.comparison import Comparison
+from components.evaluation.scoring.results import Folders
+from components.registry.reviews import read_reviewed
+from components.serving.explorer.reviewing import Reviewing, review_app
 from components.serving.explorer.server import Explored, make_app, snapshot
 from tests.support.browsing import DESK, PHONE, listening, opened
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
+from tests.support.report_pages import make_settings, write_project
+from tests.support.written_queries import write_test_set
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 QUERIES = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
@@ -164,3 +175,94 @@ def test_the_exported_page_needs_no_server(browser: Any, explored: Explored, tmp
         assert page.locator("dialog").is_visible()
         assert (seen.console, seen.errors) == ([], [])
         assert [url for url in seen.requests if not url.startswith("data:")] == [(tmp_path / "page.html").as_uri()]
+
+
+STORE = "sqlite:///store.db"
+
+
+class _Slow(Reviewing):
+    """Holds the picture of the second query back until it is `released`."""
+
+    released = threading.Event()
+
+    def picture(self, row: int) -> bytes:
+        if row == 1:
+            self.released.wait(60)
+        return super().picture(row)
+
+
+def test_keys_wait_for_the_picture_of_the_query(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playwright.sync_api import expect
+
+    monkeypatch.chdir(tmp_path)
+    ids = [f"image {number}" for number in range(4)]
+    write_test_set(Path("data/test_set"), [(name, f"caption of {name}") for name in ids])
+    pictures = []
+    for shade in range(4):
+        encoded = io.BytesIO()
+        Image.new("RGB", (40, 20), (60 * shade, 0, 0)).save(encoded, "PNG")
+        pictures.append(encoded.getvalue())
+    Path("data/pairs").mkdir()
+    PAIRS.write(Path("data/pairs/test.parquet"), {"id": ids, "image_id": ids, "caption": ids, "image": pictures})
+    reviewing = _Slow(12, STORE, "Ada")
+    with listening(review_app(reviewing)) as address, opened(browser, address, DESK, "light") as seen:
+        shown = seen.page.locator("#shown")
+        expect(shown).to_be_visible()
+        seen.page.keyboard.press("y")
+        expect(seen.page.locator("#caption")).to_have_text(reviewing.queries[1].caption)
+        expect(shown).to_be_hidden()
+        seen.page.keyboard.press("n")
+        reviewing.released.set()
+        expect(shown).to_be_visible()
+        found = read_reviewed(STORE)
+        assert found is not None
+        assert (found.read, found.right) == (1, 1)
+        seen.page.keyboard.press("n")
+        expect(seen.page.locator("#message")).to_contain_text("2 of 12 read, 1 right")
+        assert (seen.console, seen.errors) == ([], [])
+
+
+FEW = ["base", "paraclip"]
+MANY = ["base", "paraclip", *(f"a_method_with_a_long_name_{number}" for number in range(3, 19))]
+
+
+@pytest.fixture
+def build(settings: Settings, tmp_path: Path) -> Any:
+    """Compares made-up encoders; returns the project's folders."""
+
+    def make(encoders: list[str]) -> tuple[Folders, Comparison]:
+        folders = write_project(tmp_path, encoders)
+        return folders, compare.run(make_settings(settings, encoders), folders)
+
+    return make
+
+
+@pytest.mark.parametrize("encoders", [FEW, MANY], ids=["two encoders", "eighteen encoders"])
+def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, encoders: list[str]) -> None:
+    file = build(encoders)[0].reports / "comparison.html"
+    for width, scheme in ((PHONE, "dark"), (DESK, "light")):
+        with opened(browser, file.as_uri(), width, scheme) as seen:
+            page = seen.page
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            # Also within the folded parts.
+            page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+            page.wait_for_function("[...document.images].every(image => image.src && image.complete)")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("[...document.images].filter(image => !image.naturalWidth).length") == 0
+            assert page.locator("#gallery img").count() == 4 * (1 + len(encoders) * 2 * 5)
+            drawn = page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.id)")
+            assert set(drawn) == {"plot-pareto", "plot-metrics", "plot-groups"}
+            assert (seen.console, seen.errors) == ([], [])
+            assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
+
+
+def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
+    file = build(FEW)[0].reports / "comparison.html"
+    inks = {}
+    for scheme in ("light", "dark"):
+        with opened(browser, file.as_uri(), DESK, scheme) as seen:
+            ink = seen.page.evaluate("getComputedStyle(document.body).color")
+            label = seen.page.locator("#plot-pareto .legendtext").first
+            assert label.evaluate("text => getComputedStyle(text).fill") == ink
+            inks[scheme] = ink
+    assert inks["light"] != inks["dark"]
