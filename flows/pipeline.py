@@ -53,9 +53,6 @@ def bring_up_to_date(
 
     Args:
         last: a stage to run after `targets`, without the other stages that it needs.
-
-    Raises:
-        CommandError: DVC cannot read the pipeline, or stages failed; the message has the first one's last lines.
     """
     graph = read_graph()
     wanted = graph.upstream(targets)

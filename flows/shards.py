@@ -42,12 +42,7 @@ class ShardResult:
 
 
 def make_parts(stage: str) -> None:
-    """Have workers make all parts of `prepare` or `embed`, if it has a `scale`; the stage then joins them.
-
-    Raises:
-        CommandError: shards failed; the message has the first one's last lines.
-        InputError: params.yaml is wrong, or the runner's package is missing.
-    """
+    """Have workers make all parts of `prepare` or `embed`, if it has a `scale`; the stage then joins them."""
     if stage not in _COMMANDS or not PARAMS.is_file():
         return
     settings = load_settings()
@@ -63,11 +58,7 @@ def make_parts(stage: str) -> None:
 
 
 def over_shards(runner: AnyRunner, name: str, command: Sequence[str], shards: int) -> list[ShardResult]:
-    """Have the runner's workers process every shard; for `name` and `command` see `run_shard`.
-
-    Raises:
-        CommandError: shards failed; all others have ended.
-    """
+    """Have the runner's workers process every shard; for `name` and `command` see `run_shard`."""
     home, host = str(Path.cwd()), socket.gethostname()
     numbers = [f"{number}/{shards}" for number in range(shards)]
     results, faults = [], []

@@ -35,10 +35,6 @@ def synthesize_captions(
         tasks: keys of `synthesize.tasks`, by default all; the stages before them are brought up to date too.
         shards: number of shards of a task's rows; by default `synthesize.scale.shards`.
         runner: task runner of the shards; by default `synthesize.scale.runner`.
-
-    Raises:
-        CommandError: a stage or a shard failed; the message has its last lines.
-        InputError: a task is unknown, or the runner's package is missing.
     """
     settings = load_settings()
     scale = scale_of(settings, shards, runner)

@@ -66,12 +66,7 @@ def compare_methods(
 
 
 def train_and_promote(methods: list[str] | None, parallel: int, stage_hours: float, approval: bool) -> None:
-    """In a flow: train and score `methods`, compare them with all other encoders, promote the best.
-
-    Raises:
-        CommandError: a stage failed; the others ran, and the next run of the flow resumes there.
-        InputError: a method is unknown, or no encoder would be scored.
-    """
+    """In a flow: train and score `methods`, compare them with all other encoders, promote the best."""
     settings = load_settings()
     chosen = chosen_methods(settings, methods)
     missing = unscored(settings, chosen)

@@ -22,7 +22,6 @@ from tests.support.shard_making import encoded
 
 pytest_plugins = [
     "tests.integration.postgres",
-    "tests.support.browsing",
     "tests.support.language_folders",
 ]
 

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from components.cli.commands import (
-    caption,
     clean,
-    drift,
     evaluate,
     explore,
     import_folder,
@@ -21,7 +19,6 @@ from components.cli.commands import (
     registry,
     s3,
     store,
-    upgrade,
 )
 from components.cli.launching import launch
 from components.cli.tables import say
@@ -53,7 +50,7 @@ def _options(
 
 
 app.command("init")(import_folder.import_folder)
-app.command("caption")(caption.caption)
+app.command("caption")(import_folder.caption)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
 app.command("launch")(launch.launch)
@@ -62,7 +59,7 @@ app.command("encoders")(evaluate.encoders)
 app.command("evaluate")(evaluate.evaluate)
 app.command("rank")(evaluate.rank)
 app.command("table")(evaluate.table)
-app.command("drift")(drift.drift)
+app.command("drift")(registry.drift)
 app.command("explore")(explore.explore)
 app.command("review")(explore.review)
 app.command("tune")(params.tune)
@@ -74,7 +71,7 @@ app.command("export")(registry.export)
 app.command("serve")(registry.serve)
 app.command("clean")(clean.clean)
 app.command("doctor")(overview.doctor)
-app.command("upgrade")(upgrade.upgrade)
+app.command("upgrade")(clean.upgrade)
 app.add_typer(index.index, name="index")
 app.add_typer(params.mix, name="mix")
 app.add_typer(params.profile, name="profile")

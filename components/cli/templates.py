@@ -10,10 +10,7 @@ from typing import Any
 def rendered(template: Path, **values: Any) -> str:
     """The text of a template with `values`; lines with blocks alone leave no empty line.
 
-    The filter `quote` makes one word of a shell of a text.
-
-    Raises:
-        jinja2.UndefinedError: the template has a name that `values` lacks.
+    The filter `quote` makes one word of a shell of a text. A name that `values` lacks is an error.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

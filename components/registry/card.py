@@ -83,11 +83,12 @@ def _image_tower(sidecar: Sidecar) -> list[str]:
 def _weaknesses(subject: CardSubject, settings: Settings) -> str:
     against = subject.incumbent.encoder
     lines = [_stated(settings, settings.promote.card.weaknesses), *_image_tower(subject.sidecar)]
-    overall = _overall(subject.candidate)
+    overall = {name: result for name, result in subject.candidate.metrics.items() if name.count("/") == 1}
     for name, new in overall.items():
         old = subject.incumbent.metrics.get(name)
         if old is not None and gain(new, old) < 0:
-            sure = "" if _overlap(new, old) else ", beyond both intervals"
+            overlap = new.span[0] <= old.span[1] and old.span[0] <= new.span[1]
+            sure = "" if overlap else ", beyond both intervals"
             lines.append(f"- Worse than {against} at {name}: {old.value:.4f} -> {new.value:.4f}{sure}.")
     groups = {name: result for name, result in subject.candidate.metrics.items() if name not in overall}
     primary = {name: result for name, result in groups.items() if name.startswith(f"{settings.promote.metric}/")}
@@ -95,15 +96,6 @@ def _weaknesses(subject: CardSubject, settings: Settings) -> str:
         worst = min(primary, key=lambda name: primary[name].value * (1 if primary[name].higher_is_better else -1))
         lines.append(f"- Weakest group of the primary metric: {worst} = {primary[worst].value:.4f}.")
     return "\n".join(lines)
-
-
-def _overall(report: Report) -> dict[str, Result]:
-    """Metrics over all queries, without those of a group of queries."""
-    return {name: result for name, result in report.metrics.items() if name.count("/") == 1}
-
-
-def _overlap(left: Result, right: Result) -> bool:
-    return left.span[0] <= right.span[1] and right.span[0] <= left.span[1]
 
 
 def _test_queries(subject: CardSubject, settings: Settings) -> str:

@@ -35,7 +35,9 @@ def gather(client: MlflowClient, settings: Settings, report: Report, incumbent: 
     """Evidence about the candidate of `report`."""
     policy = settings.promote
     registered = find_weights(client, policy.model, report.encoder_sha256)
-    faults = [*_dirt(sidecar)] if policy.require_clean_git else []
+    faults = list[str]()
+    if policy.require_clean_git and sidecar.git_commit.endswith(DIRTY):
+        faults.append(f"'{sidecar.name}' was trained with uncommitted changes: commit them and train again")
     # The results of a champion come from the registry and need no check.
     for judged in (report, incumbent) if incumbent.encoder == BASE else (report,):
         faults += _result_faults(judged)
@@ -97,12 +99,6 @@ def _result_faults(report: Report) -> list[str]:
     if dvc_hash(results) != locked_hashes(LOCK).get(str(results)):
         faults.append(f"{results} differs from the results of stage evaluate in {LOCK}: {fix}")
     return faults
-
-
-def _dirt(sidecar: Sidecar) -> list[str]:
-    if not sidecar.git_commit.endswith(DIRTY):
-        return []
-    return [f"'{sidecar.name}' was trained with uncommitted changes: commit them and train again"]
 
 
 def _provenance_faults(client: MlflowClient, sidecar: Sidecar) -> list[str]:

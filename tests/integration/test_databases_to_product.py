@@ -15,9 +15,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from qdrant_client import QdrantClient, models
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.cli.edited_params import overlaid
 from components.core.settings import Settings, load_settings
 from components.data import prepare
@@ -30,6 +28,7 @@ from components.training.train import run as train
 from tests.integration.postgres import PostgresServer
 from tests.support.checkout import start_project
 from tests.support.coloured_squares import ENTRY, shown_squares
+from tests.support.typed import cliptune
 
 REPO = Path(__file__).parents[2]
 QUERIES = ["red square", "something blue", "a pink picture", "black"]
@@ -139,22 +138,20 @@ def test_an_index_in_a_database_gets_a_better_encoder_and_keeps_its_vectors(
     product: Product, tiny_encoder: Encoder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = product.content()
-    done = CliRunner().invoke(app, ["init", "shop", "--index", product.url])
-    assert done.exit_code == 0, done.output
-    assert "copied 2,000 vectors into shop" in done.output
-    assert "source 'embeddings'" in done.output
+    shown = cliptune("init", "shop", "--index", product.url)
+    assert "copied 2,000 vectors into shop" in shown
+    assert "source 'embeddings'" in shown
     settings = _settings()
     prepare.run(settings)
     tiny_encoder.save(Path("models/base"))
     embed(settings)
     assert "64 pictures embedded again have a median cosine of 1.000" in capsys.readouterr().out
     train(settings, "captions")
-    built = CliRunner().invoke(app, ["index", "build", "index", "--from", "shop", "--encoder", "models/base"])
-    assert built.exit_code == 0, built.output
+    cliptune("index", "build", "index", "--from", "shop", "--encoder", "models/base")
     index, asked = ImageIndex.open(Path("index")), dict[str, Any]()
     for encoder in ("base", "captions"):
         exported = ["export", "--encoder", f"models/{encoder}", "--format", product.serves, "--output", f"to_{encoder}"]
-        assert CliRunner().invoke(app, exported).exit_code == 0
+        cliptune(*exported)
         queries = find_format(product.serves).read(Path(f"to_{encoder}"), QUERIES, []).texts
         own = find_encoder(f"models/{encoder}").encoder.embed_texts(QUERIES)
         found, asked[encoder] = index.search(own, k=10), product.asked(queries)
@@ -189,9 +186,8 @@ def test_what_postgresql_refuses_is_one_line(
         (f"{reader}?table=two&vector=a", "it has no rows"),
         (reader.replace("hidden", "wrong") + "?table=two", "password authentication failed"),
     ):
-        done = CliRunner().invoke(app, ["init", "shop", "--index", place])
-        assert done.exit_code == 1
-        assert words in done.output
-        assert done.output.count("\n") == 1
-        assert "hidden" not in done.output
+        refusal = cliptune("init", "shop", "--index", place, code=1)
+        assert words in refusal
+        assert refusal.count("\n") == 1
+        assert "hidden" not in refusal
         assert not Path("shop").exists()

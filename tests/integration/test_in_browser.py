@@ -3,30 +3,103 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from PIL import Image
 
 from components.core.settings import Settings
 from components.core.tables.records import PAIRS
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.report import compare
-from components.evaluation.report.comparison import Comparison
-from components.evaluation.scoring.results import Folders
 from components.registry.reviews import read_reviewed
 from components.serving.explorer.reviewing import Reviewing, review_app
 from components.serving.explorer.server import Explored, make_app, snapshot
-from tests.support.browsing import DESK, PHONE, listening, opened
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
 from tests.support.report_pages import make_settings, write_project
 from tests.support.written_queries import write_test_set
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+PHONE, DESK = 390, 1280
+REQUIRED = os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1"
+PATIENCE = 120_000
+"""Milliseconds; a page of 5 MB takes seconds where tests share the processor."""
+
+
+def _chromium() -> str:
+    """The browser's path; skips, or fails where CLIPTUNE_REQUIRE_BROWSER is 1, when there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    found = next(filter(None, map(shutil.which, names)), "")
+    if not found:
+        (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the PATH: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests; its sandbox needs more rights than a container's root has."""
+    path = _chromium()
+    if not REQUIRED:
+        pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE)
+        yield launched
+        launched.close()
+
+
+@dataclass
+class Seen:
+    """An open page, with its console, errors and requests."""
+
+    page: Any
+    console: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The address of a page's server on this machine."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def opened(browser: Any, url: str, width: int, scheme: str) -> Iterator[Seen]:
+    """A page at an address, `width` pixels wide, in a `light` or `dark` scheme."""
+    context = browser.new_context(viewport={"width": width, "height": 850}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
+    seen = Seen(context.new_page())
+    seen.page.on("console", lambda message: seen.console.append(message.text))
+    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    seen.page.on("request", lambda request: seen.requests.append(request.url))
+    seen.page.goto(url)
+    try:
+        yield seen
+    finally:
+        context.close()
+
+
 QUERIES = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
 
 
@@ -227,19 +300,20 @@ MANY = ["base", "paraclip", *(f"a_method_with_a_long_name_{number}" for number i
 
 
 @pytest.fixture
-def build(settings: Settings, tmp_path: Path) -> Any:
-    """Compares made-up encoders; returns the project's folders."""
+def build(settings: Settings, tmp_path: Path) -> Callable[[list[str]], Path]:
+    """Compares made-up encoders; returns the page."""
 
-    def make(encoders: list[str]) -> tuple[Folders, Comparison]:
+    def make(encoders: list[str]) -> Path:
         folders = write_project(tmp_path, encoders)
-        return folders, compare.run(make_settings(settings, encoders), folders)
+        compare.run(make_settings(settings, encoders), folders)
+        return folders.reports / "comparison.html"
 
     return make
 
 
 @pytest.mark.parametrize("encoders", [FEW, MANY], ids=["two encoders", "eighteen encoders"])
 def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, encoders: list[str]) -> None:
-    file = build(encoders)[0].reports / "comparison.html"
+    file = build(encoders)
     for width, scheme in ((PHONE, "dark"), (DESK, "light")):
         with opened(browser, file.as_uri(), width, scheme) as seen:
             page = seen.page
@@ -257,7 +331,7 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, en
 
 
 def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
-    file = build(FEW)[0].reports / "comparison.html"
+    file = build(FEW)
     inks = {}
     for scheme in ("light", "dark"):
         with opened(browser, file.as_uri(), DESK, scheme) as seen:

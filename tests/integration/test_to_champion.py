@@ -18,9 +18,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.cli.edited_params import overlaid
 from components.core.settings import Settings, load_settings
 from components.core.tables.records import PAIRS
@@ -42,6 +40,7 @@ from tests.support.open_clip_folders import write_folder as write_published
 from tests.support.params import every_method
 from tests.support.registry_project import lock_results
 from tests.support.shard_making import write_tar
+from tests.support.typed import cliptune
 
 CHAMPION, RECALL = "text-encoder@champion", "retrieval/t2i_recall_at_5"
 
@@ -94,9 +93,7 @@ def imported(
     track_in(tmp_path)
     start_project(tmp_path)
     WRITERS[request.param](tmp_path / "shop", shown_squares(), tiny_encoder)
-    done = CliRunner().invoke(app, ["init", "shop"])
-    assert done.exit_code == 0, done.output
-    assert f"source '{request.param}'" in done.output
+    assert f"source '{request.param}'" in cliptune("init", "shop")
     raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
     raw |= {"methods": {"captions": ENTRY}, "compare_encoders": ["base", "captions"]}
     return _written(raw)
@@ -171,12 +168,6 @@ def write_pictures(folder: Path) -> None:
     (folder / "captions.csv").write_text("\n".join(lines) + "\n")
 
 
-def _run(*command: str) -> str:
-    done = CliRunner().invoke(app, list(command))
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 @torch.inference_mode()
 def _by_open_clip(folder: str, texts: list[str], files: list[Path]) -> tuple[Vectors, Vectors]:
     """Unit vectors of texts and pictures by open_clip itself, with its tokenizer and its preparation."""
@@ -195,8 +186,8 @@ def test_a_family_becomes_a_champion_whose_served_vectors_are_open_clips(of_fami
     _check_the_way_to_a_champion(of_family)
     sidecar = Encoder.load(Path("models/captions")).sidecar
     assert sidecar.image_tower_sha256 == Encoder.load(Path("models/base")).sidecar.image_tower_sha256
-    _run("index", "build", "index", "--from", "squares", "--encoder", CHAMPION)
-    _run("export", "--encoder", CHAMPION, "--format", "open_clip", "--output", "exported")
+    cliptune("index", "build", "index", "--from", "squares", "--encoder", CHAMPION)
+    cliptune("export", "--encoder", CHAMPION, "--format", "open_clip", "--output", "exported")
     index, champion = ImageIndex.open(Path("index")), find_encoder(CHAMPION)
     index.accept(champion)
     files = sorted(Path("squares").glob("*.png"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +39,15 @@ def write_vectors(folder: Path, number: int, vectors: Any, **columns: Any) -> No
     pq.write_table(pa.table(metadata), folder / f"metadata/metadata_{number}.parquet")
 
 
-def opened(folder: Path, encoder: EncoderUnderTest | None = None) -> Opened:
-    return find_source("embeddings").open(str(folder), encoder or toy(), reading({}))
+def opened(
+    place: Path, encoder: EncoderUnderTest | None = None, source: str = "embeddings", **fields: str | None
+) -> Opened:
+    """A source of images; vectors are those of `toy()` if no encoder is given."""
+    given = toy() if encoder is None and source == "embeddings" else encoder
+    return find_source(source).open(str(place), given, reading(fields))
 
 
 def make_index(folder: Path, rows: int = 40, kind: str = "exact", **columns: Any) -> Added:
     """An index `folder/index` of the vectors in `folder/vectors`, which are `drawn(rows)`."""
     write_vectors(folder / "vectors", 0, drawn(rows), **columns)
     return build(folder / "index", opened(folder / "vectors"), kind)
-
-
-def other(encoder: EncoderUnderTest, **changes: Any) -> EncoderUnderTest:
-    return replace(encoder, **changes)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -60,24 +61,10 @@ CheckFunction = Callable[[Installation], CheckResult]
 """A check; an `InputError` is a failure, and the end of its message is the fix."""
 
 
-def ok(detail: str) -> CheckResult:
-    """Nothing to do."""
-    return CheckResult("ok", detail)
-
-
-def not_used(detail: str) -> CheckResult:
-    """This installation does not use it."""
-    return CheckResult("not used", detail)
-
-
-def warn(detail: str, fix: str) -> CheckResult:
-    """It works with a limitation."""
-    return CheckResult("warn", detail, fix)
-
-
-def fail(detail: str, fix: str) -> CheckResult:
-    """It is required and does not work."""
-    return CheckResult("fail", detail, fix)
+ok, not_used = partial(CheckResult, "ok"), partial(CheckResult, "not used")
+"""Nothing to do, and what this installation does not use; with the detail."""
+warn, fail = partial(CheckResult, "warn"), partial(CheckResult, "fail")
+"""It works with a limitation, or is required and does not work; with the detail and the fix."""
 
 
 def read_installation(folder: Path, environment: Mapping[str, str] = os.environ) -> Installation:

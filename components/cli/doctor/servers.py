@@ -214,7 +214,9 @@ def check_dvc_remote(installation: Installation) -> CheckResult:
 
 def check_language_models(installation: Installation) -> CheckResult:
     """The HTTP endpoints of all language models of params.yaml answer; the first fault is the result."""
-    checks = endpoint_checks(installation.settings, _stages_of(installation.settings))
+    settings = installation.settings
+    stages = [*(f"students@{name}" for name in settings.students), "test_set"]
+    checks = endpoint_checks(settings, [*stages, *(f"synthesize@{task}" for task in settings.synthesize.tasks)])
     with ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda check: check(installation), checks.values()))
     faults = [result for result in results if result.status == "fail"]
@@ -227,15 +229,12 @@ def endpoint_checks(settings: Settings, stages: Iterable[str]) -> dict[str, Chec
     """Model -> its check, for each model with engine `server` that one of the stages uses."""
     requests = dict[str, Request]()
     for name, request in (pair for stage in stages for pair in _questions(settings, stage)):
-        requests[name] = max(requests.get(name, request), request, key=_length)
+        # Servers refuse a question that is longer than their context.
+        longest = max(requests.get(name, request), request, key=lambda one: sum(len(text) for _, text in one.chat))
+        requests[name] = longest
     llms = settings.synthesize.llms
     servers = [name for name in requests if llms.get(name, {}).get("engine") == "server"]
     return {name: partial(_ask, name, requests[name]) for name in servers}
-
-
-def _stages_of(settings: Settings) -> list[str]:
-    return [*(f"students@{name}" for name in settings.students), "test_set",
-            *(f"synthesize@{task}" for task in settings.synthesize.tasks)]  # fmt: skip
 
 
 def _questions(settings: Settings, stage: str) -> list[tuple[str, Request]]:
@@ -263,11 +262,6 @@ def _question(settings: Settings, name: str) -> Request:
     messages = task.render(dict.fromkeys(task.inputs, _CAPTION), options.prompt if options else "own")
     chat = tuple((message["role"], message["content"].replace(PICTURE, "")) for message in messages)
     return Request(name, chat, "", Sampling(0.0, 1.0, options.max_tokens if options else 40), 0)
-
-
-def _length(request: Request) -> int:
-    """Letters of the question; servers refuse one that is longer than their context."""
-    return sum(len(text) for _, text in request.chat)
 
 
 def _ask(name: str, request: Request, installation: Installation) -> CheckResult:

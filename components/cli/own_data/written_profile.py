@@ -55,7 +55,7 @@ def own_profile(contents: Survey, name: str, base: dict[str, Any], llm: LlmPlace
         base: block `base`.
         methods: those to train.
     """
-    counts, semclip = contents.counts, "semclip" in methods
+    counts, semclip, languages = contents.counts, "semclip" in methods, list(contents.languages)
     content: dict[str, Any] = {
         "dataset": {"name": name},
         "prepare": {**contents.prepare, "counts": counts.model_dump()},
@@ -67,7 +67,8 @@ def own_profile(contents: Survey, name: str, base: dict[str, Any], llm: LlmPlace
             "tasks": _tasks(contents, semclip),
         },
         "validate": {
-            "check_scene_facts": False, "min_accepted_share": _ACCEPTED, "language": _language(contents.languages)
+            "check_scene_facts": False, "min_accepted_share": _ACCEPTED,
+            "language": languages[0] if len(languages) == 1 else languages,
         },
         "train": {"precision": "auto", "keep_index": True},
         "methods": _methods(methods, counts.train),
@@ -150,10 +151,6 @@ def _fitting_batch(rows: int, most: int) -> int:
     """The largest power of two, at most `most`, of which an epoch of `rows` has at least four steps."""
     # A contrastive batch has two rows or more.
     return min(most, max(2, 1 << max(0, (rows // _STEPS).bit_length() - 1)))
-
-
-def _language(codes: tuple[str, ...]) -> str | list[str]:
-    return codes[0] if len(codes) == 1 else list(codes)
 
 
 def _tasks(contents: Survey, semclip: bool) -> dict[str, Any]:

@@ -277,28 +277,23 @@ def snapshot(explored: Explored, queries: Sequence[tuple[str, str]], k: int) -> 
         "compared": [comparison.model_dump() for comparison in compared],
         # The page shows the caption of a vector without a picture.
         "pictures": {
-            row: _uri(explored.thumbnail(row)) if is_picture({"image": None, **facts}) else ""
+            row: f"data:image/jpeg;base64,{base64.b64encode(explored.thumbnail(row)).decode('ascii')}"
+            if is_picture({"image": None, **facts})
+            else ""
             for row, facts in zip(shown, rows, strict=True)
         },
     }
+    # A caption may contain </script>.
+    in_script = json.dumps(content, ensure_ascii=True).replace("<", "\\u003c")
     page = page_file("explorer.html")
     parts = {
         '<link rel="stylesheet" href="explorer.css">': f'<meta http-equiv="Content-Security-Policy" '
         f'content="{escape(_SNAPSHOT_POLICY)}">\n<style>\n{page_file("explorer.css")}</style>',
         '<script type="application/json" id="snapshot">null</script>': '<script type="application/json" '
-        f'id="snapshot">{_in_script(content)}</script>',
+        f'id="snapshot">{in_script}</script>',
         '<script src="explorer.js" defer></script>': f"<script>\n{page_file('explorer.js')}</script>",
     }
     for marker, inlined in parts.items():
         assert marker in page
         page = page.replace(marker, inlined)
     return page
-
-
-def _uri(jpeg: bytes) -> str:
-    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}"
-
-
-def _in_script(content: object) -> str:
-    # A caption may contain </script>.
-    return json.dumps(content, ensure_ascii=True).replace("<", "\\u003c")

@@ -16,9 +16,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder, unit_rows
@@ -36,6 +34,7 @@ from components.training.new_text_towers import with_language_tower
 from tests.conftest import TINY
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.open_clip_folders import FAMILIES, write_folder
+from tests.support.typed import cliptune
 
 TEXTS = ["a dog", "It's 2 O'clock!", "two   cats\non a sofa", 'naïve crème — n° 42 "quoted"', "long " * 60]
 
@@ -211,9 +210,7 @@ def test_graphs_give_the_text_features(name: str, kind: str, tmp_path: Path, lan
 
 
 def _run(encoder: str, output: str, format_name: str = "open_clip", code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["export", "--encoder", encoder, "--format", format_name, "--output", output])
-    assert done.exit_code == code, done.output
-    return done.output
+    return cliptune("export", "--encoder", encoder, "--format", format_name, "--output", output, code=code)
 
 
 def test_an_output_that_cannot_be_written_is_named_before_the_export(

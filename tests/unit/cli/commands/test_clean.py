@@ -8,12 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.registry.reviews import Reviews
 from tests.support.dvc_project import make_project
 from tests.support.store_rows import old_store
+from tests.support.typed import cliptune
 
 USERS = ("data/shop/IMG_1.jpg", "models/writer/model.safetensors", "data/benchmarks/mine/x",
          "state/params-edited-1.yaml", "state/generations.db.backup", "state/votes.db", "out/mine.txt")  # fmt: skip
@@ -39,12 +38,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _clean(*arguments: str, answer: str = "", code: int = 0) -> str:
-    result = CliRunner().invoke(app, ("clean", *arguments), input=answer)
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def _left(project: Path) -> set[str]:
     names = (*USERS, *(name for names in WRITTEN.values() for name in names))
     return {name for name in names if (project / name).exists()}
@@ -52,18 +45,18 @@ def _left(project: Path) -> set[str]:
 
 def test_each_kind_removes_its_own_files_alone(project: Path) -> None:
     left = _left(project)
-    listed = _clean()
+    listed = cliptune("clean")
     assert all(kind in listed for kind in WRITTEN)
     assert _left(project) == left
     for answer in ("", "n\n"):
-        assert "nothing was removed" in _clean(*WRITTEN, answer=answer, code=1)
+        assert "nothing was removed" in cliptune("clean", *WRITTEN, answer=answer, code=1)
     assert _left(project) == left
     for turn, (kind, names) in enumerate(WRITTEN.items()):
-        _clean(kind, *(["--yes"] if turn % 2 else []), answer="y\n")
+        cliptune("clean", kind, *(["--yes"] if turn % 2 else []), answer="y\n")
         left -= set(names)
         assert _left(project) - {"state/reviews.db"} == left - {"state/reviews.db"}
     assert set(USERS) == left
-    assert "0 B" in _clean("outputs", "--yes")
+    assert "0 B" in cliptune("clean", "outputs", "--yes")
 
 
 def test_a_file_of_a_running_stage_stays(project: Path) -> None:
@@ -72,7 +65,7 @@ def test_a_file_of_a_running_stage_stays(project: Path) -> None:
     (project / ".dvc" / "tmp").mkdir()
     (project / ".dvc" / "tmp" / "rwlock").write_text(f'{{"read": {{}}, "write": {busy}}}')
     try:
-        assert "is at work on the outputs" in _clean("outputs", "--yes", code=1)
+        assert "is at work on the outputs" in cliptune("clean", "outputs", "--yes", code=1)
     finally:
         running.communicate(b"\n")
     assert (project / "out" / "b.txt").exists()
@@ -82,7 +75,7 @@ def test_reviews_of_an_earlier_version_survive_the_removal_of_answers(project: P
     for file in ("generations.db", "generations.db-wal", "votes.db", "reviews.db"):
         (project / "state" / file).unlink()
     old_store(project / "state" / "generations.db", "Ada")
-    _clean("answers", "--yes")
+    cliptune("clean", "answers", "--yes")
     with closing(Reviews("sqlite:///state/generations.db")) as reviews:
         assert [one.user for one in reviews.all()] == ["Ada"]
     assert not (project / "state" / "generations.db").exists()

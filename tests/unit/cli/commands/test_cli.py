@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from components.cli import app
 from components.evaluation.report.comparison import Comparison, write_csv
@@ -21,6 +20,7 @@ from components.evaluation.scoring.bootstrap import Interval
 from components.evaluation.scoring.result_table import Cell
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
+from tests.support.typed import cliptune
 
 REPO = Path(__file__).parents[4]
 
@@ -51,77 +51,71 @@ def _decide(outcome: records.Outcome, monkeypatch: pytest.MonkeyPatch, reason: s
     return decision
 
 
-def _output(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def test_history_lists_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "no decisions yet" in _output("history")
-    assert json.loads(_output("history", "--json")) == []
+    assert "no decisions yet" in cliptune("history")
+    assert json.loads(cliptune("history", "--json")) == []
     refused = _decide("refused", monkeypatch).model_dump(mode="json")
-    assert json.loads(_output("history", "--json")) == [refused]
-    assert json.loads(_output("promote", "--json")) == refused
+    assert json.loads(cliptune("history", "--json")) == [refused]
+    assert json.loads(cliptune("promote", "--json")) == refused
     _decide("promoted", monkeypatch)
-    lines = [line for line in _output("history").splitlines() if "paraclip" in line]
+    lines = [line for line in cliptune("history").splitlines() if "paraclip" in line]
     assert ["refused" in line for line in lines] == [True, False]
     Path("reports/promotion/2026.json").write_text("{")
-    assert _output("history", code=1).startswith("error: reports/promotion/2026.json is damaged")
+    assert cliptune("history", code=1).startswith("error: reports/promotion/2026.json is damaged")
 
 
 def test_profiles_are_listed_shown_applied_and_reset() -> None:
     params = Path("params.yaml")
     before = params.read_text()
     Path("infra/profiles/bare.yaml").write_text("dataset: {name: bare}\n")
-    profiles = json.loads(_output("profile", "list", "--json"))
+    profiles = json.loads(cliptune("profile", "list", "--json"))
     assert set(profiles) == {path.stem for path in Path("infra/profiles").glob("*.yaml")}
     assert profiles["methods"] == "The synthetic dataset with every method scored and compared."
     assert profiles["bare"] == ""
-    listed = _output("profile", "list").splitlines()
+    listed = cliptune("profile", "list").splitlines()
     assert any("vit-b-32" in line and "CLIP" in line for line in listed)
     assert max(map(len, listed)) <= 80
-    assert _output("profile", "show", "toy") == Path("infra/profiles/toy.yaml").read_text("utf-8")
-    assert "holds no profile" in _output("profile", "reset")
-    assert "+  name: toy" in _output("profile", "apply", "toy", "--dry-run", "--diff")
+    assert cliptune("profile", "show", "toy") == Path("infra/profiles/toy.yaml").read_text("utf-8")
+    assert "holds no profile" in cliptune("profile", "reset")
+    assert "+  name: toy" in cliptune("profile", "apply", "toy", "--dry-run", "--diff")
     assert params.read_text() == before
-    shown = _output("profile", "apply", "toy")
+    shown = cliptune("profile", "apply", "toy")
     assert "by block: dataset 1, " in shown
     assert len(shown.splitlines()) <= 5
-    assert "params.yaml does not change" in _output("profile", "apply", "toy")
-    _output("profile", "apply", "bare")
+    assert "params.yaml does not change" in cliptune("profile", "apply", "toy")
+    cliptune("profile", "apply", "bare")
     applied = params.read_text()
     assert "name: bare" in applied
     assert "bootstrap: 1000" in applied
-    assert "name: bare" in _output("profile", "apply", "toy", "--over", "--dry-run", "--diff")
-    assert "-  name: bare" in _output("profile", "reset", "--dry-run", "--diff")
+    assert "name: bare" in cliptune("profile", "apply", "toy", "--over", "--dry-run", "--diff")
+    assert "-  name: bare" in cliptune("profile", "reset", "--dry-run", "--diff")
     assert params.read_text() == applied
     own = {"student: {": "mine: {", "default_llm: student": "default_llm: mine", "name: bare": "name: synthetic"}
     for old, new in own.items():
         params.write_text(params.read_text().replace(old, new, 1))
-    _output("profile", "apply", "methods", "--over")
+    cliptune("profile", "apply", "methods", "--over")
     assert "cs_clip" in params.read_text()
     assert "student_edits" not in params.read_text()
-    assert "params.yaml is as before the first profile" in _output("profile", "reset")
+    assert "params.yaml is as before the first profile" in cliptune("profile", "reset")
     assert params.read_text() == before
-    assert "holds no profile" in _output("profile", "reset")
+    assert "holds no profile" in cliptune("profile", "reset")
 
 
 def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
     folder = "components/captions/prompting/tasks"
     for name, present in (("rewrite", "the task 'rewrite'"), ("pc_clip", f"{folder}/pc_clip.py")):
-        assert f"error: {present} exists: choose another name" in _output("new", "task", name, "--dry-run", code=1)
-    assert f"would write {folder}/shorten.py" in _output("new", "task", "shorten", "--dry-run")
+        assert f"error: {present} exists: choose another name" in cliptune("new", "task", name, "--dry-run", code=1)
+    assert f"would write {folder}/shorten.py" in cliptune("new", "task", "shorten", "--dry-run")
 
 
 def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     decision = _decide("refused", monkeypatch).model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
     records.save(decision.model_copy(update={"time": records.now()}))
     monkeypatch.setenv("COLUMNS", "80")
-    assert any(decision.encoder in line for line in _output("history").splitlines())
+    assert any(decision.encoder in line for line in cliptune("history").splitlines())
     monkeypatch.setenv("FORCE_COLOR", "1")
-    narrow = _output("history")
+    narrow = cliptune("history")
     assert "…" not in narrow
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 80
 
@@ -130,7 +124,7 @@ def test_the_comparison_as_json() -> None:
     value, delta = Interval(0.5, 0.4, 0.6), Interval(0.1, 0.05, 0.15)
     cells = {"swaps/accuracy": {"base": Cell(value, None, True), "paraclip": Cell(value, delta, True)}}
     write_csv(Comparison(("base", "paraclip"), cells), Path("reports/comparison.csv"))
-    columns = json.loads(_output("report", "--json"))
+    columns = json.loads(cliptune("report", "--json"))
     expected = {"encoder": ["base", "paraclip"], "value": [0.5, 0.5], "delta_low": [None, 0.05]}
     assert expected.items() <= columns.items()
 
@@ -138,7 +132,7 @@ def test_the_comparison_as_json() -> None:
 def test_the_rules_of_a_decision_fit_a_terminal_and_its_record_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "0.1000 -> 0.2000: gain +0.1000 is more than the half-width 0.0300, and so on to the very end"
     _decide("promoted", monkeypatch, reason)
-    lines = _output("promote").splitlines()
+    lines = cliptune("promote").splitlines()
     assert lines[-1] == "promoted: paraclip (version 1 of text-encoder); record: reports/promotion/latest.md"
     assert max(map(len, lines[:-1])) <= 80
     assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
@@ -146,7 +140,7 @@ def test_the_rules_of_a_decision_fit_a_terminal_and_its_record_is_named(monkeypa
     found = _decide("already champion", monkeypatch)
     records.save(found.model_copy(update={"outcome": "refused", "time": records.now()}))
     for options in ([], ["--dry-run"]):
-        last = _output("promote", *options).splitlines()[-1]
+        last = cliptune("promote", *options).splitlines()[-1]
         assert last.endswith("already champion: paraclip; nothing written")
 
 
@@ -162,7 +156,7 @@ def test_every_help_has_examples_and_flags_without_a_type() -> None:
     names = list(_commands(typer.main.get_command(app)))
     assert {"init", "mix tune", "answers prune", "profile reset", "index build", "s3 make-bucket"} <= set(names)
     for name in names:
-        shown = " ".join(_output(*name.split(), "--help").split())
+        shown = " ".join(cliptune(*name.split(), "--help").split())
         assert re.search(rf"Examples?: cliptune {name}\b", shown), name
         assert " bool" not in shown, name
 
@@ -177,5 +171,5 @@ def test_a_mix_that_cannot_be_written_is_not_searched(monkeypatch: pytest.Monkey
         ("paraclip", "all_needs", "give two or more encoders to mix, each once"),
     ):
         options = [word for member in members.split() for word in ("--from", member)]
-        assert refusal in _output("mix", "tune", *options, "--name", name, "--write", code=1)
+        assert refusal in cliptune("mix", "tune", *options, "--name", name, "--write", code=1)
     assert not Path("state").exists()

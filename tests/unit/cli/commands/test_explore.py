@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.encoders.adapter.encoder import Encoder
 from components.registry.encoder_lookup import find_encoder
 from components.serving.explorer.own_index import own_index
 from components.serving.index.sources import reading
 from tests.support.exploring import under_test
 from tests.support.toy_context import colour_image
+from tests.support.typed import cliptune
 
 STORE = "sqlite:///store.db"
 
@@ -40,9 +39,7 @@ BOTH = ("--encoder", "models/base", "--encoder", "models/tuned", "--images", "pi
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == code, done.output
-    return " ".join(done.output.split())
+    return " ".join(cliptune(*arguments, code=code).split())
 
 
 def test_a_page_is_written_and_the_index_kept() -> None:

@@ -12,17 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from components.captions.generating.engines import make_engine
-from components.cli import app
 from components.cli.doctor.check import Installation
 from components.cli.doctor.machine import check_data
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.data.sources import find_source
+from tests.support.typed import cliptune
 from tests.unit.data.sources import published_folders as published
 
 REPO = Path(__file__).parents[4]
@@ -53,12 +51,6 @@ def _write_captions(folder: Path, lines: list[str]) -> None:
     (folder / "captions.tsv").write_text("\n".join(lines) + "\n")
 
 
-def _run(*arguments: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(app, ["init", *arguments])
-    assert done.exit_code == code, done.output
-    return done
-
-
 def _write_parquet(folder: Path) -> None:
     """The same as a Parquet file that names pictures."""
     published.write_pictures(folder, range(20))
@@ -75,7 +67,7 @@ _IN_ONE_FILE = ("embeddings", "huggingface", "webdataset")
 
 def test_over_a_profile_of_the_same_source_only_the_folder_changes() -> None:
     published.write_flickr8k(Path("set"))
-    _run("set", "--name", "mine", "--extends", "flickr8k")
+    cliptune("init", "set", "--name", "mine", "--extends", "flickr8k")
     mine, shipped = (settings_with(name) for name in ("mine", "flickr8k"))
     assert mine.prepare == shipped.prepare.model_copy(update={"folder": Path("set")})
     watched = {"depends": shipped.depends.model_copy(update={"prepare": Path("set/Flickr8k.token.txt")})}
@@ -86,7 +78,7 @@ def test_over_a_profile_of_the_same_source_only_the_folder_changes() -> None:
 def test_the_recipe_fits_a_small_folder(over: str | None, base: int | None, paraclip: int) -> None:
     published.write_pictures(Path("set"), range(500))
     _write_captions(Path("set"), ["image\tcaption", *_rows(500)])
-    _run("set", "--name", "mine", *(("--extends", over) if over else ()))
+    cliptune("init", "set", "--name", "mine", *(("--extends", over) if over else ()))
     mine = settings_with("mine")
     # 400 images train, with two captions each; 0.3 of the paraphrases are sure to be accepted.
     assert (mine.base.fit.batch_size if mine.base.fit else None) == base
@@ -97,7 +89,7 @@ def test_the_recipe_fits_a_small_folder(over: str | None, base: int | None, para
 @pytest.mark.parametrize("over", ["toy", "claims", "methods", "flickr8k"])
 def test_an_extended_profile_can_run_on_the_folder(over: str) -> None:
     _write_own(Path("set"))
-    _run("set", "--name", "mine", "--extends", over, "--llm", "https://host/v1", "--model", "m")
+    cliptune("init", "set", "--name", "mine", "--extends", over, "--llm", "https://host/v1", "--model", "m")
     mine = settings_with("mine")
     check_settings(mine)
     # A model writes the paraphrases that captions.tsv lacks.
@@ -113,7 +105,7 @@ def test_an_extended_profile_can_run_on_the_folder(over: str) -> None:
 def test_the_profile_fits_the_folder(name: str) -> None:
     source, write = FORMATS[name]
     write(Path("set"))
-    output = _run("set", "--name", "mine").output
+    output = cliptune("init", "set", "--name", "mine")
     assert f"source '{source}'" in output
     assert "next: cliptune profile apply mine" in output
     settings = settings_with("mine")
@@ -134,14 +126,14 @@ def test_several_files_of_captions_are_watched_by_their_folder() -> None:
     for split, images in (("train", range(14)), ("val", range(14, 17)), ("test", range(17, 20))):
         rows = [f"{number}.png,{text} {number}" for number in images for text in published.captions(number)]
         Path("set", f"{split}.csv").write_text("\n".join(["filepath,title", *rows]))
-    _run("set", "--name", "mine", "--text", "title")
+    cliptune("init", "set", "--name", "mine", "--text", "title")
     assert settings_with("mine").depends.prepare == Path("set")
 
 
 def test_human_paraphrases_decide_where_there_are_any(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_own(project / "data" / "set", "\tsaid otherwise")
     monkeypatch.chdir(project / "data")
-    _run("set")
+    cliptune("init", "set")
     monkeypatch.chdir(project)
     assert "folder: data/set" in Path("infra/profiles/set.yaml").read_text()
     settings = settings_with("set")
@@ -154,7 +146,7 @@ def test_options_fill_the_profile() -> None:
     rows = [f"{number}.png\tMug {number // 3}\tAcme\tsku{number // 3}" for number in range(30)]
     _write_captions(Path("set"), ["image\ttitle\tbrand\tsku", *rows])
     options = ["--text", "title, brand", "--item", "sku", "--base", "ViT-B-16:openai", "--methods", "semclip,paraclip"]
-    output = _run("set", "--name", "mine", *options, "--llm", "https://host/v1", "--model", "m").output
+    output = cliptune("init", "set", "--name", "mine", *options, "--llm", "https://host/v1", "--model", "m")
     assert "captions: 3 words (median; 90% have 3 to 3), such as: Mug 0, Acme\n" in output
     assert "items: 10 products, 10 with several pictures, at most 3" in output
     assert "no model is set" not in output
@@ -166,7 +158,9 @@ def test_options_fill_the_profile() -> None:
     assert settings.compare_encoders == ("base", "semclip", "paraclip")
     splits = Counter(pair.split for pair in find_source("folder").usable(settings, []))
     assert splits["train"] == settings.prepare.counts.train
-    assert "no model is set to write captions: put its URL" in _run("set", "--name", "other", "--text", "title").output
+    assert "no model is set to write captions: put its URL" in cliptune(
+        "init", "set", "--name", "other", "--text", "title"
+    )
     with pytest.raises(InputError, match=r"synthesize\.llms\.llm: key 'urls': is not set: write the URL"):
         make_engine(settings_with("other").synthesize, "llm")
 
@@ -174,20 +168,20 @@ def test_options_fill_the_profile() -> None:
 def test_a_dry_run_writes_nothing_and_reports_facts_and_problems(project: Path) -> None:
     _write_own(project / "set")
     before = sorted(project.rglob("*"))
-    output = json.loads(_run("set", "--dry-run", "--json").stdout)
+    output = json.loads(cliptune("init", "set", "--dry-run", "--json"))
     assert sorted(project.rglob("*")) == before
     assert (output["source"], output["images"], output["captions"]) == ("folder", {"train": 20}, {"train": 40})
     assert output["counts"] == {"train": 32, "val": 2, "test": 2}
     assert output["problems"] == ["2 test images, fewer than 10 in evaluate.top_k: add images, or lower it"]
     assert output["prepare_bytes"] > 0
     shutil.copy("set/6.png", "set/5.png")
-    output = json.loads(_run("set", "--dry-run", "--json").stdout)
+    output = json.loads(cliptune("init", "set", "--dry-run", "--json"))
     assert output["facts"][-1].startswith("copies: 1 pictures are in another file too")
     # Of 19 pictures one tests and one validates: at most the one with four captions, and one with two.
     assert (output["images"], output["counts"]) == ({"train": 19}, {"train": 34, "val": 1, "test": 1})
     Path("set/3.png").unlink()
     Path("set/4.png").write_bytes(published.picture(4)[:40])
-    text = _run("set", "--dry-run").output
+    text = cliptune("init", "set", "--dry-run")
     assert "problem: 1 images that captions.tsv names are missing or damaged" in text
     assert "the first: set/captions.tsv: line 8 names 3.png, which is not in set: add or remove it" in text
     assert "problem: 1 of 19 opened images cannot be used: set/4.png is not a readable image" in text
@@ -241,7 +235,7 @@ def _zipped(folder: Path) -> None:
 )  # fmt: skip
 def test_refusals_are_one_line(write: Callable[[Path], object], options: tuple[str, ...], message: str) -> None:
     write(Path("set"))
-    output = _run("set", *options, code=1).output
+    output = cliptune("init", "set", *options, code=1)
     assert output.startswith("error: ")
     assert message in output
     assert output.count("\n") == 1
@@ -251,7 +245,7 @@ def test_a_wrong_profile_is_refused_before_one_is_written() -> None:
     _write_own(Path("set"))
     Path("infra/profiles/wrong.yaml").write_text("methods: {paraclip: {lrr: 1}}\n")
     for over, refusal in (("wrong", "error: over profile 'wrong': params.yaml: "), ("flikr8k", "did you mean 'fl")):
-        assert _run("set", "--name", "mine", "--extends", over, code=1).output.count(refusal) == 1
+        assert cliptune("init", "set", "--name", "mine", "--extends", over, code=1).count(refusal) == 1
         assert not Path("infra/profiles/mine.yaml").exists()
 
 
@@ -260,8 +254,7 @@ def test_captions_are_counted_before_any_is_written() -> None:
     options = ["--llm", "http://127.0.0.1:9/v1", "--model", "sees"]
     plan = "set: 12 pictures, at most 36 questions to sees; nothing sent"
     for command in (["caption", "set", "--dry-run"], ["init", "set", "--captions", "model", "--dry-run"]):
-        done = CliRunner().invoke(app, [*command, *options])
-        assert (done.exit_code, done.output.strip()) == (0, plan)
+        assert cliptune(*command, *options).strip() == plan
     assert not Path("set/captions.tsv").exists()
 
 
@@ -281,7 +274,7 @@ def test_the_language_of_the_captions_is_found(captions: list[str], language: ob
     published.write_pictures(Path("set"), range(20))
     rows = [f"{number}.png\t{captions[number % 2]}" for number in range(20)]
     _write_captions(Path("set"), ["image\tcaption", *rows])
-    output = _run("set", "--name", "mine").output
+    output = cliptune("init", "set", "--name", "mine")
     assert line in output
     assert ("languages:" in output) == bool(line)
     settings = settings_with("mine")

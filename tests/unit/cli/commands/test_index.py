@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.encoders.adapter.encoder import Encoder
 from tests.support.index_making import drawn, write_vectors
 from tests.support.toy_context import colour_image
+from tests.support.typed import cliptune
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +29,7 @@ def project(tmp_path: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPat
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["index", *arguments])
-    assert done.exit_code == code, done.output
-    return " ".join(done.output.split())
+    return " ".join(cliptune("index", *arguments, code=code).split())
 
 
 def test_built_appended_searched_and_removed() -> None:

@@ -28,6 +28,7 @@ from components.core.system.errors import InputError
 from components.core.system.stage_graph import Graph, changes, outdated, read_all, read_graph
 from tests.support.dvc_project import make_project
 from tests.support.params import profile_text
+from tests.support.typed import cliptune
 
 STAGES = {"prepare": [], "train@a": ["prepare"], "train@b": ["prepare"], "compare": ["train@a", "train@b"]}
 
@@ -59,9 +60,8 @@ def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     params = (project / "params.yaml").read_text()
     source = "  source: folder\n  folder: pictures\n"
     (project / "params.yaml").write_text(params.replace("  source: synthetic\n", source, 1))
-    done = CliRunner().invoke(app, ["plan"])
-    assert done.exit_code == 1
-    assert "problem: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
+    missing = "problem: prepare.folder pictures is missing: put the images and captions.tsv into pictures"
+    assert missing in cliptune("plan", code=1)
 
 
 def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:

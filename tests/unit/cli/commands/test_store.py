@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from components.captions.generating.store import GenerationStore
 from components.cli.commands import store as store_commands
 from components.core.system.errors import InputError
 from tests.support.store_rows import failures, replies, request, requests
+from tests.support.typed import cliptune
 
 REPO = Path(__file__).parents[4]
 
@@ -35,21 +35,15 @@ def filled(project: Path) -> GenerationStore:
     return store
 
 
-def _output(*arguments: str, code: int = 0, answer: str = "") -> str:
-    result = CliRunner().invoke(store_commands.store, arguments, input=answer)
-    assert result.exit_code == code, result.output
-    return result.output if code else result.stdout
-
-
 def test_stats_and_prune_report_answers_and_dry_runs_delete_nothing(filled: GenerationStore) -> None:
-    output = _output("stats")
+    output = cliptune("answers", "stats")
     for cell in ("paraphrase_1", "rewrite", "[other]", "HTTP 500 [red]"):
         assert cell in output
     assert "3 answers" in output.splitlines()[-1]
     assert "store: sqlite:///state/generations.db" in output.splitlines()[-1]
-    found = json.loads(_output("stats", "--json"))
+    found = json.loads(cliptune("answers", "stats", "--json"))
     assert (found["rows"], len(found["answers"]), found["failures"][0]["reason"]) == (3, 2, "HTTP 500 [red]")
-    output = _output("prune", "--task", "rewrite", "--dry-run")
+    output = cliptune("answers", "prune", "--task", "rewrite", "--dry-run")
     assert output.splitlines()[-2:] == ["rewrite, [other]: 1 answers", "would remove 1 answers"]
     assert filled.count() == 3
     filled.add(replies([request("x", task="of_old")]))
@@ -59,12 +53,12 @@ def test_stats_and_prune_report_answers_and_dry_runs_delete_nothing(filled: Gene
     ):  # fmt: skip
         if removed[0] != "0":
             for answer in ("", "n\n"):
-                assert "nothing was removed" in _output("prune", *options.split(), code=1, answer=answer)
-        assert _output("prune", *options.split(), "--yes").splitlines()[-1] == f"removed {removed}"
+                assert "nothing was removed" in cliptune("answers", "prune", *options.split(), code=1, answer=answer)
+        assert cliptune("answers", "prune", *options.split(), "--yes").splitlines()[-1] == f"removed {removed}"
     assert filled.count() == 0
     filled.add(replies([request("y")]))
-    assert _output("prune", "--model", "m", answer="y\n").splitlines()[-1] == "removed 1 answers"
-    assert _output("prune", "--task", "rewrit").splitlines()[-1] == "removed 0 answers"
+    assert cliptune("answers", "prune", "--model", "m", answer="y\n").splitlines()[-1] == "removed 1 answers"
+    assert cliptune("answers", "prune", "--task", "rewrit").splitlines()[-1] == "removed 0 answers"
 
 
 def test_ages_and_dates() -> None:

@@ -23,6 +23,9 @@ from components.core.tables.folders import TEST_SET
 from components.core.tables.records import PAIRS
 from components.core.tables.written_queries import SUMMARY
 
+Costs = Callable[..., dict[str, Cost]]
+Raw = dict[str, Any]
+Make = Callable[..., Settings]
 STAGES = ["prepare", "base", "embed", "synthesize@paraphrase_1", "validate@paraphrases"]
 STAGES += ["train@paraclip", "evaluate@paraclip"]
 BASE, MINILM = "cliptune-tiny", "all-MiniLM-L6-v2"
@@ -43,7 +46,7 @@ FIT = {"epochs": 6, "batch_size": 256, "lr": 5e-5, "projection_lr": 0.001, "warm
 
 
 @pytest.fixture
-def cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., dict[str, Cost]]:
+def cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw_params: Raw) -> Costs:
     """Costs of a project without any output."""
     monkeypatch.chdir(tmp_path)
     raw_params["synthesize"] |= {"store": f"sqlite:///{tmp_path}/store.db", "cached_answers": None}
@@ -61,7 +64,7 @@ def _work(costs: dict[str, Cost]) -> dict[str, float]:
     return {stage.partition("@")[0]: (cost.seconds or 0) - RATES.start_s for stage, cost in costs.items()}
 
 
-def test_time_is_counts_by_the_rates(cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]) -> None:
+def test_time_is_counts_by_the_rates(cost: Costs, raw_params: Raw) -> None:
     raw_params["methods"]["paraclip"] |= {"epochs": 1, "batch_size": 100}
     raw_params["validate"]["measure_similarity"] = True
     raw_params["evaluate"]["benchmarks"] = ["paraphrased_retrieval", "retrieval"]
@@ -78,9 +81,7 @@ def test_time_is_counts_by_the_rates(cost: Callable[..., dict[str, Cost]], raw_p
     )
 
 
-def test_a_rate_that_the_machine_lacks_is_named(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
+def test_a_rate_that_the_machine_lacks_is_named(cost: Costs, raw_params: Raw) -> None:
     raw_params["base"] |= {"source": "open_clip", "pretrained": "openai", "model": "ViT-B-32"}
     trained = cost(["train@paraclip"])["train@paraclip"]
     assert trained.seconds is None
@@ -91,9 +92,7 @@ def test_a_rate_that_the_machine_lacks_is_named(
     assert found.notes == ("no rate for rows of prepare on one H200: give it with --rates",)
 
 
-def test_only_what_is_trained_costs_training_time(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
+def test_only_what_is_trained_costs_training_time(cost: Costs, raw_params: Raw) -> None:
     raw_params["methods"]["paraclip"] |= {"epochs": 1, "batch_size": 100}
     frozen = cost(["train@paraclip"])
     raw_params["methods"]["paraclip"] |= {"image_tower": "trained"}
@@ -112,9 +111,7 @@ def test_only_what_is_trained_costs_training_time(
     assert _work(cost(["base"]))["base"] == pytest.approx(120_000 / 50 + 20_000 / 200)
 
 
-def test_pictures_and_texts_of_neighbours_are_counted(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
+def test_pictures_and_texts_of_neighbours_are_counted(cost: Costs, raw_params: Raw) -> None:
     methods: dict[str, Any] = raw_params["methods"]
     common = {"epochs": 1, "batch_size": 100, "train_data": "data/validated", "image_tower": "frozen"}
 
@@ -133,16 +130,14 @@ def test_pictures_and_texts_of_neighbours_are_counted(
     assert language == pytest.approx(20 * tried("joint", parts={"caption_ft": {}})[0])
 
 
-def test_given_vectors_are_not_computed(cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]) -> None:
+def test_given_vectors_are_not_computed(cost: Costs, raw_params: Raw) -> None:
     raw_params["prepare"] |= {"source": "embeddings", "folder": "data/mine"}
     found = cost(["embed"])
     assert found["embed"].work == "21,400 vectors"
     assert _work(found)["embed"] == 0
 
 
-def test_pictures_with_several_captions_count_once(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
+def test_pictures_with_several_captions_count_once(cost: Costs, raw_params: Raw) -> None:
     raw_params["prepare"]["counts"] = {"train": 1000, "val": 1, "test": 1}
     raw_params["base"] |= {"source": "timm", "scratch": None, "fit": FIT}
     assert [found.work for found in cost(["base", "embed"]).values()] == ["6,000 samples", "1,002 pictures"]
@@ -152,9 +147,7 @@ def test_pictures_with_several_captions_count_once(
     assert [found.work for found in cost(["base", "embed"]).values()] == ["1,200 samples", "202 pictures"]
 
 
-def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
+def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(cost: Costs, raw_params: Raw) -> None:
     server = {"engine": "server", "urls": ["http://127.0.0.1:9/v1"], "model": "m"}
     raw_params["synthesize"]["llms"]["student"] = server
     stage = "synthesize@paraphrase_1"
@@ -171,9 +164,7 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(
     assert any(f"{2 * judged.questions:,} questions to 'student'" in note for note in judged.notes)
 
 
-def test_kinds_of_test_queries_that_the_data_set_has_cost_nothing(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any], tmp_path: Path
-) -> None:
+def test_kinds_of_test_queries_that_the_data_set_has_cost_nothing(cost: Costs, raw_params: Raw, tmp_path: Path) -> None:
     raw_params["test_set"] = {"llm": next(iter(raw_params["synthesize"]["llms"])), "paraphrases": 3}
     (folder := tmp_path / "data" / "evaluation").mkdir(parents=True)
     whole = cost(["test_set"])["test_set"].questions
@@ -186,9 +177,7 @@ def test_kinds_of_test_queries_that_the_data_set_has_cost_nothing(
     assert (kept.questions, kept.work) == (0, "keeps the test set")
 
 
-def test_every_entry_of_methods_and_unknown_stages_have_a_cost(
-    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
-) -> None:
+def test_every_entry_of_methods_and_unknown_stages_have_a_cost(cost: Costs, raw_params: Raw) -> None:
     stages = [f"{stage}@{name}" for stage in ("train", "evaluate") for name in raw_params["methods"]]
     stages += ["seed@1", "compare"]
     found = cost(stages)
@@ -226,7 +215,7 @@ TABLE = Path("data/pairs/train.parquet")
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: Raw) -> Make:
     """Settings with an empty store and replay, and a table of twelve captions."""
     monkeypatch.chdir(tmp_path)
     ids = [str(number) for number in range(CAPTIONS)]
@@ -262,9 +251,7 @@ def _answer(settings: Settings, first: int, last: int, replay: Path | None = Non
     store.close()
 
 
-def test_questions_without_an_answer_in_the_store_or_the_replay_are_open(
-    made: Callable[..., Settings], tmp_path: Path
-) -> None:
+def test_questions_without_an_answer_in_the_store_or_the_replay_are_open(made: Make, tmp_path: Path) -> None:
     settings = made(max_tokens=30)
     found = _count(settings)
     request = questions_of(settings, "paraphrase_1", engine_of(settings.synthesize, "paraphrase_1")).read()
@@ -284,9 +271,7 @@ def test_questions_without_an_answer_in_the_store_or_the_replay_are_open(
     assert _count(made(always_ask_first=5)).open == 0
 
 
-def test_without_the_table_numbers_come_from_the_settings_and_the_replay(
-    made: Callable[..., Settings], tmp_path: Path
-) -> None:
+def test_without_the_table_numbers_come_from_the_settings_and_the_replay(made: Make, tmp_path: Path) -> None:
     _answer(made(), 0, 6, tmp_path / "replay.parquet")
     TABLE.unlink()
     found = _count(made())
@@ -296,7 +281,7 @@ def test_without_the_table_numbers_come_from_the_settings_and_the_replay(
     assert _count(made(), "paraphrase_2").all == 24
 
 
-def test_questions_about_open_answers_are_open(made: Callable[..., Settings], tmp_path: Path) -> None:
+def test_questions_about_open_answers_are_open(made: Make, tmp_path: Path) -> None:
     settings = made()
     read = questions_of(settings, "paraphrase_1", engine_of(settings.synthesize, "paraphrase_1")).read()
     store = GenerationStore(f"sqlite:///{tmp_path}/other.db")

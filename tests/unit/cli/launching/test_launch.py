@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
-from typer.testing import CliRunner
 
-from components.cli import app
 from components.cli.launching import launch
 from components.cli.launching.launch import Job, rendered
 from components.cli.launching.node import command_of
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import DVC
 from tests.support.dvc_project import REPO, make_project
+from tests.support.typed import cliptune
 
 STAGE = "train@paraclip"
 
@@ -125,10 +124,9 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
     monkeypatch.chdir(tmp_path)
 
     def message(*arguments: str) -> str:
-        done = CliRunner().invoke(app, ["launch", *arguments])
-        assert done.exit_code == 1, done.output
+        shown = cliptune("launch", *arguments, code=1)
         assert not Path("state").exists() or not list(Path("state").rglob("*.sh"))
-        return done.output
+        return shown
 
     return message
 
@@ -144,6 +142,5 @@ def test_what_cannot_start_is_refused(refused: Callable[..., str], monkeypatch: 
         (("compare", "--on", "sky"), "--on sky needs the program sky, which is not here: submit state/launch/"),
     ):
         assert words in refused(*arguments)
-    done = CliRunner().invoke(app, ["launch", "embed", "--on", "slurm", "--nodes", "2", "--gpus", "0", "--dry-run"])
-    assert "exec " in done.output
+    assert "exec " in cliptune("launch", "embed", "--on", "slurm", "--nodes", "2", "--gpus", "0", "--dry-run")
     assert not Path("state/launch/cliptune-embed.sh").exists()

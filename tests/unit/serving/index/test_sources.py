@@ -62,7 +62,7 @@ def tar(path: Path, members: dict[str, bytes]) -> None:
 def test_a_folder_of_pictures(pictures: Path, tower: EncoderUnderTest, tiny_encoder: Encoder, tmp_path: Path) -> None:
     (pictures / "outside.png").symlink_to("/etc/passwd")
     assert source_of(str(pictures)) == "folder"
-    found = build(tmp_path / "index", find_source("folder").open(str(pictures), tower, reading({})))
+    found = build(tmp_path / "index", opened(pictures, tower, "folder"))
     assert (found.rows, len(found.unusable)) == (4, 2)
     assert "pictures/broken.jpg is not a readable image (no known format)" in found.unusable[0]
     assert "pictures/outside.png is a link to a file outside" in found.unusable[1]
@@ -76,9 +76,9 @@ def test_a_folder_of_pictures(pictures: Path, tower: EncoderUnderTest, tiny_enco
     assert [row["image_id"] for row in rows] == [image_id(one) for one in raw]
     assert np.allclose(index.vector(range(4)), tiny_encoder.embed_images(raw), atol=1e-6)
     with pytest.raises(InputError, match="--encoder is missing: it embeds the pictures in"):
-        find_source("folder").open(str(pictures), None, reading({}))
+        opened(pictures, None, "folder")
     with pytest.raises(InputError, match="--encoder 'x' has no image tower"):
-        find_source("folder").open(str(pictures), toy("x", None), reading({}))
+        opened(pictures, toy("x", None), "folder")
 
 
 def test_a_folder_is_read_as_prepare_reads_it(
@@ -96,7 +96,7 @@ def test_a_folder_is_read_as_prepare_reads_it(
     rows_of = "./1.png,one,3,1,2,3,4,5,M\n3,three,,,,,,,\nz.png,last,7,1,2,3,4,5,M\ngone.png,x,,,,,,,\n"
     (folder / "captions.csv").write_text(columns + rows_of)
     monkeypatch.setattr(sources, "_BLOCK", 2)
-    found = build(tmp_path / "index", find_source("folder").open(str(folder), tower, reading({})))
+    found = build(tmp_path / "index", opened(folder, tower, "folder"))
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(found.rows)).to_pylist()
     assert {name: rows[4][name] for name in index.schema.names[6:]} == {
@@ -115,7 +115,7 @@ def test_texts_beside_pictures_are_captions(tower: EncoderUnderTest, tmp_path: P
         colour_image(tmp_path / "mine" / name, COLOURS[number], (16, 16))
     (tmp_path / "mine/a.txt").write_text("a red square\n")
     (tmp_path / "mine/deep/b.json").write_text('{"caption": "a green one", "shop": "north", "size": [1, 2]}')
-    build(tmp_path / "index", find_source("folder").open(str(tmp_path / "mine"), tower, reading({})))
+    build(tmp_path / "index", opened(tmp_path / "mine", tower, "folder"))
     rows = ImageIndex.open(tmp_path / "index").rows(range(3)).to_pylist()
     assert [(row["name"], row["caption"], row["shop"]) for row in rows] == [
         ("a.png", "a red square", None), ("c.png", None, None), ("deep/b.png", "a green one", "north"),
@@ -130,34 +130,31 @@ def test_options_name_the_fields(pictures: Path, tower: EncoderUnderTest, tmp_pa
         '{"photo": "0.png", "title": "Mug", "tags": ["red", "new"], "sku": 7}\n'
         '{"photo": "deep/3.png", "title": "Cup"}\n'
     )
+    index = tmp_path / "index"
+
+    def rows_of(place: Path, source: str, *numbers: int, **fields: str) -> list[dict[str, Any]]:
+        build(index, opened(place, tower, source, **fields), replace=True)
+        return list(ImageIndex.open(index).rows(numbers).to_pylist())
+
     for text, captions in (("tags", ["red, new", None]), ("{title}[: {tags}]", ["Mug: red, new", "Cup"])):
-        settings = reading({"text": text, "item": "sku", "image": "photo"})
-        build(tmp_path / "index", find_source("folder").open(str(folder), tower, settings), replace=True)
-        rows = ImageIndex.open(tmp_path / "index").rows([0, 3]).to_pylist()
+        rows = rows_of(folder, "folder", 0, 3, text=text, item="sku", image="photo")
         assert [row["caption"] for row in rows] == captions
         assert [(row["name"], row["item"], row["title"]) for row in rows] == [
             ("images/0.png", "7", "Mug"), ("images/deep/3.png", None, "Cup"),
         ]  # fmt: skip
-    settings = reading({"text": "{title}, {tags:.2f}", "image": "photo"})
-    found = build(tmp_path / "index", find_source("folder").open(str(folder), tower, settings), replace=True)
+    wrong = opened(folder, tower, "folder", text="{title}, {tags:.2f}", image="photo")
+    found = build(index, wrong, replace=True)
     assert found.rows == 4
     assert any(reason.startswith(f"{folder}: the texts of line 1 (0.png): 'tags' is") for reason in found.unusable)
     raw = (pictures / "0.png").read_bytes()
     tar(tmp_path / "0.tar", {"a.png": raw, "a.json": b'{"tags": ["red", "new"], "sku": 7, "split": "odd"}'})
-    settings = reading({"text": "tags", "item": "sku"})
-    build(tmp_path / "index", find_source("shards").open(str(tmp_path / "0.tar"), tower, settings), replace=True)
-    (row,) = ImageIndex.open(tmp_path / "index").rows([0]).to_pylist()
+    (row,) = rows_of(tmp_path / "0.tar", "shards", 0, text="tags", item="sku")
     assert (row["caption"], row["item"]) == ("red, new", "7")
     write_vectors(tmp_path / "vectors", 0, drawn(1, dim=16), tags=[["red", "new"]], sku=[7], photo=["p"])
-    settings = reading({"text": "tags", "item": "sku", "image": "photo"})
-    build(tmp_path / "index", find_source("embeddings").open(str(tmp_path / "vectors"), tower, settings), replace=True)
-    (row,) = ImageIndex.open(tmp_path / "index").rows([0]).to_pylist()
+    (row,) = rows_of(tmp_path / "vectors", "embeddings", 0, text="tags", item="sku", image="photo")
     assert (row["caption"], row["item"], row["sku"], row["name"]) == ("red, new", "7", 7, "p")
     with pytest.raises(InputError, match="none for 'colour': correct --text, --item or --image"):
-        build(
-            tmp_path / "none",
-            find_source("folder").open(str(folder), tower, reading({"text": "colour", "image": "photo"})),
-        )
+        rows_of(folder, "folder", text="colour", image="photo")
 
 
 def test_the_bound_of_files_is_that_of_the_settings(pictures: Path, tower: EncoderUnderTest, tmp_path: Path) -> None:
@@ -178,7 +175,7 @@ def test_shards_stay_packed(pictures: Path, tower: EncoderUnderTest, tmp_path: P
     tar(folder / "00000.tar", {"a.png": raw[0], "a.txt": b"red", "b.png": raw[1], "b.json": b'{"caption": "green"}'})
     tar(folder / "00001.tar", {"c.png": raw[2], "d.txt": b"alone", "e.jpg": b"no picture"})
     assert source_of(str(folder)) == source_of(str(folder / "{00000..00001}.tar")) == "shards"
-    found = build(tmp_path / "index", find_source("shards").open(str(folder), tower, reading({})))
+    found = build(tmp_path / "index", opened(folder, tower, "shards"))
     assert found.rows == 3
     assert [one.split(" ")[0] for one in found.unusable] == ["00001.tar/d", "00001.tar/e"]
     index = ImageIndex.open(tmp_path / "index")
@@ -204,7 +201,7 @@ def test_embeddings_of_the_project_are_a_source(
     tiny_encoder.save(tmp_path / "base")
     embed.run(settings, data / "embeddings", data / "pairs", tmp_path / "base")
     assert source_of(str(data)) == "project"
-    found = build(tmp_path / "index", find_source("project").open(str(data), None, reading({})))
+    found = build(tmp_path / "index", opened(data, None, "project"))
     assert (found.rows, found.repeated) == (3, 2)
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(3)).to_pylist()
@@ -214,7 +211,7 @@ def test_embeddings_of_the_project_are_a_source(
     assert np.allclose(index.vector(range(3)), tiny_encoder.embed_images(raw[:3]), atol=1e-5)
     index.accept(encoder_under_test("any text side", Encoder.load(tmp_path / "base")))
     with pytest.raises(InputError, match="--encoder 'x' has bbbbbbbbbbbb: give an encoder of this project"):
-        find_source("project").open(str(data), toy("x", OTHER_TOWER), reading({}))
+        opened(data, toy("x", OTHER_TOWER), "project")
 
 
 def test_precomputed_vectors_with_their_metadata(tmp_path: Path) -> None:
@@ -298,8 +295,8 @@ def test_another_index_is_a_source(tmp_path: Path) -> None:
         write_vectors(tmp_path / "vectors" / name, 0, vectors, width=list(range(len(vectors))))
         build(tmp_path / name, opened(tmp_path / "vectors" / name))
     assert source_of(str(tmp_path / "first")) == "index"
-    build(tmp_path / "index", find_source("index").open(str(tmp_path / "first"), None, reading({})), "lance")
-    found = append(tmp_path / "index", find_source("index").open(str(tmp_path / "second"), None, reading({})))
+    build(tmp_path / "index", opened(tmp_path / "first", None, "index"), "lance")
+    found = append(tmp_path / "index", opened(tmp_path / "second", None, "index"))
     assert (found.rows, found.repeated) == (20, 3)
     index, first = ImageIndex.open(tmp_path / "index"), ImageIndex.open(tmp_path / "first")
     numbers = index.numbers()
@@ -307,4 +304,4 @@ def test_another_index_is_a_source(tmp_path: Path) -> None:
     assert np.array_equal(index.vector(numbers[:1000]), first.vector(range(1000)))
     assert index.rows(numbers[-1:])["width"].to_pylist() == [22]
     with pytest.raises(InputError, match="encoder 'x' has image tower bbbbbbbbbbbb"):
-        find_source("index").open(str(tmp_path / "first"), toy("x", OTHER_TOWER), reading({}))
+        opened(tmp_path / "first", toy("x", OTHER_TOWER), "index")
