@@ -22,7 +22,7 @@ from components.training.engine.run import LoopOptions, Run, State, copy_into, p
 from components.training.methods.contract.method import Method, Optimisation
 from components.training.methods.registry import find_method
 from components.training.rows.batches import BatchSource
-from components.training.rows.in_memory import Columns, source_in_memory
+from components.training.rows.sources import Columns, source_in_memory
 
 
 def tune(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from typing_extensions import TypedDict
@@ -56,6 +56,15 @@ class JointSettings(Optimisation):
     parts: dict[str, JointPart] = field(default_factory=_default_parts)
 
 
+def _of_parts(name: str, combined: Callable[[Iterable[Any]], Any]) -> Any:
+    """A property that combines those of the parts."""
+    return property(lambda joint: combined(getattr(part, name) for part in joint.parts.values()))
+
+
+def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)
+
+
 class Joint(Method[JointSettings]):
     """The sum of all parts' losses, each times its weight.
 
@@ -66,14 +75,16 @@ class Joint(Method[JointSettings]):
     name = "joint"
     citation = "ours; the losses are those of the methods in `parts`"
     settings_class = JointSettings
+    columns = _of_parts("columns", _union)
+    rows = _of_parts("rows", _union)
+    contrasts = _of_parts("contrasts", any)
+    weighted = _of_parts("weighted", all)
+    builds_tower = _of_parts("builds_tower", any)
 
     def __init__(self, settings: JointSettings, entry: str = "") -> None:
         super().__init__(settings, entry)
         self.parts = _parts(settings, entry or self.name)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        return _union(part.columns for part in self._all)
+        self._builder = next((part for part in self.parts.values() if part.builds_tower), None)
 
     def losses(self, features: Features) -> Losses:
         losses = {}
@@ -85,23 +96,17 @@ class Joint(Method[JointSettings]):
 
     @property
     def trainable(self) -> tuple[str, ...]:
-        return self._builder.trainable if self._builder else tuple(sorted(_union(part.trainable for part in self._all)))
+        if self._builder is not None:
+            return self._builder.trainable
+        return tuple(sorted(_union(part.trainable for part in self.parts.values())))
 
     def extra(self, encoder: Encoder) -> nn.Module:
         from torch import nn
 
         return nn.ModuleDict({name: part.extra(encoder) for name, part in self.parts.items()})
 
-    @property
-    def builds_tower(self) -> bool:
-        return self._builder is not None
-
     def build_encoder(self, base: Encoder) -> Encoder:
         return self._builder.build_encoder(base) if self._builder else base
-
-    @property
-    def rows(self) -> frozenset[str]:
-        return _union(part.rows for part in self._all)
 
     @property
     def epoch_unit(self) -> Visits:
@@ -110,7 +115,7 @@ class Joint(Method[JointSettings]):
         A row has the texts of a caption and one comparison of its image, so an epoch over all comparisons would repeat
         captions, several of one image in a batch.
         """
-        units = {part.epoch_unit for part in self._all}
+        units = {part.epoch_unit for part in self.parts.values()}
         return "images" if "images" in units else "pairs" if "pairs" in units else "rows"
 
     @property
@@ -118,7 +123,7 @@ class Joint(Method[JointSettings]):
         """The neighbours of the parts that read one; a batch has one for each row."""
         wanted = {
             part.neighbours: part.name
-            for part in self._all
+            for part in self.parts.values()
             if any(column.startswith(NEIGHBOUR) for column in part.columns)
         }
         if len(wanted) > 1:
@@ -130,35 +135,18 @@ class Joint(Method[JointSettings]):
 
     @property
     def column_mixture(self) -> dict[str, Mapping[str, float]]:
-        return {column: shares for part in self._all for column, shares in part.column_mixture.items()}
-
-    @property
-    def contrasts(self) -> bool:
-        return any(part.contrasts for part in self._all)
-
-    @property
-    def weighted(self) -> bool:
-        return all(part.weighted for part in self._all)
+        return {column: shares for part in self.parts.values() for column, shares in part.column_mixture.items()}
 
     @property
     def reads_base(self) -> bool:
-        return super().reads_base or any(part.reads_base for part in self._all)
+        return super().reads_base or any(part.reads_base for part in self.parts.values())
 
     def files(self) -> dict[str, Path]:
         """The files of all parts; two parts may each have a language model."""
         return {f"{name}.{key}": path for name, part in self.parts.items() for key, path in part.files().items()}
 
     def warnings(self) -> list[str]:
-        return [text for part in self._all for text in part.warnings()]
-
-    @property
-    def _all(self) -> Iterable[Method[Optimisation]]:
-        return self.parts.values()
-
-    @property
-    def _builder(self) -> Method[Optimisation] | None:
-        """The part that builds the text tower; None if all train the base's."""
-        return next((part for part in self._all if part.builds_tower), None)
+        return [text for part in self.parts.values() for text in part.warnings()]
 
 
 def _parts(joint: JointSettings, entry: str) -> dict[str, Method[Optimisation]]:
@@ -182,10 +170,6 @@ def _parts(joint: JointSettings, entry: str) -> dict[str, Method[Optimisation]]:
                 raise InputError("it perturbs the shared captions: remove it")
         parts[name] = part
     return parts
-
-
-def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
-    return frozenset().union(*sets)
 
 
 METHOD = Joint

@@ -13,13 +13,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
-from components.training.engine.run import LoopOptions, Run
-from components.training.methods.contract.losses import Features
+from components.training.engine.run import LoopOptions
 from components.training.methods.contract.method import Optimisation
 from tests.support.rank_worker import LOGGED, one_step
 from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, subject
@@ -32,22 +30,14 @@ def found(request: pytest.FixtureRequest, tiny_encoder: Encoder, language_model:
     return subject(request.param, tiny_encoder, language_model)
 
 
-def objective(found: Subject, micro_batch: int | None) -> Objective:
-    def losses(features: Features) -> dict[str, Tensor]:
-        return found.method.objective(features)
-
-    model = found.encoder.model.eval()
-    towers = Towers(model, "cpu")
-    return Objective(
-        towers, model, found.extra, losses, micro_batch, World(), "cpu", found.perturb, teacher=found.teacher
-    )
-
-
-def gradients(found: Subject, micro_batch: int | None, rows: int = 12) -> tuple[dict[str, float], dict[str, Tensor]]:
+def gradients(found: Subject, micro_batch: int | None) -> tuple[dict[str, float], dict[str, Tensor]]:
     for parameter in found.trained.values():
         parameter.grad = None
     torch.manual_seed(2)
-    outcome = backward(objective(found, micro_batch), batch(found, range(rows)), lambda loss: loss)
+    model, losses = found.encoder.model.eval(), found.method.objective
+    facts = {"perturb": found.perturb, "teacher": found.teacher}
+    objective = Objective(Towers(model, "cpu"), model, found.extra, losses, micro_batch, World(), "cpu", **facts)
+    outcome = backward(objective, batch(found, range(12)), lambda loss: loss)
     grads = {name: parameter.grad.clone() for name, parameter in found.trained.items() if parameter.grad is not None}
     return {name: float(loss) for name, loss in outcome.losses.items()}, grads
 
@@ -63,28 +53,17 @@ def test_micro_batches_give_the_whole_batch_gradient(found: Subject, micro_batch
         assert (pieces[name] - gradient).norm() <= TOLERANCE * scale, name
 
 
-def test_every_trained_parameter_gets_a_finite_gradient(found: Subject) -> None:
+def test_frozen_parameters_stay_and_trained_ones_have_finite_gradients_and_move(found: Subject) -> None:
+    kept = {name: parameter.detach().clone() for name, parameter in found.frozen.items()}
+    before = {name: parameter.detach().clone() for name, parameter in found.trained.items()}
     _, grads = gradients(found, None)
     assert set(found.trained) - set(grads) <= {"logit_scale"}
     assert all(bool(torch.isfinite(gradient).all()) for gradient in grads.values())
-
-
-def run(found: Subject, folder: Path | None, *, epochs: int = 2, **changes: object) -> Run:
-    plan = Optimisation(lr=1e-3, batch_size=8, epochs=epochs, weight_decay=0.01)
-    options: dict[str, object] = {"source": SyntheticSource(found, 24, 8), "optimisation": plan} | changes
-    checkpoints = Checkpoints(folder) if folder is not None else None
-    return found.run(checkpoints=checkpoints, options=LoopOptions(checkpoint_every=2, log_every=1), **options)
-
-
-def test_frozen_parameters_stay_and_trained_ones_move(found: Subject) -> None:
-    kept = {name: parameter.detach().clone() for name, parameter in found.frozen.items()}
-    before = {name: parameter.detach().clone() for name, parameter in found.trained.items()}
-    fit(run(found, None))
+    plan = Optimisation(lr=1e-3, batch_size=8, epochs=2, weight_decay=0.01)
+    fit(found.run(source=SyntheticSource(found, 24, 8), optimisation=plan, options=LoopOptions(log_every=1)))
     assert all(torch.equal(found.frozen[name], weights) for name, weights in kept.items())
-    _, grads = gradients(found, None)
-    still = [name for name in grads if torch.equal(found.trained[name], before[name])]
     # A row of the word table that no text uses stays, so whole tables are compared.
-    assert not still
+    assert not [name for name in grads if torch.equal(found.trained[name], before[name])]
 
 
 @pytest.fixture(scope="module")

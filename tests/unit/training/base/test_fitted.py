@@ -102,16 +102,16 @@ def test_a_killed_stage_computes_no_finished_block_again(
     assert len(sizes) == 3
 
 
-def test_checkpoints_belong_to_the_files_of_the_language_model(
+def test_new_parts_learn_at_a_rate_of_their_own_and_checkpoints_belong_to_the_language_models_files(
     project: Path, chosen: Settings, language_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named: list[list[str]] = []
+    calls: list[tuple[Any, ...]] = []
 
-    def noting(*args: Any) -> None:
-        named.append(args[5])
+    def stop(*arguments: Any) -> None:
+        calls.append(arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fitted, "contrast", noting)
+    monkeypatch.setattr(fitted, "contrast", stop)
     own = project / "language"
     shutil.copytree(language_folder, own)
     fit = chosen.base.fit
@@ -121,9 +121,13 @@ def test_checkpoints_belong_to_the_files_of_the_language_model(
         (own / "config.json").write_text((own / "config.json").read_text() + content)
         with pytest.raises(KeyboardInterrupt):
             run(chosen.model_copy(update={"base": changed}), project / "base", project / "pairs")
-    first, second, third = named
+    first, second, third = (depends_on for *_, depends_on, _ in calls)
     assert first != second
     assert second != third
+    model, *_, rates = calls[0]
+    for name, _ in model.named_parameters():
+        factors = [factor for start, factor in rates.items() if name.startswith(start)]
+        assert factors == ([] if name.startswith("text.language.") else [pytest.approx(4.0)]), name
 
 
 def test_a_cut_block_and_a_tower_without_a_projection_are_refused(project: Path, chosen: Settings) -> None:
@@ -135,21 +139,3 @@ def test_a_cut_block_and_a_tower_without_a_projection_are_refused(project: Path,
     (project / "small.json").write_text(json.dumps(MODEL | {"vision_cfg": MODEL["vision_cfg"] | {"timm_proj": "none"}}))
     with pytest.raises(InputError, match="has no projection to fit: set timm_proj"):
         run(chosen, project / "base", project / "pairs")
-
-
-def test_new_parts_learn_at_a_rate_of_their_own(
-    project: Path, chosen: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[tuple[Any, ...]] = []
-
-    def stop(*arguments: Any) -> None:
-        calls.append(arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fitted, "contrast", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run(chosen, project / "base", project / "pairs")
-    ((model, *_, rates),) = calls
-    for name, _ in model.named_parameters():
-        factors = [factor for start, factor in rates.items() if name.startswith(start)]
-        assert factors == ([] if name.startswith("text.language.") else [pytest.approx(4.0)]), name

@@ -88,17 +88,14 @@ def test_a_report_has_the_losses_and_the_logit_scale_of_its_step() -> None:
     assert sum(seen[0].losses.values()) != sum(seen[-1].losses.values())
 
 
-def test_validation_comes_every_few_steps_and_at_the_end() -> None:
+def test_validation_comes_every_few_steps_and_at_the_end_and_checkpoints_not_at_the_end(tmp_path: Path) -> None:
     steps: list[int] = []
     for every in (4, None):
-        options = {"validate_every": every}
-        fit(toy_run(toy_model(), options=options, validate=lambda _, step: steps.append(step) or {}))
+        options = {"validate_every": every, "checkpoint_every": 5}
+        folder = Checkpoints(tmp_path / str(every), keep=9)
+        fit(toy_run(toy_model(), {}, options, checkpoints=folder, validate=lambda _, step: steps.append(step) or {}))
+        assert [path.name for path in folder.folder.iterdir()] == ["step-00000005"]
     assert steps == [4, 8, 10]
-
-
-def test_checkpoints_come_every_few_steps_but_not_at_the_end(tmp_path: Path) -> None:
-    fit(toy_run(toy_model(), options={"checkpoint_every": 5}, checkpoints=Checkpoints(tmp_path, keep=9)))
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,11 @@ from transformers import BertConfig, M2M100Config, MT5Config, XLMRobertaConfig
 from components.core.system.errors import InputError
 from components.encoders.adapter.architecture import build
 from components.encoders.adapter.encoder import Encoder
-from components.training.methods.caption_ft import METHOD as CAPTION_FT
 from components.training.methods.conclip import METHOD as CONCLIP
 from components.training.methods.contract.losses import Sigmoid
 from components.training.methods.contract.method import Neighbours
 from components.training.methods.laclip_ft import METHOD as LACLIP
 from components.training.methods.negation_clip import METHOD as NEGATION_CLIP
-from components.training.methods.negclip import METHOD as NEGCLIP
 from components.training.methods.pc_clip import METHOD as PC_CLIP
 from components.training.methods.registry import find_method
 from tests.conftest import TINY
@@ -34,14 +34,9 @@ from tests.unit.training.methods.examples import (
     losses_of,
     picking,
     random_columns,
+    small_encoder,
     unit,
 )
-
-
-def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
-    with pytest.raises(InputError, match="only with temperature: null"):
-        CAPTION_FT.read({"learn_logit_scale": True})
-    assert CAPTION_FT.read({"learn_logit_scale": True, "temperature": None}).settings.learn_logit_scale
 
 
 def test_every_text_of_a_row_is_as_likely() -> None:
@@ -153,24 +148,38 @@ def test_a_logit_bias_is_only_in_contrasts_with_images_at_the_learnt_scale(
             assert sigmoid[name] != pytest.approx(plain[name]), name
 
 
+_NO_NEGATIVES = "one row has no negatives: set it to 2"
+
+
 @pytest.mark.parametrize(
     ("method", "given", "message"),
     [
-        *((name, {"batch_size": 1}, "one row has no negatives: set it to 2") for name in ("paraclip", "joint")),
-        ("pc_clip", {"batch_size": 1}, "one row has no negatives"),
+        ("paraclip", {"batch_size": 1}, _NO_NEGATIVES),
+        ("joint", {"batch_size": 1}, _NO_NEGATIVES),
+        ("pc_clip", {"batch_size": 1}, _NO_NEGATIVES),
         ("pc_clip", {"batch_size": 1, "loss": "mse"}, None),
         ("leaf", {"batch_size": 1}, None),
         ("semclip", {"batch_size": 1, "contrastive_weight": 0.0}, None),
         ("query_adapter", {"batch_size": 1}, None),
-        ("query_adapter", {"batch_size": 1, "contrast": 1.0}, "one row has no negatives"),
+        ("query_adapter", {"batch_size": 1, "contrast": 1.0}, _NO_NEGATIVES),
+        ("caption_ft", {"learn_logit_scale": True}, "only with temperature: null"),
+        ("caption_ft", {"learn_logit_scale": True, "temperature": None}, None),
+        ("pc_clip", {"loss": "mse", "antisymmetric": True}, "has no negatives"),
+        ("pc_clip", {"learn_logit_scale": True}, "only with loss: infonce, temperature: null"),
+        ("pc_clip", {"learn_logit_scale": True, "loss": "mse", "temperature": None}, "only with loss: infonce"),
+        ("pc_clip", {"temperature": 0}, r"methods\.mine\.temperature"),
+        ("conclip", {"distractors": False, "protocol": "released"}, "drop protocol and distractor_data"),
+        ("conclip", {"distractors": False, "distractor_data": "a"}, "conclip has distractors: false: drop protocol"),
+        ("semclip", {"n": 7}, "n is 7, the encoder has 6 dimensions: lower n"),
+        ("semclip", {f"{term}_weight": 0 for term in ("contrastive", "paraphrase", "negation")}, "no term left"),
+        ("semclip", {"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
     ],
-)  # fmt: skip
-def test_losses_that_could_teach_nothing_are_refused(method: str, given: dict[str, Any], message: str | None) -> None:
-    if message is None:
-        find_method(method).read(given, "mine")
-        return
-    with pytest.raises(InputError, match=message):
-        find_method(method).read(given, "mine")
+)
+def test_settings_that_contradict_each_other_or_teach_nothing_are_refused(
+    method: str, given: dict[str, Any], message: str | None
+) -> None:
+    with nullcontext() if message is None else pytest.raises(InputError, match=message):
+        find_method(method).read(given, "mine").extra(small_encoder())
 
 
 PC_CLIP_COLUMNS = random_columns(("image", "other_image", "difference"))
@@ -214,87 +223,50 @@ def test_antisymmetric_pulls_a_single_pairs_text_to_the_right_side() -> None:
     assert plain == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"loss": "mse", "antisymmetric": True}, "has no negatives"),
-        ({"learn_logit_scale": True}, "only with loss: infonce, temperature: null"),
-        ({"learn_logit_scale": True, "loss": "mse", "temperature": None}, "only with loss: infonce"),
-        ({"temperature": 0}, r"methods\.pc_clip\.temperature"),
-    ],
-)
-def test_settings_of_pc_clip_that_contradict_each_other_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        PC_CLIP.read(given)
+def _halves(image: Any, caption: Any, **negatives: Any) -> dict[str, float]:
+    """CLIP's loss with negatives of the images, by direction."""
+    found = picking(image, caption, *negatives.values())
+    return {"image_to_text": found / 2, "text_to_image": picking(caption, image) / 2}
 
 
-NEGCLIP_COLUMNS = random_columns(NEGCLIP.read({}).columns)
+def _negclip(**rows: Any) -> dict[str, float]:
+    columns = ("image", "caption", "hard_negative")
+    return _halves(**{name: np.concatenate([rows.pop(name), rows.pop(f"neighbour_{name}")]) for name in columns})
 
 
-def test_negclip_is_one_cross_entropy_over_doubled_images_and_quadrupled_texts() -> None:
-    own, near = (
-        [unit(NEGCLIP_COLUMNS[f"{prefix}{column}"]) for column in ("image", "caption", "hard_negative")]
-        for prefix in ("", "neighbour.")
-    )
-    images = np.concatenate([own[0], near[0]])
-    captions = np.concatenate([own[1], near[1]])
-    negatives = np.concatenate([own[2], near[2]])
-    assert losses_of({"method": "negclip"}, NEGCLIP_COLUMNS) == pytest.approx(
-        {"image_to_text": picking(images, captions, negatives) / 2, "text_to_image": picking(captions, images) / 2}
-    )
-
-
-def test_negclip_without_hard_images() -> None:
-    image, caption, negative = (unit(NEGCLIP_COLUMNS[column]) for column in ("image", "caption", "hard_negative"))
-    assert losses_of({"method": "negclip", "hard_images": False}, NEGCLIP_COLUMNS) == pytest.approx(
-        {"image_to_text": picking(image, caption, negative) / 2, "text_to_image": picking(caption, image) / 2}
-    )
-    assert NEGCLIP.read({"hard_images": False}).columns == {"image", "caption", "hard_negative"}
-
-
-CS_CLIP_COLUMNS = random_columns(("image", "caption", "hard_negative", "unit", "unit_foil"))
-CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE, CS_CLIP_UNIT, CS_CLIP_FOIL = (
-    unit(rows) for rows in CS_CLIP_COLUMNS.values()
-)
-
-
-def test_cs_clips_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
-    logits = SCALE * np.concatenate(
-        [CS_CLIP_IMAGE @ CS_CLIP_UNIT.T, (CS_CLIP_IMAGE * CS_CLIP_FOIL).sum(axis=1, keepdims=True)], axis=1
-    )
+def _cs_clip(image: Any, caption: Any, hard_negative: Any, unit: Any, unit_foil: Any) -> dict[str, float]:
+    logits = SCALE * np.concatenate([image @ unit.T, (image * unit_foil).sum(axis=1, keepdims=True)], axis=1)
     own = float(np.mean(np.log(np.exp(logits).sum(axis=1)) - np.diagonal(logits)))
-    assert losses_of({"method": "cs_clip"}, CS_CLIP_COLUMNS) == pytest.approx(
-        {
-            "image_to_text": picking(CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE) / 2,
-            "text_to_image": picking(CS_CLIP_CAPTION, CS_CLIP_IMAGE) / 2,
-            "image_to_unit": own / 4,
-            "unit_to_image": picking(CS_CLIP_UNIT, CS_CLIP_IMAGE) / 4,
-        }
-    )
+    of_units = {"image_to_unit": own / 4, "unit_to_image": picking(unit, image) / 4}
+    return _halves(image, caption, hard=hard_negative) | of_units
 
 
-CONCLIP_COLUMNS = random_columns(("image", "caption", "negated_term", "neighbour.image"))
-CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED, CONCLIP_DISTRACTOR = (unit(rows) for rows in CONCLIP_COLUMNS.values())
+def _conclip(image: Any, caption: Any, negated_term: Any, neighbour_image: Any) -> dict[str, float]:
+    return {
+        "image_to_text": picking(image, caption, negated_term) / 3,
+        "text_to_image": picking(caption, image, neighbour_image) / 3,
+        "distractor_to_text": picking(neighbour_image, negated_term, caption) / 3,
+    }
 
 
-def test_conclip_is_the_mean_of_three_terms() -> None:
-    assert losses_of({"method": "conclip"}, CONCLIP_COLUMNS) == pytest.approx(
-        {
-            "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 3,
-            "text_to_image": picking(CONCLIP_CAPTION, CONCLIP_IMAGE, CONCLIP_DISTRACTOR) / 3,
-            "distractor_to_text": picking(CONCLIP_DISTRACTOR, CONCLIP_NEGATED, CONCLIP_CAPTION) / 3,
-        }
-    )
-
-
-def test_conclip_without_distractors_is_the_mean_of_two_terms() -> None:
-    assert losses_of({"method": "conclip", "distractors": False}, CONCLIP_COLUMNS) == pytest.approx(
-        {
-            "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 2,
-            "text_to_image": picking(CONCLIP_CAPTION, CONCLIP_IMAGE) / 2,
-        }
-    )
-    assert CONCLIP.read({"distractors": False}).columns == {"image", "caption", "negated_term"}
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"method": "negclip"}, _negclip),
+        ({"method": "negclip", "hard_images": False}, _halves),
+        ({"method": "cs_clip"}, _cs_clip),
+        ({"method": "conclip"}, _conclip),
+        ({"method": "conclip", "distractors": False}, _halves),
+    ],
+    ids=["negclip", "negclip without hard images", "cs_clip", "conclip", "conclip without distractors"],
+)
+def test_hard_negatives_are_candidates_of_images_and_hard_images_of_texts(
+    entry: dict[str, Any], expected: Callable[..., dict[str, float]]
+) -> None:
+    """The columns that a method reads are the arguments of its closed form."""
+    columns = random_columns(configured(entry).columns)
+    rows = {name.replace(".", "_"): unit(values) for name, values in columns.items()}
+    assert losses_of(entry, columns) == pytest.approx(expected(**rows))
 
 
 @pytest.mark.parametrize(
@@ -312,9 +284,3 @@ def test_distractors_are_the_nearest_images_of_this_or_another_table(
     method = CONCLIP.read(given)
     assert method.neighbours == neighbours
     assert method.files() == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})
-
-
-@pytest.mark.parametrize("given", [{"protocol": "released"}, {"distractor_data": "coco/data"}])
-def test_settings_of_distractors_without_distractors_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="conclip has distractors: false: drop protocol and distractor_data"):
-        CONCLIP.read({"distractors": False, **given})

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from components.core.settings import Settings
-from components.core.system.errors import InputError
 from components.training.methods.semclip import METHOD, projection
 from tests.unit.training.methods.examples import (
     DIM,
@@ -60,20 +59,6 @@ def test_directions_follow_from_their_seed_and_train_only_when_learnable(learnab
     assert [name for name, _ in extra.named_parameters()] == (["directions"] if learnable else [])
     assert torch.equal(extra.directions, METHOD.read({}).extra(small_encoder()).directions)
     assert not torch.equal(extra.directions, METHOD.read({"basis_seed": 1}).extra(small_encoder()).directions)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"n": 7}, "n is 7, the encoder has 6 dimensions: lower n"),
-        (ONLY, "no term left"),
-        ({"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
-    ],
-    ids=["too many directions", "no term", "soft signs of two directions"],
-)
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        METHOD.read(settings).extra(small_encoder())
 
 
 def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_its_own_scale() -> None:
