@@ -24,7 +24,7 @@ from components.core.compute.distributed import World
 from components.core.tables import NEIGHBOUR
 from components.encoders.adapter.images import CLIP, Preparation
 from components.encoders.adapter.text_tower import text_features
-from components.training.methods.contract.losses import BASE, Feature, Features, Sigmoid
+from components.training.methods.contract.losses import BASE, Feature, Features, Sigmoid, has_sigmoid_loss
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
@@ -185,7 +185,6 @@ class Objective:
         model: the encoder's model; the exponential of its `logit_scale` scales similarities.
         losses: named loss terms of a batch; their sum is differentiated.
         micro_batch: number of texts, and of images, per pass through the towers; None for all.
-        sigmoid: whether contrasts use the sigmoid loss, with `model.logit_bias`.
         perturb: changes the texts of a batch before the towers encode them; None for no change.
         teacher: computes columns `base.<column>` of unchanged texts and of pixels; None without them.
     """
@@ -198,7 +197,6 @@ class Objective:
     world: World
     device: str
     perturb: Perturb | None = None
-    sigmoid: bool = False
     teacher: Teacher | None = None
 
 
@@ -253,7 +251,7 @@ def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
 def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature], epoch: int | None = None) -> Features:
     labels = {name: values.to(objective.device) for name, values in batch.labels.items()}
     scale: Tensor | Sigmoid = objective.model.logit_scale.exp()
-    if objective.sigmoid:
+    if has_sigmoid_loss(objective.model):
         scale = Sigmoid(objective.model.logit_scale.exp(), objective.model.logit_bias)
     return Features(columns, scale, objective.extra, batch.tokens, labels, epoch)
 

@@ -17,7 +17,6 @@ from components.core.system.errors import InputError
 from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import Run, State
-from components.training.methods.contract.losses import has_sigmoid_loss
 
 if TYPE_CHECKING:
     from components.training.methods.contract.method import Optimisation
@@ -90,7 +89,6 @@ class Stepper:
             micro_batch=options.micro_batch,
             world=options.world,
             device=options.device,
-            sigmoid=has_sigmoid_loss(run.model),
             teacher=run.teacher,
         )
 

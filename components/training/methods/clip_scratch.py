@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -33,7 +33,7 @@ class ClipScratch(Method[ClipScratchSettings]):
 
     name = "clip_scratch"
     citation = "Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021"
-    settings_class = ClipScratchSettings
+    settings_class: ClassVar[type[ClipScratchSettings]] = ClipScratchSettings
     columns = frozenset({"image", "caption"})
     weighted = True
     epoch_unit = "pairs"

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.core.system.errors import InputError
-from components.training.methods.contract.losses import Features, Losses, contrast
+from components.training.methods.contract.losses import Features, Losses, contrast, hard_clip_loss
 from components.training.methods.contract.method import Betas, Method, Neighbours, NotNegative, Optimisation, Positive
 
 
@@ -59,16 +59,10 @@ class Conclip(Method[ConclipSettings]):
         return _ROW | {_DISTRACTOR} if self.settings.distractors else _ROW
 
     def losses(self, features: Features) -> Losses:
-        image, caption, negated, scale = (
-            features["image"],
-            features["caption"],
-            features["negated_term"],
-            features.scale,
-        )
         if not self.settings.distractors:
-            to_text = contrast(image, caption, negated, scale=scale)
-            to_image = contrast(caption, image, scale=scale)
-            return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+            return hard_clip_loss(features, "negated_term")
+        scale = features.scale
+        image, caption, negated = (features[column] for column in ("image", "caption", "negated_term"))
         distractor = features[_DISTRACTOR]
         terms = {
             "image_to_text": contrast(image, caption, negated, scale=scale),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pydantic import PositiveInt
 
-from components.training.methods.contract.losses import Features, Losses, contrast
+from components.training.methods.contract.losses import Features, Losses, contrast, hard_clip_loss
 from components.training.methods.contract.method import ImageTower, Method, NotNegative, Optimisation, Positive
 
 
@@ -41,24 +41,19 @@ class HalfTruthsSettings(Optimisation):
     unit_weight: Positive = 0.5
 
 
-_COLUMNS = ("image", "caption", "hard_negative", "unit", "unit_foil")
-
-
 class CsClip(Method[HalfTruthsSettings]):
     """All hard negatives of the batch are negatives of an image, but only its own part's foil."""
 
     name = "cs_clip"
     citation = "Kargi et al., Half-Truths Break Similarity-Based Retrieval (CS-CLIP), arXiv 2602.23906"
     settings_class = HalfTruthsSettings
-    columns = frozenset(_COLUMNS)
+    columns = frozenset({"image", "caption", "hard_negative", "unit", "unit_foil"})
     weighted = True
 
     def losses(self, features: Features) -> Losses:
-        image, caption, negative, unit, foil = (features[column] for column in _COLUMNS)
+        image, unit, foil = (features[column] for column in ("image", "unit", "unit_foil"))
         scale, half = features.scale, self.settings.unit_weight / 2
-        return {
-            "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
-            "text_to_image": contrast(caption, image, scale=scale) / 2,
+        return hard_clip_loss(features, "hard_negative") | {
             "image_to_unit": contrast(image, unit, scale=scale, foil=foil) * half,
             "unit_to_image": contrast(unit, image, scale=scale) * half,
         }

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 
-from components.training.methods.contract.losses import Features, Losses, clip_loss
-from components.training.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
+from components.training.methods.clip_scratch import ClipScratch, ClipScratchSettings
 
 if TYPE_CHECKING:
     from components.encoders.adapter.encoder import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)
-class LmTextTowerSettings(Optimisation):
+class LmTextTowerSettings(ClipScratchSettings):
     """Table B.1's values for ViT-B/32 on CC12M; the paper's best strategy is six alignment layers (table 1).
 
     Attributes:
@@ -30,14 +29,6 @@ class LmTextTowerSettings(Optimisation):
             None for all-MiniLM-L6-v2, which comes with this package.
     """
 
-    lr: Positive = 0.001
-    batch_size: PositiveInt = 4000
-    epochs: PositiveInt = 32
-    weight_decay: NotNegative = 0.1
-    warmup_steps: NonNegativeInt = 10_000
-    betas: Betas = (0.9, 0.98)
-    eps: Positive = 1e-6
-    image_tower: ImageTower = "random"
     strategy: Literal["finetuned", "frozen", "bottleneck", "alignment"] = "alignment"
     alignment_layers: Annotated[int, Field(ge=0)] = 6
     adapter_norm: bool = False
@@ -45,19 +36,13 @@ class LmTextTowerSettings(Optimisation):
     language_model: str | None = None
 
 
-class LmTextTower(Method[LmTextTowerSettings]):
+class LmTextTower(ClipScratch):
     """CLIP's loss on a language model as text tower."""
 
     name = "lm_text_tower"
     citation = "Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024"
     settings_class: ClassVar[type[LmTextTowerSettings]] = LmTextTowerSettings
-    columns = frozenset({"image", "caption"})
-    weighted = True
-    epoch_unit = "pairs"
-    builds_tower = True
-
-    def losses(self, features: Features) -> Losses:
-        return clip_loss(features)
+    settings: LmTextTowerSettings
 
     @property
     def trainable(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from components.training.methods.contract.losses import Features, Losses, contrast
+from components.training.methods.contract.losses import Features, Losses, contrast, hard_clip_loss
 from components.training.methods.contract.method import ImageTower, Method, NotNegative, Optimisation, Positive
 
 
@@ -44,12 +44,10 @@ class Negclip(Method[NegclipSettings]):
         return frozenset(_ROW) | frozenset(f"neighbour.{column}" for column in _ROW if self.settings.hard_images)
 
     def losses(self, features: Features) -> Losses:
-        image, caption, negative = (features[column] for column in _ROW)
-        scale = features.scale
         if not self.settings.hard_images:
-            to_text = contrast(image, caption, negative, scale=scale)
-            to_image = contrast(caption, image, scale=scale)
-            return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+            return hard_clip_loss(features, "hard_negative")
+        scale = features.scale
+        image, caption, negative = (features[column] for column in _ROW)
         near_image, near_caption, near_negative = (features[f"neighbour.{column}"] for column in _ROW)
         to_text = contrast(image, caption, near_caption, negative, near_negative, scale=scale) + contrast(
             near_image, near_caption, caption, negative, near_negative, scale=scale

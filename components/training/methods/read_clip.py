@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from components.encoders.language_models.weights import check_weight_index
-from components.training.methods.contract.losses import Features, Losses, contrast
+from components.training.methods.contract.losses import Features, Losses, contrast, hard_clip_loss
 from components.training.methods.contract.method import Betas, ImageTower, Method, NotNegative, Optimisation, Positive
 
 if TYPE_CHECKING:
@@ -129,13 +129,10 @@ class ReadClip(Method[ReadClipSettings]):
         return frozenset({"image", "caption", "hard_negative", self.settings.paraphrase})
 
     def losses(self, features: Features) -> Losses:
-        image, caption, negative = (features[column] for column in ("image", "caption", "hard_negative"))
-        paraphrase, scale, settings = features[self.settings.paraphrase], features.scale, self.settings
+        caption, paraphrase, settings = features["caption"], features[self.settings.paraphrase], self.settings
         own, tokens = features.raw("caption").own, features.tokens[settings.paraphrase]
         reconstruction = reconstruct(features.extra, own, tokens, len(caption.all) // len(own))
-        return {
-            "image_to_text": contrast(image, caption, negative, scale=scale) / 2,
-            "text_to_image": contrast(caption, image, scale=scale) / 2,
+        return hard_clip_loss(features, "hard_negative") | {
             "alignment": contrast(paraphrase, caption, scale=features.text_scale) * settings.alignment_weight,
             "reconstruction": reconstruction * settings.reconstruction_weight,
         }

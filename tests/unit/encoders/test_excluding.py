@@ -39,17 +39,13 @@ def test_the_turn_is_a_caps_angle_less_half_of_the_angle_between_the_texts(seed:
     assert turned @ excluded == pytest.approx(np.cos(np.radians(between + turn)), abs=1e-4)
 
 
-def test_equal_texts_stay_as_they_are() -> None:
-    wanted = _unit(np.ones((1, 4)))
-    np.testing.assert_allclose(excluding(wanted, wanted), wanted)
-
-
-def test_several_things_are_excluded_one_after_another(tiny_encoder: Encoder) -> None:
+def test_several_things_are_excluded_one_after_another_and_equal_texts_stay(tiny_encoder: Encoder) -> None:
     queries = ["a dog", "a dog -cat", "a dog -cat -red"]
     found = embed_queries(tiny_encoder.embed_texts, queries)
     dog, cat, red = tiny_encoder.embed_texts(["a dog", "cat", "red"])
     once = excluding(dog[None], cat[None])
     np.testing.assert_allclose(found, [dog, once[0], excluding(once, red[None])[0]], atol=1e-6)
+    np.testing.assert_allclose(excluding(dog[None], dog[None]), dog[None])
 
 
 def _unit(rows: Vectors) -> Vectors:

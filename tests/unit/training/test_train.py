@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,14 +82,9 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert run.info.status == "FINISHED"
     assert {file.path for file in make_client().list_artifacts(run.info.run_id)} == {"tried"}
 
-    expected = {"loss/total", "train/lr", "train/logit_scale", "train/gradient_norm", "train/samples_per_second"}
-    expected |= {
-        "processor_seconds",
-        "train/tokens_per_second",
-        "train/data_wait_share",
-        "train/peak_memory_mb",
-        "train/lost_samples",
-    }
+    speed = ("samples_per_second", "tokens_per_second", "data_wait_share", "peak_memory_mb", "lost_samples")
+    expected = {"loss/total", "processor_seconds"}
+    expected |= {f"train/{name}" for name in ("lr", "logit_scale", "gradient_norm", *speed)}
     expected |= {"validation/loss", "validation/r_at_5", "validation/ao_at_10"}
     expected |= {
         f"{part}/{term}" for part in ("loss", "validation/loss") for term in ("contrastive", "paraphrase", "negation")
@@ -160,13 +156,7 @@ class _StoppedError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("stops", "options"),
-    [
-        ((), {"weight_ensemble": 0.3}),
-        ((5, 9), {}),
-        ((9,), {"weight_ensemble": 0.5}),
-    ],
-    ids=str,
+    ("stops", "options"), [((), {"weight_ensemble": 0.3}), ((5, 9), {}), ((9,), {"weight_ensemble": 0.5})], ids=str
 )
 @pytest.mark.parametrize("select", ["validation/loss", "validation/r_at_5", "last"])
 def test_the_logged_model_has_the_metrics_of_the_exported_weights(
@@ -189,19 +179,13 @@ def test_the_logged_model_has_the_metrics_of_the_exported_weights(
     given = {"select_checkpoint": select, "validate_every": 2, "checkpoint_every": 3}
     for last in (*stops, None):
 
-        def stopping(_run: Any, last: int | None = last) -> Any:
-            def report(step: Any) -> None:
-                if step.number == last:
-                    raise _StoppedError
+        def report(step: Any, last: int | None = last) -> None:
+            if step.number == last:
+                raise _StoppedError
 
-            return report
-
-        monkeypatch.setattr(train, "report_to", stopping)
-        if last is None:
+        monkeypatch.setattr(train, "report_to", lambda _run, report=report: report)
+        with nullcontext() if last is None else pytest.raises(_StoppedError):
             folder = _run(world, entry, tmp_path, **given)
-        else:
-            with pytest.raises(_StoppedError):
-                _run(world, entry, tmp_path, **given)
     ((step, metrics),) = logged
     assert step == 12 or select != "last"
     found = _validate(world, Encoder.load(folder), entry)
@@ -293,10 +277,11 @@ def test_proclip_distils_in_its_first_epochs_and_contrasts_in_its_last(
 @pytest.mark.parametrize(
     ("method", "extra"), [({"method": "paraclip"}, set()), ({"method": "semclip", "n": 3}, {"directions"})]
 )
-def test_an_encoder_with_tensors_of_its_method_can_be_the_base(
-    method: dict[str, Any], extra: set[str], world: World, tmp_path: Path
+def test_an_encoder_with_tensors_of_its_method_can_be_the_base_and_warnings_of_the_method_are_printed(
+    method: dict[str, Any], extra: set[str], world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    semclip = _run(world, {"method": "semclip", "epochs": 1, "warmup_steps": 1}, tmp_path, "first")
+    semclip = _run(world, {"method": "semclip", "n": 1, "epochs": 1, "warmup_steps": 1}, tmp_path, "first")
+    assert "first: semclip with n: 1" in capsys.readouterr().out
     second = replace(world, files=replace(world.files, base=semclip))
     tuned = Encoder.load(_run(second, method | {"epochs": 1, "warmup_steps": 1}, tmp_path, "second"))
     assert set(tuned.extra) == extra
@@ -374,31 +359,26 @@ def test_a_run_with_a_changed_language_model_starts_over(world: World, tmp_path:
     assert done.data_hashes["language_model"] == path_hash(copy)
 
 
-def test_a_run_with_changed_shards_starts_over(world: World, tmp_path: Path) -> None:
-    write_shards(world.files.pairs / "train.parquet", tmp_path / "shards", 30)
-    shard = tmp_path / "shards" / "00000.tar"
-    options = {"shards": {"urls": str(tmp_path / "shards"), "columns": {"caption": "txt"}}}
-    found = []
-    for content in (shard.read_bytes(), shard.read_bytes(), shard.read_bytes().replace(b"dog", b"cat")):
-        shard.write_bytes(content)
-        found.append(_checkpoints_of(world, {"method": "caption_ft", "image_tower": "trained"}, tmp_path, **options))
-    assert found[1] == "an earlier one" != found[2]
-
-
-def test_shards_train_on_nothing_that_a_published_test_set_holds(
+def test_a_run_with_changed_shards_starts_over_and_nothing_of_a_published_test_set_is_trained_on(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shards, leaks = tmp_path / "shards", tmp_path / "leaks"
+    shards, leaks, entry = tmp_path / "shards", tmp_path / "leaks", {"method": "caption_ft", "image_tower": "trained"}
     write_shards(world.files.pairs / "train.parquet", shards, 30)
+    options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}, "max_error_share": 1.0}}
     leaks.mkdir()
     texts = PAIRS.read(world.files.pairs / "train.parquet")["caption"].to_pylist()
     Guard(None, False, [KnownSet("coco_retrieval", texts=_keys(map(text_key, texts[:40])))]).write(leaks)
-    options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}, "max_error_share": 1.0}}
-    settings = _settings(world, {"tried": {"method": "caption_ft", "image_tower": "trained"}}, **options)
-    train.run(settings, "tried", replace(world.files, models=tmp_path, leaks=leaks))
+    train.run(
+        _settings(world, {"tried": entry}, **options), "tried", replace(world.files, models=tmp_path, leaks=leaks)
+    )
     assert "in the test set coco_retrieval" in caplog.text
     assert _last_run().data.metrics["train/lost_samples"] >= 10
     assert "published texts" in Encoder.load(tmp_path / "tried").sidecar.data_hashes
+    shard, found = shards / "00000.tar", []
+    for content in (shard.read_bytes(), shard.read_bytes(), shard.read_bytes().replace(b"dog", b"cat")):
+        shard.write_bytes(content)
+        found.append(_checkpoints_of(world, entry, tmp_path, **options))
+    assert found[1] == "an earlier one" != found[2]
 
 
 def test_an_encoder_whose_image_tower_changed_is_not_saved_where_the_index_is_kept(
@@ -422,13 +402,6 @@ def test_an_unknown_entry_or_method_is_refused(world: World) -> None:
     for name, message in messages.items():
         with pytest.raises(InputError, match=message):
             find_entry(settings.methods, name)
-
-
-def test_warnings_of_the_method_are_printed_at_the_start(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _run(world, {"method": "semclip", "n": 1, "warmup_steps": 1, "epochs": 1}, tmp_path)
-    assert "tried: semclip with n: 1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

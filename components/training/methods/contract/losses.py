@@ -181,6 +181,15 @@ def clip_loss(features: Features, column: str = "caption") -> Losses:
     return {"infonce": info_nce(features["image"], features[column], features.scale)}
 
 
+def hard_clip_loss(features: Features, negative: str) -> Losses:
+    """CLIP's loss of images and captions in which the texts of another column are negatives of every image."""
+    image, caption, scale = features["image"], features["caption"], features.scale
+    return {
+        "image_to_text": contrast(image, caption, features[negative], scale=scale) / 2,
+        "text_to_image": contrast(caption, image, scale=scale) / 2,
+    }
+
+
 def scale_at(features: Features, temperature: float | None) -> Tensor | Sigmoid:
     """The logit scale `1 / temperature`, without a bias, which is learnt for one scale; `features.scale` for None."""
     scale = features.scale

@@ -17,12 +17,7 @@ from PIL import Image, ImageOps
 
 from components.core.system.errors import InputError
 from components.encoders.adapter.images import Preparation
-
-
-def _encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
+from tests.support.shard_making import encoded
 
 
 def _noise(width: int, height: int) -> Image.Image:
@@ -49,7 +44,7 @@ def test_pixels_equal_open_clips_transform(
     values = {"mean": (0.5, 0.4, 0.3), "std": (0.3, 0.2, 0.1), "fill_color": 7}
     ways = {"resize_mode": resize_mode, "interpolation": interpolation}
     wanted = open_clip.image_transform(size, is_train=False, **values, **ways)(image)
-    found = _input([_encoded(image)], Preparation(size=size, **values, **ways))
+    found = _input([encoded(image)], Preparation(size=size, **values, **ways))
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
@@ -64,11 +59,15 @@ def _tiff_of_12_bits(grey: npt.NDArray[np.uint16]) -> bytes:
     return header + packed + count + entries + struct.pack("<I", 0)
 
 
-def test_bombs_and_pixels_without_a_known_range_are_refused() -> None:
+def test_damaged_pictures_bombs_and_pixels_without_a_known_range_are_refused() -> None:
+    whole = encoded(_noise(40, 40))
+    for cut in (0, 30, 200):
+        with pytest.raises(InputError, match=r"image row 1 cannot be decoded \("):
+            Preparation(size=16).decode([whole, whole[:cut]])
     with pytest.raises(InputError, match="too long and narrow"):
-        Preparation(size=224).decode([_encoded(Image.new("1", (20_000, 2)))])
+        Preparation(size=224).decode([encoded(Image.new("1", (20_000, 2)))])
     for kind in (np.float32, np.int32):
-        picture = _encoded(Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)), "TIFF")
+        picture = encoded(Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)), "TIFF")
         with pytest.raises(InputError, match=r"image x\.tif cannot be decoded \(.* save it with 8 or 16 bits\)"):
             Preparation(size=16).decode([picture], ["x.tif"])
 
@@ -76,18 +75,11 @@ def test_bombs_and_pixels_without_a_known_range_are_refused() -> None:
 def test_a_picture_is_turned_by_its_orientation_as_open_clip_would_prepare_the_turned_one() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    picture = _encoded(_noise(20, 40), exif=exif)
+    picture = encoded(_noise(20, 40), exif=exif)
     opened = Image.open(io.BytesIO(picture))
     assert opened.getexif()[0x0112] == 6
     wanted = open_clip.image_transform(16, is_train=False)(ImageOps.exif_transpose(opened))
     torch.testing.assert_close(_input([picture], Preparation(size=16)), wanted, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("cut", [0, 30, 200])
-def test_a_damaged_picture_is_named(cut: int) -> None:
-    whole = _encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3)).astype(np.uint8)), "PNG")
-    with pytest.raises(InputError, match=r"image row 1 cannot be decoded \("):
-        Preparation(size=16).decode([whole, whole[:cut]])
 
 
 def test_16_and_12_bits_of_grey_become_8() -> None:
@@ -95,10 +87,8 @@ def test_16_and_12_bits_of_grey_become_8() -> None:
     grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
     between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
     for kind in ("PNG", "TIFF"):
-        assert (Preparation(size=16).decode([_encoded(Image.fromarray(grey * 257), kind)])[0].numpy() == grey).all()
-        assert Preparation(size=16).decode([_encoded(between, kind)]).unique().tolist() == [100]
+        assert (Preparation(size=16).decode([encoded(Image.fromarray(grey * 257), kind)])[0].numpy() == grey).all()
+        assert Preparation(size=16).decode([encoded(between, kind)]).unique().tolist() == [100]
     grey = np.array([[0, 1000], [2048, 4095]], dtype=np.uint16).repeat(8, axis=0).repeat(8, axis=1)
-    assert Preparation(size=16).decode([_tiff_of_12_bits(grey)])[0].numpy()[0][::8, ::8].tolist() == [
-        [0, 62],
-        [128, 255],
-    ]
+    found = Preparation(size=16).decode([_tiff_of_12_bits(grey)])[0].numpy()[0][::8, ::8]
+    assert found.tolist() == [[0, 62], [128, 255]]

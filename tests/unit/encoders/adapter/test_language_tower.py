@@ -206,21 +206,20 @@ def test_the_default_is_the_packaged_model_and_other_names_need_the_network(
         with_language_tower(tiny_encoder, "someone/some-model", "frozen")
 
 
-def test_incomplete_weights_are_named(tiny_encoder: Encoder, language_folder: Path, tmp_path: Path) -> None:
+def test_incomplete_weights_and_a_lost_tokenizer_are_named(
+    tiny_encoder: Encoder, make: Make, language_folder: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(language_folder, tmp_path / "incomplete")
     tensors: dict[str, Any] = load_file(folder / "model.safetensors")
     del tensors["encoder.layer.1.output.dense.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"lacks 'encoder\.layer\.1\.output\.dense\.weight'"):
         with_language_tower(tiny_encoder, str(folder), "alignment", 2)
-
-
-def test_an_encoder_that_lost_its_tokenizer_is_refused(make: Make, tmp_path: Path) -> None:
-    make("frozen").save(tmp_path)
-    tokenizer = tmp_path / "text" / "tokenizer.json"
+    make("frozen").save(tmp_path / "saved")
+    tokenizer = tmp_path / "saved" / "text" / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"dog"', '"fox"'))
     with pytest.raises(InputError, match="holds another tokenizer"):
-        Encoder.load(tmp_path)
+        Encoder.load(tmp_path / "saved")
     tokenizer.unlink()
     with pytest.raises(InputError, match="no tokenizer at"):
-        Encoder.load(tmp_path)
+        Encoder.load(tmp_path / "saved")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from tests.conftest import TINY
 from tests.support.tiny_language_model import tiny_language_model
 
 Rows = npt.NDArray[np.float64]
+GOLDEN = Path(__file__).parents[3] / "golden" / "losses.json"
 SCALE = 7.0
 DIM = 6
 
@@ -159,3 +162,17 @@ def picking(anchor: Rows, *candidates: Rows, scale: float = SCALE) -> float:
     logits = scale * anchor @ np.concatenate(candidates).T
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     return float(-np.log(np.diagonal(chances)).mean())
+
+
+def golden_losses() -> dict[str, dict[str, float]]:
+    """Losses by name of every case on its random columns."""
+    found = {}
+    for name, entry in CASES.items():
+        losses = losses_of(entry, random_columns(columns_of(configured(entry))))
+        found[name] = {term: round(value, 8) for term, value in losses.items()}
+    return found
+
+
+if __name__ == "__main__":
+    # python -m tests.unit.training.methods.examples, only when a loss is meant to change.
+    GOLDEN.write_text(json.dumps(golden_losses(), indent=2) + "\n", encoding="utf-8")

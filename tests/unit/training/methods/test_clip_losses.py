@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers import BertConfig, M2M100Config, MT5Config, XLMRobertaConfig
 
 from components.core.system.errors import InputError
@@ -22,6 +23,7 @@ from components.training.methods.contract.losses import Sigmoid
 from components.training.methods.contract.method import Neighbours
 from components.training.methods.laclip_ft import METHOD as LACLIP
 from components.training.methods.negation_clip import METHOD as NEGATION_CLIP
+from components.training.methods.omni_negclip import METHOD as OMNI_NEGCLIP
 from components.training.methods.pc_clip import METHOD as PC_CLIP
 from components.training.methods.registry import find_method
 from tests.conftest import TINY
@@ -249,16 +251,31 @@ def _conclip(image: Any, caption: Any, negated_term: Any, neighbour_image: Any) 
     }
 
 
+def _omni_negclip(image: Any, caption: Any, negated_term: Any, absence: Any) -> dict[str, float]:
+    right, wrong = (SCALE * (image * texts).sum(axis=1) for texts in (caption, negated_term))
+    chosen = np.log1p(np.exp(wrong - right)).mean()
+    return {
+        "presence": (picking(image, caption, negated_term) + picking(caption, image) + chosen) / 3,
+        "absence": picking(image, absence) + picking(absence, image),
+        "caption": 0.5 * (picking(image, caption) + picking(caption, image)),
+        "margin": 6 * np.maximum((caption * absence).sum(axis=1) + 0.3, 0).mean(),
+    }
+
+
+OMNI = {"method": "omni_negclip", "absence_weight": 2, "caption_weight": 0.5, "margin_weight": 3, "margin": 0.3}
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
+        (OMNI, _omni_negclip),
         ({"method": "negclip"}, _negclip),
         ({"method": "negclip", "hard_images": False}, _halves),
         ({"method": "cs_clip"}, _cs_clip),
         ({"method": "conclip"}, _conclip),
         ({"method": "conclip", "distractors": False}, _halves),
     ],
-    ids=["negclip", "negclip without hard images", "cs_clip", "conclip", "conclip without distractors"],
+    ids=["omni_negclip", "negclip", "negclip without hard images", "cs_clip", "conclip", "conclip without distractors"],
 )
 def test_hard_negatives_are_candidates_of_images_and_hard_images_of_texts(
     entry: dict[str, Any], expected: Callable[..., dict[str, float]]
@@ -284,3 +301,29 @@ def test_distractors_are_the_nearest_images_of_this_or_another_table(
     method = CONCLIP.read(given)
     assert method.neighbours == neighbours
     assert method.files() == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})
+
+
+def test_with_a_logit_bias_omni_negclip_judges_each_pair_alone() -> None:
+    sigmoid = Sigmoid(torch.tensor(SCALE), torch.tensor(-2.0))
+    columns = random_columns(("image", "caption", "negated_term", "absence"))
+    found = OMNI_NEGCLIP.read({}).losses(replace(as_features(columns), scale=sigmoid))["presence"].item()
+    image, *texts = (torch.from_numpy(unit(columns[name])) for name in ("image", "caption", "negated_term"))
+    logits = SCALE * image @ torch.cat(texts).T - 2
+    matches = torch.eye(8, 16, dtype=torch.float64)
+    each = F.binary_cross_entropy_with_logits(logits, matches, reduction="none")
+    own = each.diagonal().sum() + each.diagonal(8).sum()
+    assert found == pytest.approx(((each.sum() + each[:, :8].sum() + own) / 8 / 3).item())
+
+
+@pytest.mark.parametrize("custom", [False, True])
+def test_omni_negclips_first_blocks_train_and_the_last_do_not(custom: bool) -> None:
+    text = TINY["text_cfg"] | {"layers": 12}
+    model = Encoder.create("base", "tiny", TINY | {"text_cfg": text, "custom_text": custom}, "clip").model
+    trained = OMNI_NEGCLIP.read({"front_blocks": 2}).freeze(model)
+    start = "text." if custom else ""
+    frozen = {name for name, _ in model.named_parameters() if name not in trained and not name.startswith("visual.")}
+    blocks = {name.removeprefix(f"{start}transformer.resblocks.").partition(".")[0] for name in frozen}
+    assert blocks == {str(number) for number in range(2, 12)}
+    others = {f"{start}{name}" for name in ("token_embedding.weight", "positional_embedding", "text_projection")}
+    assert others | {f"{start}ln_final.weight", "logit_scale"} <= set(trained)
+    assert not any(name.startswith("visual.") for name in trained)

@@ -19,8 +19,16 @@ from components.training.methods.paraclip import Paraclip
 from components.training.methods.registry import find_method, method_names
 from tests.conftest import TINY
 from tests.support.params import every_method
-from tests.unit.training.methods.examples import CASES, as_features, columns_of, configured, extra_of, random_columns
-from tests.unit.training.methods.make_golden import GOLDEN, golden_losses
+from tests.unit.training.methods.examples import (
+    CASES,
+    GOLDEN,
+    as_features,
+    columns_of,
+    configured,
+    extra_of,
+    golden_losses,
+    random_columns,
+)
 
 ENTRIES: dict[str, dict[str, Any]] = every_method()["methods"]
 

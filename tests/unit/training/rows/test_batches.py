@@ -41,13 +41,9 @@ def test_an_epoch_shows_no_group_twice(groups: list[int], batch_size: int, seed:
     assert [row for batch in batches for row in batch] == order[: len(shown)].tolist()
 
 
-def test_every_row_of_a_group_is_drawn_some_time() -> None:
-    sampler = Sampler(np.array([0, 0, 0, 1]), 2, 0)
+def test_every_row_of_a_group_is_drawn_some_time_and_epochs_and_seeds_differ() -> None:
+    sampler, rows = Sampler(np.array([0, 0, 0, 1]), 2, 0), np.arange(50)
     assert {int(row) for epoch in range(40) for batch in sampler.epoch(epoch) for row in batch} == {0, 1, 2, 3}
-
-
-def test_epochs_and_seeds_differ() -> None:
-    rows = np.arange(50)
     orders = {tuple(Sampler(rows, 50, seed).epoch(epoch)[0]) for seed in (0, 1) for epoch in (0, 1)}
     assert len(orders) == 4
 
@@ -183,14 +179,11 @@ def test_draws_follow_their_shares_and_change_with_the_epoch() -> None:
         assert abs(counts[place] - expected) < 5 * np.sqrt(expected)
 
 
-def test_two_draws_are_independent() -> None:
+def test_two_draws_are_independent_and_a_share_of_nothing_is_never_drawn() -> None:
     both = {"drawn": SHARES, "also": SHARES}
     batches = list(_source(columns=frozenset(both), draws=both).epoch(0))
     one, other = (np.concatenate([batch.tokens[name][:, 1] for batch in batches]) for name in both)
     assert (one != other).any()
-
-
-def test_a_share_of_nothing_is_never_drawn() -> None:
     source = _source(1, columns=frozenset({"drawn"}), draws={"drawn": {"caption": 0, "rewrite": 1, "paraphrase": 0}})
     assert set(_drawn(source, 0).values()) == {COLUMNS.index("rewrite")}
 

@@ -39,12 +39,6 @@ def pairs(tmp_path: Path) -> Path:
     return tmp_path / "train.parquet"
 
 
-def test_captions_come_from_the_pairs_where_no_other_text_is_read(pairs: Path, tmp_path: Path) -> None:
-    rows = join_rows({"image", "caption"}, tmp_path, pairs)
-    assert rows.to_dict("list") == {"id": ["a", "b", "c"], "caption": ["a alt", "b alt", "c alt"]}
-    assert input_files({"image", "caption"}, tmp_path, pairs) == {"pairs": pairs}
-
-
 def test_a_row_is_in_every_table_and_samples_are_combined(pairs: Path, tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.parquet" for name in ("paraphrases", "negations")}
     _write_answers(files["paraphrases"], "paraphrases", ("a", 0), ("a", 1), ("b", 0))
@@ -56,6 +50,10 @@ def test_a_row_is_in_every_table_and_samples_are_combined(pairs: Path, tmp_path:
         ("a", "a caption", f"a paraphrase_1 {one}", f"a negation {other}") for one in (0, 1) for other in (0, 1)
     ]
     assert input_files(wanted, tmp_path, pairs) == files
+    # Captions come from the pairs where no other text is read.
+    rows = join_rows({"image", "caption"}, tmp_path, pairs)
+    assert rows.to_dict("list") == {"id": ["a", "b", "c"], "caption": ["a alt", "b alt", "c alt"]}
+    assert input_files({"image", "caption"}, tmp_path, pairs) == {"pairs": pairs}
 
 
 @pytest.mark.parametrize(
