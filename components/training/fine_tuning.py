@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Teacher
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import LoopOptions, Run, State, copy_into, put_back
+from components.training.engine.run import LoopOptions, Run, State, copy_into
 from components.training.methods.contract.method import Method, Optimisation
 from components.training.methods.registry import find_method
 from components.training.rows.batches import BatchSource
@@ -170,6 +170,9 @@ def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[st
 @contextmanager
 def ensembled(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> Iterator[None]:
     """`ensemble` within the block."""
-    with put_back(trained) if share < 1 else nullcontext():
-        ensemble(share, trained, base)
+    kept = {name: weights.detach().clone() for name, weights in trained.items() if share < 1}
+    ensemble(share, trained, base)
+    try:
         yield
+    finally:
+        copy_into({name: trained[name] for name in kept}, kept)

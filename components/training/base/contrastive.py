@@ -97,12 +97,17 @@ def contrast(
     model.to(device)
     extra = nn.Module() if naming is None else naming.to(device)
     extra_weights = {f"extra.{name}": weights for name, weights in extra.named_parameters()}
+
+    def losses(features: Features) -> Losses:
+        clip = {"contrastive": info_nce(features["image"], features["caption"], features.scale)}
+        return clip if naming is None else clip | naming(features)
+
     fit(
         Run(
             title="base",
             model=model,
             trained=dict(model.named_parameters()) | extra_weights,
-            losses=lambda features: clip_loss(features) | ({} if naming is None else naming(features)),
+            losses=losses,
             extra=extra,
             source=source,
             optimisation=plan,
@@ -114,11 +119,6 @@ def contrast(
     )
     model.to("cpu")
     return checkpoints
-
-
-def clip_loss(features: Features) -> Losses:
-    """CLIP's loss."""
-    return {"contrastive": info_nce(features["image"], features["caption"], features.scale)}
 
 
 def scene_labels(pairs: Path) -> dict[str, Rows]:

@@ -53,7 +53,6 @@ class PublishedWeights:
     """
 
     model: str
-    tag: str
     config: dict[str, Any]
     preprocess: dict[str, Any]
 
@@ -78,13 +77,13 @@ def published_weights(name: str, tag: str) -> PublishedWeights:
             )  # fmt: skip
         elif twin != name and twin in list_models():
             name, config = twin, model_config(twin)
-    return PublishedWeights(name, tag, config, preparation_values(facts))
+    return PublishedWeights(name, config, preparation_values(facts))
 
 
 def facts_of(name: str, tag: str) -> dict[str, Any]:
     """Whether weights that open_clip publishes can be a base, or the reason against it, and properties of the encoder.
 
-    Nothing is loaded. The loss is that of `contrastive_loss: auto`.
+    Nothing is loaded.
     """
     try:
         weights = published_weights(name, tag)

@@ -17,7 +17,7 @@ from components.core.system.errors import InputError
 from components.core.system.progress import bar
 from components.training.engine.meter import Meter, Step
 from components.training.engine.run import Run, State
-from components.training.engine.stepper import Done, Stepper, fitting_warmup, make_optimiser
+from components.training.engine.stepper import Done, Stepper, make_optimiser
 from components.training.rows.batches import Batch
 
 
@@ -45,7 +45,9 @@ def _fit(run: Run, stop: Stop) -> State:
     if per_epoch == 0:
         raise InputError(f"{run.title}: accumulate {plan.accumulate} is more than an epoch's batches: lower it")
     total = per_epoch * plan.epochs
-    if (warmup := fitting_warmup(plan.warmup_steps, total)) < plan.warmup_steps:
+    if plan.warmup_steps >= total:
+        # A run that would end within its warm-up gets a tenth of it.
+        warmup = total // 10
         if options.world.leads:
             print(f"{run.title}: {plan.warmup_steps} warm-up steps do not fit into {total} steps: {warmup} are used")
         plan = replace(plan, warmup_steps=warmup)

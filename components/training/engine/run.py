@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -95,16 +95,6 @@ def copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> No
     """Overwrite `tensors` with the `values` of the same names."""
     for name, tensor in tensors.items():
         tensor.copy_(values[name])
-
-
-@contextmanager
-def put_back(tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Restore the values of `tensors` after the block."""
-    kept = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-    try:
-        yield
-    finally:
-        copy_into(tensors, kept)
 
 
 class State:

@@ -181,11 +181,6 @@ def rate_factor(plan: Optimisation, step: int, per_epoch: int) -> float:
     return SCHEDULES[plan.schedule](step - plan.warmup_steps, total, plan.gamma ** (step // per_epoch))
 
 
-def fitting_warmup(warmup: int, total: int) -> int:
-    """The steps of the warm-up; a tenth of a run that would end within it."""
-    return warmup if warmup < total else total // 10
-
-
 def make_optimiser(
     trained: Mapping[str, nn.Parameter], plan: Optimisation, rates: Mapping[str, float] = MappingProxyType({})
 ) -> torch.optim.AdamW:

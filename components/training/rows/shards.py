@@ -184,12 +184,9 @@ class ShardSource:
         self._order = ShardOrder(listed.urls, reader.read, plan.seed, _BUFFER, self._world)
         self.held_out = 0
         """Samples of this rank that were left out because they show a held-out image."""
-        self._count = ErrorCount(shards.max_error_share)
-
-    @property
-    def errors(self) -> Counter[str]:
+        self.errors: Counter[str] = Counter()
         """Samples of this rank that were left out since the source was made, by reason."""
-        return self._count.reasons
+        self._seen, self._most_errors = 0, shards.max_error_share
 
     @property
     def steps_per_epoch(self) -> int:
@@ -246,7 +243,7 @@ class ShardSource:
                         )
                     continue
                 usable = sample.repetition
-                self._count.good()
+                self._seen += 1
                 examples.append(result)
                 if len(examples) == self._rows:
                     step += 1
@@ -257,12 +254,22 @@ class ShardSource:
                             _log.info("left out %d samples of held-out images so far", self.held_out)
                         return
 
-    def _left_out(self, sample: RawSample, result: Fault | None) -> int:
-        """Count an unused sample; returns the number of lost samples, 0 for a held-out one."""
-        if result is None:
+    def _left_out(self, sample: RawSample, fault: Fault | None) -> int:
+        """Count a held-out sample, without a fault, or lost ones: a shard's may be several; returns the lost ones."""
+        if fault is None:
             self.held_out += 1
             return 0
-        self._count.lost(sample, result)
+        reason = str(fault)
+        if self.errors[reason] < _LOGGED:
+            _log.warning("shard %s: sample %s is left out: %s", sample.shard, ascii(sample.key), reason)
+        self._seen += sample.lost
+        self.errors[reason] += sample.lost
+        total = self.errors.total()
+        if self._seen >= _ENOUGH and total > self._most_errors * self._seen:
+            raise InputError(
+                f"{total} of {self._seen} samples cannot be used ({_listed(self.errors)}; the last is "
+                f"{sample.key!a} in {sample.shard}): fix the shards or raise max_error_share above {self._most_errors}"
+            )
         return sample.lost
 
     def _batch(self, examples: list[DecodedSample], epoch: int, step: int, cursor: int, lost: int) -> Batch:
@@ -282,33 +289,6 @@ class ShardSource:
 
 def _listed(counted: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counted.most_common())
-
-
-class ErrorCount:
-    """Lost samples by reason; above the share `most` of all samples the run stops."""
-
-    def __init__(self, most: float) -> None:
-        self.reasons: Counter[str] = Counter()
-        self.samples = 0
-        self._most = most
-
-    def good(self) -> None:
-        """A sample was used."""
-        self.samples += 1
-
-    def lost(self, sample: RawSample, fault: Fault) -> None:
-        """Count a sample, or a shard with several, as lost; raises InputError if too large a share is."""
-        reason = str(fault)
-        if self.reasons[reason] < _LOGGED:
-            _log.warning("shard %s: sample %s is left out: %s", sample.shard, ascii(sample.key), reason)
-        self.samples += sample.lost
-        self.reasons[reason] += sample.lost
-        total = self.reasons.total()
-        if self.samples >= _ENOUGH and total > self._most * self.samples:
-            raise InputError(
-                f"{total} of {self.samples} samples cannot be used ({_listed(self.reasons)}; the last is "
-                f"{sample.key!a} in {sample.shard}): fix the shards or raise max_error_share above {self._most}"
-            )
 
 
 @dataclass(frozen=True)

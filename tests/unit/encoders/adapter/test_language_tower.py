@@ -78,6 +78,9 @@ def test_texts_of_like_lengths_go_together_and_get_the_features_of_one_batch(
 def test_training_moves_exactly_the_weights_of_the_strategy(make: Make, strategy: Strategy, added: int) -> None:
     encoder = make(strategy, added)
     chosen = _freeze(encoder, strategy, added)
+    language = {name for name, _ in encoder.model.named_parameters() if name.startswith("text.language.")}
+    marks = {"finetuned": ".language.", "frozen": "nothing", "bottleneck": ".adapter.", "alignment": ".alignment_"}
+    assert language & chosen.keys() == {name for name in language if marks[strategy] in name}
     before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
     optimiser = torch.optim.SGD(encoder.model.parameters(), lr=1.0)
     for _ in range(2):

@@ -32,26 +32,6 @@ def _start(base: Encoder, **given: Any) -> tuple[Encoder, set[str]]:
     return encoder, set(method.freeze(encoder.model))
 
 
-def _places(names: set[str]) -> set[str]:
-    """The parts of the encoder that hold these parameters."""
-    return {".".join(name.split(".")[:2]) if name.startswith("text.") else name.split(".")[0] for name in names}
-
-
-@pytest.mark.parametrize("strategy", ["finetuned", "frozen", "bottleneck", "alignment"])
-def test_each_strategy_trains_its_part_of_the_language_model(tiny_encoder: Encoder, strategy: str) -> None:
-    encoder, trained = _start(tiny_encoder, strategy=strategy, alignment_layers=1, image_tower="frozen")
-    language = {name for name, _ in encoder.model.named_parameters() if name.startswith("text.language.")}
-    parts = {
-        "finetuned": language,
-        "frozen": set(),
-        "bottleneck": {name for name in language if ".adapter." in name},
-        "alignment": {name for name in language if ".alignment_0." in name},
-    }
-    assert {name for name in trained if name.startswith("text.language.")} == parts[strategy]
-    assert _places(trained) - {"text.language"} == {"text.projection", "logit_scale"}
-    assert len(parts["bottleneck"]) == (6 * 4 if strategy == "bottleneck" else 0)
-
-
 @pytest.mark.parametrize("layers", range(0, 9, 2))
 def test_as_many_layers_align_as_table_1d_has(tiny_encoder: Encoder, layers: int) -> None:
     encoder, trained = _start(tiny_encoder, strategy="alignment", alignment_layers=layers, image_tower="frozen")
@@ -81,7 +61,7 @@ def test_image_towers(tiny_encoder: Encoder, image_tower: str) -> None:
     encoder, trained = _start(tiny_encoder, strategy="frozen", image_tower=image_tower)
     same = torch.allclose(encoder.model.encode_image(pixels), before, atol=1e-5)
     assert same == (image_tower != "random")
-    assert ("visual" in _places(trained)) == (image_tower != "frozen")
+    assert any(name.startswith("visual.") for name in trained) == (image_tower != "frozen")
 
 
 @pytest.mark.parametrize("image_tower", ["frozen", "trained"])
