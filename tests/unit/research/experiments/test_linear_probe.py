@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.system.errors import InputError
-from components.evaluation.benchmarks.published import find_published
-from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.published_context import PublishedContext
 from research.experiments import linear_probe
 from research.experiments.linear_probe import (
@@ -27,12 +25,14 @@ from research.experiments.linear_probe import (
 )
 from research.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
+from tests.support.published import ScoredBenchmark
 from tests.support.toy_context import toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
 TRAIN = [(RED, 2), (GREEN, 0), (BLUE, 1)] * 5
 TEST = [(RED, 2), (GREEN, 0), (BLUE, 0)]
 ANSWERS = [np.array([2, 0, 1]), np.array([2, 1, 1])]
+NAME = "linear_probe_cifar10"
 FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (3,), "train": (15,)})
 
 
@@ -59,22 +59,16 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return requests
 
 
-def _declared(scores: Scores, name: str) -> bool:
-    return all(find_published(name).metric(metric) for metric in (*scores.values, *scores.scalars))
-
-
 def test_the_probe_only_learns_from_the_training_split(context: PublishedContext) -> None:
-    found = score(context, FACTS)
-    assert found.values["linear_probe_cifar10/top1"].tolist() == [1, 1, 0]
-    assert found.strata["linear_probe_cifar10/mean_per_class_recall"].tolist() == [2, 0, 0]
-    assert _declared(found, "linear_probe_cifar10")
+    found = ScoredBenchmark(NAME, score(context, FACTS), context)
+    assert found.values["top1"] == [1, 1, 0]
+    assert found.strata["mean_per_class_recall"] == [2, 0, 0]
 
 
 def test_pc_clips_probe_has_as_many_images_of_each_class(context: PublishedContext, shown: list[list[str]]) -> None:
-    found = score_pc_clip(context, FACTS)
+    found = ScoredBenchmark(f"{NAME}_pc_clip", score_pc_clip(context, FACTS), context, "linear_probe_cifar100_pc_clip")
     assert [len(names) for names in shown] == [6, 3]
-    assert found.values["linear_probe_cifar10_pc_clip/top1"].tolist() == [1, 1, 0]
-    assert _declared(found, "linear_probe_cifar100_pc_clip")
+    assert found.values["top1"] == [1, 1, 0]
 
 
 def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
@@ -83,27 +77,26 @@ def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
     """Two images for each class are six of the fifteen that torch's permutation has first."""
     given: list[Any] = []
     monkeypatch.setattr(linear_probe, "released_answers", lambda *arguments: given.extend(arguments) or ANSWERS)
-    found = score_released(context, FACTS)
+    published = "linear_probe_cifar100_pc_clip_released"
+    found = ScoredBenchmark(f"{NAME}_pc_clip_released", score_released(context, FACTS), context, published)
     train, labels, test, *others = given
     drawn = torch.randperm(15, generator=torch.Generator().manual_seed(0))[:6].tolist()
     assert labels.tolist() == [TRAIN[row][1] for row in drawn]
     assert train.tolist() == [list(TRAIN[row][0]) for row in drawn]
     assert (test.tolist(), others) == ([list(RED), list(GREEN), list(BLUE)], [3, 0])
-    name = "linear_probe_cifar10_pc_clip_released"
-    assert found.values[f"{name}/top1"].tolist() == [1, 0.5, 0]
+    assert found.values["top1"] == [1, 0.5, 0]
     # The two trainings have 2/3 and 1/3 right; their deviation is 1/6.
-    assert found.scalars[f"{name}/standard_error"] == pytest.approx(1 / 6 / np.sqrt(2))
-    assert _declared(found, "linear_probe_cifar100_pc_clip_released")
+    assert found.scalars["standard_error"] == pytest.approx(1 / 6 / np.sqrt(2))
 
 
 def test_a_set_without_training_images_is_halved(tmp_path: Path, shown: list[list[str]]) -> None:
     write_shards(tmp_path, TRAIN)
     facts = FACTS.model_copy(update={"name": "imagenet_a", "test": (15,)})
-    found = score_halved(toy_context(tmp_path, {}), facts)
+    context = toy_context(tmp_path, {})
+    found = ScoredBenchmark("linear_probe_imagenet_a_pc_clip", score_halved(context, facts), context)
     assert [len(names) for names in shown] == [6, 9]
     assert not set(shown[0]) & set(shown[1])
-    assert found.values["linear_probe_imagenet_a_pc_clip/top1"].tolist() == [1] * 9
-    assert _declared(found, "linear_probe_imagenet_a_pc_clip")
+    assert found.values["top1"] == [1] * 9
 
 
 def test_few_of_each_class_and_all_of_small_ones() -> None:

@@ -17,10 +17,10 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.under_test import EncoderUnderTest
-from components.evaluation.benchmarks.published import find_published
 from research.experiments.parts.diffusion import StableDiffusion
 from research.experiments.text_to_image import read_score
-from tests.support.toy_context import ToyEncoder, toy_context
+from tests.support.published import refused, scored
+from tests.support.toy_context import ToyEncoder
 from tests.unit.research.experiments.conftest import ScriptedModel
 
 NAME, CLIP_SCORE = "text_to_image", "text_to_image_clip_score"
@@ -38,11 +38,6 @@ def _eye() -> ScriptedModel:
     return ScriptedModel(lambda request: f'{{"score": {5 if " red" in request.chat[-1][1][-60:] else 1}}}')
 
 
-def _score(folder: Path, name: str, **options: Any) -> Any:
-    context = toy_context(folder, {}, allow_partial=True, options=options)
-    return find_published(name).score(context), context
-
-
 @pytest.fixture(autouse=True)
 def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder with the names of two classes is the current one: images are cached there."""
@@ -53,19 +48,18 @@ def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_scores_of_every_class_in_every_colour(tmp_path: Path) -> None:
     painted: list[tuple[str, ...]] = []
     crayon, eye = _crayon(painted), _eye()
-    found, _ = _score(tmp_path, NAME, diffusion=crayon, judge=eye.judge(tmp_path))
-    assert len(found.values[f"{NAME}/score"]) == 16
-    assert found.values[f"{NAME}/colour_red/score"].tolist() == [5, 5]
-    assert found.values[f"{NAME}/colour_blue/score"].tolist() == [1, 1]
+    found = scored(NAME, tmp_path, options={"diffusion": crayon, "judge": eye.judge(tmp_path)}).values
+    assert len(found["score"]) == 16
+    assert (found["colour_red/score"], found["colour_blue/score"]) == ([5, 5], [1, 1])
     assert ("This is a photo of aquarium fish", "black") in painted
     asked = next(request.chat[-1][1] for request in eye.asked if "photo of a red aquarium fish" in request.chat[-1][1])
     assert asked.startswith("You are an expert image judge. Please judge how well the corresponding generated image")
     assert asked.endswith(f"image of the following: This is a photo of a red aquarium fish\nImage: {PICTURE}\n")
     prompts = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
     scorer = EncoderUnderTest("scorer", ToyEncoder(prompts), "scorer", "scorer tower", Preparation(size=8))
-    values = _score(tmp_path, CLIP_SCORE, diffusion=crayon, scorer=scorer)[0].values
-    assert values[f"{CLIP_SCORE}/colour_red/clip_score"][0] == pytest.approx(2.5 * 0.6)
-    assert values[f"{CLIP_SCORE}/colour_blue/clip_score"][0] == 0
+    found = scored(CLIP_SCORE, tmp_path, options={"diffusion": crayon, "scorer": scorer}).values
+    assert found["colour_red/clip_score"][0] == pytest.approx(2.5 * 0.6)
+    assert found["colour_blue/clip_score"][0] == 0
     assert (len(painted), len(eye.asked)) == (16, 16), "images and answers come from their caches"
 
 
@@ -73,9 +67,12 @@ def test_the_users_texts_and_wrong_options_and_answers(tmp_path: Path) -> None:
     texts = tmp_path / "texts.tsv"
     texts.write_text("a photo of a dog\tred\na house\tblue\n")
     good = {"diffusion": _crayon([]), "judge": _eye().judge(tmp_path), "texts": texts}
-    found, context = _score(tmp_path, NAME, **good)
-    assert {name: values.tolist() for name, values in found.values.items()} == {f"{NAME}/score": [5, 1]}
-    assert [row[:2] for row in context.lists["generated_images"]] == [("a photo of a dog", "red"), ("a house", "blue")]
+    found = scored(NAME, tmp_path, options=good)
+    assert found.values == {"score": [5, 1]}
+    assert [row[:2] for row in found.context.lists["generated_images"]] == [
+        ("a photo of a dog", "red"),
+        ("a house", "blue"),
+    ]
     texts.write_text("a dog\tred\n\tblue\n")
     for name, options, message in (
         (NAME, good, r"texts\.tsv: each line needs a prompt, a tab"),
@@ -84,8 +81,7 @@ def test_the_users_texts_and_wrong_options_and_answers(tmp_path: Path) -> None:
         (CLIP_SCORE, {"scorer": "ViT-B-32:no"}, "--benchmark-option scorer.*weights 'no' of"),
         (CLIP_SCORE, {"diffusion": "sdxl", "diffusion_tower": "third", "scorer": TOY}, "'third' is unknown.*second"),
     ):
-        with pytest.raises(InputError, match=message):
-            _score(tmp_path, name, **options)
+        refused(name, tmp_path, message, allow_partial=True, options=options)
     assert read_score('{"score": 1} ```{"explanation": "a {blue} cat", "score": 4.5}```') == 4.5, "the last one counts"
     for answer in ('{"score": 6}', '{"score": 0}', '{"score": "5"}', '{"score": 1e9}', '{"a":' * 3000):
         assert read_score(answer) is None, answer[:20]

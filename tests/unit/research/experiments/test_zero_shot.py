@@ -12,14 +12,13 @@ from torchvision.datasets import Flowers102
 from components.captions.prompting.inputs.readers import Ask, anything, read_class_pairs, read_classes
 from components.core.system.errors import InputError
 from components.core.tables.records import CLASS_DESCRIPTIONS
-from components.evaluation.benchmarks.published import find_published
-from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.published import write_lists
 from research.experiments.zero_shot import score
 from research.experiments.zero_shot_released import score_pc_clip, score_semclip
-from research.image_sets.image_set import ImageSet, image_sets
+from research.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
 from research.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, released_names
 from tests.support.image_shards import COLOURS, write_differences, write_shards
+from tests.support.published import ScoredBenchmark
 from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
@@ -36,41 +35,38 @@ TABLE = {
 FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (4,), "train": (4,)})
 
 
-def run(folder: Path, table: dict[str, Any] | None = None, samples: Any = SAMPLES, **options: Any) -> Scores:
+def run(folder: Path, table: dict[str, Any] = TABLE, facts: ImageSetFacts = FACTS, **options: Any) -> ScoredBenchmark:
+    """The scores of three classes, by default of `SAMPLES`."""
     if not (folder / "test").exists():
-        write_shards(folder, samples)
-    return score(toy_context(folder, table or TABLE, allow_partial=True, options=options), FACTS)
+        write_shards(folder, SAMPLES)
+    context = toy_context(folder, table, allow_partial=True, options=options)
+    return ScoredBenchmark("zero_shot_cifar10", score(context, facts), context)
 
 
 def test_groups_by_hand(tmp_path: Path) -> None:
     found = run(tmp_path)
     plain = [1, 0, 1, 1]
-    assert {name.removeprefix("zero_shot_cifar10/"): values.tolist() for name, values in found.values.items()} == {
+    assert found.values == {
         **{f"{group}/{name}": plain for group in ("ensemble", "pc_clip") for name in ("top1", "mean_per_class_recall")},
         "semclip/top1": plain,
         "semclip/top1_negated": [0, 1, 0, 1],
         "semclip/delta": [1, -1, 1, 0],
     }
-    assert found.strata["zero_shot_cifar10/ensemble/mean_per_class_recall"].tolist() == [0, 1, 1, 2]
+    assert found.strata["ensemble/mean_per_class_recall"] == [0, 1, 1, 2]
 
 
 def test_templates_are_the_published_ones_and_are_not_run(tmp_path: Path) -> None:
     swapped = {**TABLE, "the red": (0, 3, 0), "the green": (3, 0, 0), "a photo of a red.": (0, 1, 0)}
-    found = run(tmp_path, swapped)
-    assert found.values["zero_shot_cifar10/ensemble/top1"].tolist()[0] == 0
-    assert found.values["zero_shot_cifar10/pc_clip/top1"].tolist()[0] == 1
+    found = run(tmp_path, swapped).values
+    assert (found["ensemble/top1"][0], found["pc_clip/top1"][0]) == (0, 1)
     (tmp_path / "zeroshot_classification_templates.txt").write_text("{c.__class__} {c}\n")
-    context = toy_context(tmp_path, TABLE, allow_partial=True)
-    score(context, FACTS)
-    assert "{c.__class__} red" in context.under_test.encoder.asked  # type: ignore[attr-defined]
+    assert "{c.__class__} red" in run(tmp_path).asked
 
 
 def test_top5_only_where_there_are_more_classes(tmp_path: Path) -> None:
     names = [f"colour {number}" for number in range(10)]
     write_shards(tmp_path, [(RED, 9)], names=names)
-    facts = FACTS.model_copy(update={"classes": 10})
-    found = score(toy_context(tmp_path, {}, allow_partial=True), facts)
-    assert found.values["zero_shot_cifar10/ensemble/top5"].shape == (1,)
+    assert len(run(tmp_path, {}, FACTS.model_copy(update={"classes": 10})).values["ensemble/top5"]) == 1
 
 
 def write_descriptions(path: Path, *rows: tuple[str, str, int]) -> None:
@@ -84,8 +80,7 @@ def test_descriptions_stand_in_place_of_the_prompt(tmp_path: Path) -> None:
     lines.write_text("warm\ngrassy\ncold\n")
     features = {**TABLE, "warm": (1, 0, 0), "hot": (0.5, 0.5, 0), "grassy": (0, 1, 0), "cold": (0, 0, 1)}
     for path in (table, lines):
-        found = run(tmp_path, features, class_descriptions=path).values
-        assert found["zero_shot_cifar10/extended/top1"].tolist() == [1, 0, 1, 1]
+        assert run(tmp_path, features, class_descriptions=path).values["extended/top1"] == [1, 0, 1, 1]
     lines.write_text("warm\ngrassy\n")
     with pytest.raises(InputError, match=r"lines.txt has 2 lines for 3 classes"):
         run(tmp_path, class_descriptions=lines)
@@ -108,18 +103,13 @@ def test_comparative_prompting_mends_a_confused_pair(tmp_path: Path) -> None:
     write_shards(tmp_path, CONFUSED)
     write_differences(tmp_path / "class_differences.parquet", [("red", "green", "redder")])
     # At 0.5: f'_green = 0.5 (0, 1, 0) + 0.5 ((1, 0, 0) - d), d = (-1, 0, 0): (1, 0.5, 0) normalised, nearer to orange.
-    scores, repeated = (run(tmp_path, {**TABLE, "redder": (-1, 0, 0)}) for _ in range(2))
-    found = {name.removeprefix("zero_shot_cifar10/"): values for name, values in scores.values.items()}
-    assert found["pc_clip/top1"].mean() == pytest.approx(10 / 15)
-    assert len(found["comparative_plain/top1"]) == 12
-    assert found["comparative_plain/top1"].mean() == pytest.approx(8 / 12)
-    assert found["comparative_alpha_0.5/top1"].mean() == 1
-    assert found["comparative_alpha_0.9/top1"].mean() == pytest.approx(8 / 12)
-    assert scores.scalars["zero_shot_cifar10/comparative_plain/top1_confused"] == 0.5
-    assert scores.scalars["zero_shot_cifar10/comparative_alpha_0.5/top1_confused"] == 1
-    again = repeated.values["zero_shot_cifar10/comparative_plain/top1"]
-    assert again.tolist() == found["comparative_plain/top1"].tolist()
-    assert all(find_published("zero_shot_cifar10").metric(name) for name in (*scores.values, *scores.scalars))
+    found, again = (run(tmp_path, {**TABLE, "redder": (-1, 0, 0)}) for _ in range(2))
+    assert sum(found.values["pc_clip/top1"]) == 10
+    comparative = [found.values[f"comparative_{kind}/top1"] for kind in ("plain", "alpha_0.5", "alpha_0.9")]
+    assert [(len(values), sum(values)) for values in comparative] == [(12, 8), (12, 12), (12, 8)]
+    assert found.scalars["comparative_plain/top1_confused"] == 0.5
+    assert found.scalars["comparative_alpha_0.5/top1_confused"] == 1
+    assert again.values == found.values
 
 
 def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
@@ -128,17 +118,16 @@ def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
     for pair in (None, ("red", "blue"), ("dog", "cat")):
         if pair:
             write_differences(tmp_path / "class_differences.parquet", [(*pair, "redder")])
-        context = toy_context(tmp_path, TABLE, allow_partial=True)
-        assert not any("comparative" in name for name in score(context, FACTS).values)
-        assert context.lists["class_pairs"] == [("red", "green"), ("green", "red")]
+        found = run(tmp_path)
+        assert not any("comparative" in name for name in found.values)
+        assert found.context.lists["class_pairs"] == [("red", "green"), ("green", "red")]
         table = f"{tmp_path}/class_differences.parquet" if pair else where.format("differences")
-        assert context.left_out == [
+        assert found.left_out == [
             f"extended: no description of these classes in {where.format('descriptions')}",
             f"comparative: no text on two classes that are confused in {table}",
         ]
 
 
-CIFAR = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (4,), "train": (4,)})
 FLOWERS = image_sets()["flowers102"]
 NAME = "zero_shot_cifar10_pc_clip_released"
 
@@ -147,10 +136,9 @@ def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -
     write_shards(tmp_path, SAMPLES, "train")
     table = {f"this is a photo of a {name}": axis for name, axis in PURE.items()}
     table |= {f"this is not a photo of a {name}": (1, 0, 0) for name in PURE}
-    found = score_semclip(toy_context(tmp_path, table), CIFAR).values
-    assert found["zero_shot_cifar10_semclip_released/top1"].tolist() == [1, 0, 1, 1]
-    assert found["zero_shot_cifar10_semclip_released/top1_negated"].tolist() == [1, 0, 0, 0]
-    assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
+    context, name = toy_context(tmp_path, table), "zero_shot_cifar10_semclip_released"
+    wanted = {"top1": [1, 0, 1, 1], "top1_negated": [1, 0, 0, 0], "delta": [0, 0, 1, 1]}
+    assert ScoredBenchmark(name, score_semclip(context, FACTS), context).values == wanted
 
 
 def test_missing_exact_class_names_are_required(tmp_path: Path) -> None:
@@ -187,8 +175,9 @@ def test_a_tenth_of_eurosat_is_drawn_as_the_authors_draw_it(tmp_path: Path) -> N
     assert found.values["zero_shot_eurosat_pc_clip_released/top1"].tolist() == expected
 
 
-def run_released(folder: Path, table: dict[str, Any], **options: Any) -> Scores:
-    return score_pc_clip(toy_context(folder, table, allow_partial=True, options=options), CIFAR)
+def run_released(folder: Path, table: dict[str, Any], **options: Any) -> ScoredBenchmark:
+    context = toy_context(folder, table, allow_partial=True, options=options)
+    return ScoredBenchmark(NAME, score_pc_clip(context, FACTS), context, "zero_shot_cifar100_pc_clip_released")
 
 
 def test_descriptions_follow_the_prompt(tmp_path: Path) -> None:
@@ -198,8 +187,7 @@ def test_descriptions_follow_the_prompt(tmp_path: Path) -> None:
     table |= {"This is a photo of a red. warm": (0, 1, 0), "This is a photo of a green. grassy": (1, 0, 0)}
     table |= {"This is a photo of a blue. blue": (0, 0, 1)}
     found = run_released(tmp_path, table, class_descriptions=tmp_path / "lines.txt").values
-    assert found[f"{NAME}/top1"].tolist() == [1, 0, 1, 1]
-    assert found[f"{NAME}/extended/top1"].tolist() == [0, 1, 0, 1]
+    assert (found["top1"], found["extended/top1"]) == ([1, 0, 1, 1], [0, 1, 0, 1])
 
 
 ONE_CELL = [(RED, 0), (ORANGE, 1), (BLUE, 2)]
@@ -227,34 +215,32 @@ def test_a_cell_has_one_text_which_updates_the_class_answered(tmp_path: Path) ->
     )
     write_differences(path, [("green", "red", "greener")])
     scores = run_released(tmp_path, TILTED)
-    found = {name.removeprefix(f"{NAME}/"): values.tolist() for name, values in scores.values.items()}
+    found = scores.values
     assert found["comparative_plain/top1"] == found["comparative_alpha_0.9/top1"] == [1, 0, 1]
     assert found["comparative_alpha_0.5/top1"] == [1, 1, 1]
-    assert scores.scalars[f"{NAME}/comparative_plain/top1_confused"] == 0.5
-    assert scores.scalars[f"{NAME}/comparative_alpha_0.5/top1_confused"] == 1
+    assert scores.scalars["comparative_plain/top1_confused"] == 0.5
+    assert scores.scalars["comparative_alpha_0.5/top1_confused"] == 1
     assert not any("both" in name for name in found)
 
 
 def test_confused_pairs_become_prompts_and_their_answers_are_scored(tmp_path: Path) -> None:
     """From the cells of an encoder's confusion matrix to the questions, their answers and the groups of table 2."""
     write_shards(tmp_path, ONE_CELL)
-    context = toy_context(tmp_path, TILTED, allow_partial=True)
-    assert not any("comparative" in name for name in score_pc_clip(context, CIFAR).values)
+    asking = run_released(tmp_path, TILTED)
+    assert not any("comparative" in name for name in asking.values)
     lacks = (
         "no text on how 'green' differs from 'red' ({} such) in any table: give --benchmark-option "
         "class_differences=<table>"
     )
-    assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
-    write_lists(context, NAME, tmp_path / "results")
+    assert asking.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
+    write_lists(asking.context, NAME, tmp_path / "results")
     sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))
     texts = {("green", "red"): "greener", ("red", "green"): "redder"}
     pairs = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in sources]
     write_differences(tmp_path / "class_differences.parquet", [(*pair, texts[pair]) for pair in pairs])
     found = run_released(tmp_path, TILTED)
-    assert found.values[f"{NAME}/comparative_alpha_0.5/top1"].tolist() == [1, 1, 1]
+    assert found.values["comparative_alpha_0.5/top1"] == [1, 1, 1]
     # With both directions green becomes 0.5 (0.6, 0.8, 0) + 0.5 ((1, 0, 0) - (0.6, 0.8, 0)), which is red's axis.
-    assert found.values[f"{NAME}/comparative_both_alpha_0.5/top1"].tolist() == [0, 1, 1]
-    declared = find_published("zero_shot_cifar100_pc_clip_released")
-    assert all(declared.metric(name) for name in (*found.values, *found.scalars))
+    assert found.values["comparative_both_alpha_0.5/top1"] == [0, 1, 1]
     classes = read_classes(tmp_path / "results" / "class_names", anything, Ask(9))
     assert [source.inputs["class_name"] for source in classes] == ["blue", "green", "red"]
