@@ -58,7 +58,9 @@ def test_markdown_and_html_show_names_as_they_are() -> None:
     assert "<td>71.2</td>" in page
     assert '<td class="delta worse">-10.0<i>▼</i> <small>[-15.0, -5.0]</small></td>' in page
     assert '<td class="delta worse">50.0 ±10.0<br><small>-10.0 ▼</small></td>' in page
+    assert '<th scope="row" title="bench/two">two*</th>' in page
     assert "<b>" not in page
+    assert "http:" not in page.replace("https:", "http:")
     assert "<i>" not in page.replace("<i>▼</i>", "")
 
 

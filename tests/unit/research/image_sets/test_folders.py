@@ -21,6 +21,11 @@ def read(folder: Path, facts: ImageSetFacts) -> ImageSet:
     return read_image_set(toy_context(folder, {}, allow_partial=True), facts)
 
 
+def refused(folder: Path, message: str, facts: ImageSetFacts, split: str = "test", allow_partial: bool = True) -> None:
+    with pytest.raises(InputError, match=message):
+        read_image_set(toy_context(folder, {}, allow_partial=allow_partial), facts, split)
+
+
 def write(folder: Path, names: list[str]) -> None:
     for name in names:
         colour_image(folder / name / "a.JPEG", (255, 0, 0))
@@ -42,8 +47,7 @@ def test_classes_are_named_after_their_sorted_folders(tmp_path: Path) -> None:
 
 def test_folders_named_by_codes_need_a_file_of_class_names(tmp_path: Path) -> None:
     write(tmp_path / "country211" / "test", ["AD", "AE"])
-    with pytest.raises(InputError, match=r"classnames.txt is missing: put there the 2 class names"):
-        read(tmp_path, facts_of("country211", 2))
+    refused(tmp_path, r"classnames.txt is missing: put there the 2 class names", facts_of("country211", 2))
     (tmp_path / "classnames.txt").write_text("Andorra\nUnited Arab Emirates\n")
     assert read(tmp_path, facts_of("country211", 2)).class_names == ["Andorra", "United Arab Emirates"]
 
@@ -57,23 +61,16 @@ def test_imagenet_has_its_wnids_and_clips_names(tmp_path: Path) -> None:
     assert len(found.templates or ()) == 80
     assert (found.templates or ())[0] == "a bad photo of a {c}."
     (tmp_path / "val" / known[5]).rename(tmp_path / "val" / "n99999999")
-    with pytest.raises(InputError, match=rf"folder '{known[5]}' is missing \(2 such\)"):
-        read(tmp_path, facts)
-    with pytest.raises(InputError, match=r"has 1000 class folders, but ImageNet.* has 2 classes"):
-        read(tmp_path, facts_of("imagenet_1k", 2))
+    refused(tmp_path, rf"folder '{known[5]}' is missing \(2 such\)", facts)
+    refused(tmp_path, r"has 1000 class folders, but ImageNet.* has 2 classes", facts_of("imagenet_1k", 2))
     colour_image(tmp_path / "flat" / "val" / "ILSVRC2012_val_00000001.JPEG", (0, 0, 0))
-    with pytest.raises(InputError, match=r"val holds no class folders: sort its images into 1000 folders"):
-        read(tmp_path / "flat", facts)
+    refused(tmp_path / "flat", r"val holds no class folders: sort its images into 1000 folders", facts)
 
 
-def test_imagenet_r_has_the_names_of_its_own_classes(tmp_path: Path) -> None:
+def test_imagenet_r_has_the_names_of_its_own_classes_and_v2_sorts_its_folders_as_numbers(tmp_path: Path) -> None:
     write(tmp_path / "imagenet-r", list(imagenet_folders("imagenet_r")))
-    found = read(tmp_path, image_sets()["imagenet_r"])
-    assert len(found.class_names or ()) == 200
-    assert list(found.class_names or ())[:3] == ["goldfish", "great white shark", "hammerhead shark"]
-
-
-def test_imagenet_v2_sorts_its_folders_as_numbers(tmp_path: Path) -> None:
+    names = list(read(tmp_path, image_sets()["imagenet_r"]).class_names or ())
+    assert (len(names), names[:3]) == (200, ["goldfish", "great white shark", "hammerhead shark"])
     write(tmp_path / "imagenetv2-matched-frequency-format-val", [str(number) for number in range(1000)])
     found = read(tmp_path, image_sets()["imagenet_v2"])
     folders = [int(picture.stamp.split("/a.JPEG")[0].rsplit("/", 1)[1]) for picture in found.pictures]
@@ -85,8 +82,7 @@ def test_eurosat_has_clips_names_for_its_folders(tmp_path: Path) -> None:
     write(tmp_path / "2750", list(facts.class_folders or ()))
     found = read(tmp_path, facts)
     assert (found.class_names or ())[2] == "brushland or shrubland"
-    with pytest.raises(InputError, match=r"has no train images of EuroSAT"):
-        read_image_set(toy_context(tmp_path, {}), facts, "train")
+    refused(tmp_path, r"has no train images of EuroSAT", facts, "train")
 
 
 FACTS = image_sets()["imagenet_1k"].model_copy(update={"classes": 3, "test": (4,), "class_names": None})
@@ -100,13 +96,8 @@ def shards(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read_shards(folder: Path, **options: Any) -> ImageSet:
-    return read_image_set(toy_context(folder, {}, **options), FACTS)
-
-
-def refused(folder: Path, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_shards(folder)
+def shards_refused(folder: Path, message: str) -> None:
+    refused(folder, message, FACTS, allow_partial=False)
 
 
 def add_member(path: Path, name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE) -> None:
@@ -117,7 +108,7 @@ def add_member(path: Path, name: str, content: bytes = b"x", kind: bytes = tarfi
 
 
 def test_pictures_classes_and_templates_of_shards_in_order(shards: Path) -> None:
-    found = read_shards(shards)
+    found = read(shards, FACTS)
     with ExitStack() as stack:
         images = [stack.enter_context(picture.open()).convert("RGB") for picture in found.pictures]
     assert [image.getpixel((0, 0)) for image in images] == [colour for colour, _ in SAMPLES]
@@ -128,19 +119,19 @@ def test_pictures_classes_and_templates_of_shards_in_order(shards: Path) -> None
 
 
 def test_a_missing_shard_and_other_counts_are_refused(tmp_path: Path) -> None:
-    refused(tmp_path, r"has no test images of ImageNet.*put there shards.* or a folder per class")
+    shards_refused(tmp_path, r"has no test images of ImageNet.*put there shards.* or a folder per class")
     write_shards(tmp_path, SAMPLES[:3])
-    refused(tmp_path, r"test: test images: 3 found, 4 published")
+    shards_refused(tmp_path, r"test: test images: 3 found, 4 published")
     (tmp_path / "test" / "1.tar").unlink()
-    refused(tmp_path, r"1.tar is missing, nshards.txt lists 2 shards")
+    shards_refused(tmp_path, r"1.tar is missing, nshards.txt lists 2 shards")
     (tmp_path / "test" / "nshards.txt").write_text("two")
-    refused(tmp_path, r"nshards.txt: 'two' is not a number")
+    shards_refused(tmp_path, r"nshards.txt: 'two' is not a number")
 
 
 @pytest.mark.parametrize("label", [3, -1, "one", ""])
 def test_an_unknown_class_is_named(tmp_path: Path, label: Any) -> None:
     write_shards(tmp_path, [*SAMPLES[:3], (RED, label)])
-    refused(tmp_path, r"1 samples cannot be used, first 1.tar/s0000003 \(class is not 0 to 2\)")
+    shards_refused(tmp_path, r"1 samples cannot be used, first 1.tar/s0000003 \(class is not 0 to 2\)")
     context = toy_context(tmp_path, {}, allow_partial=True)
     assert read_image_set(context, FACTS).labels.tolist() == [0, 1, 2]
     assert "1 samples cannot be used" in context.notes[0]
@@ -152,21 +143,21 @@ def test_hostile_members_are_never_followed(shards: Path) -> None:
     add_member(shard, "s0000009.cls", b"0")
     add_member(shard, "../out.webp", encoded(RED))
     add_member(shard, "../out.cls", b"0")
-    refused(shards, r"2 samples cannot be used, first 1.tar/s0000009 \(0 images\)")
-    assert read_shards(shards, allow_partial=True).labels.tolist() == [0, 1, 2, 0]
+    shards_refused(shards, r"2 samples cannot be used, first 1.tar/s0000009 \(0 images\)")
+    assert read(shards, FACTS).labels.tolist() == [0, 1, 2, 0]
 
 
 def test_a_shard_that_ends_too_early_is_named(shards: Path) -> None:
     shard = shards / "test" / "0.tar"
     shard.write_bytes(shard.read_bytes()[:700])
-    refused(shards, r"first 0.tar/.*\(broken shard\)")
-    assert read_shards(shards, allow_partial=True).labels.tolist() == [2, 0]
+    shards_refused(shards, r"first 0.tar/.*\(broken shard\)")
+    assert read(shards, FACTS).labels.tolist() == [2, 0]
 
 
 def test_class_names_and_templates_are_checked(shards: Path) -> None:
     (shards / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\na photo of a {}.\n")
-    refused(shards, r"line 1 has no \{c\} for the class")
+    shards_refused(shards, r"line 1 has no \{c\} for the class")
     (shards / "classnames.txt").write_text("red\ngreen\n")
-    refused(shards, r"2 class names, but ImageNet.* has 3 classes")
+    shards_refused(shards, r"2 class names, but ImageNet.* has 3 classes")
     (shards / "classnames.txt").unlink()
-    refused(shards, r"classnames.txt is missing: put there the 3 class names")
+    shards_refused(shards, r"classnames.txt is missing: put there the 3 class names")
