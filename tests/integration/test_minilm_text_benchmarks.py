@@ -22,7 +22,7 @@ from transformers import AutoModel, AutoTokenizer
 from components.data.test_sets.readers.sugar_crepe import SUBSETS
 from components.encoders.sentence_encoder import load_sentence_encoder
 from components.encoders.under_test import EncoderUnderTest
-from components.evaluation.benchmarks.published import find_published
+from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.scoring.bootstrap import correlation_value
 from components.evaluation.scoring.published_context import PublishedContext
 
@@ -103,7 +103,7 @@ def _first_tables(year: str, folder: Path) -> None:
 def test_sts_of_each_file_and_year(under_test: EncoderUnderTest, tmp_path: Path, year: str) -> None:
     _first_tables(year, tmp_path / year)
     context = PublishedContext(under_test, tmp_path, allow_partial=True)
-    scores = find_published(f"sts{year[2:]}").score(context)
+    scores = published_benchmarks()[f"sts{year[2:]}"].score(context)
     found = {name.split("/")[1]: correlation_value(one) for name, one in scores.correlations.items()}
     expected = sts(tmp_path / year)
     assert found == pytest.approx(expected, abs=1e-4)
@@ -118,7 +118,7 @@ def test_sugar_crepe_pp_of_each_file(under_test: EncoderUnderTest, tmp_path: Pat
         rows = json.loads((DATA / "scpp" / f"{subset}.json").read_text("utf-8"))
         (tmp_path / f"{subset}.json").write_text(json.dumps(rows[:ROWS]), "utf-8")
     context = PublishedContext(under_test, tmp_path, allow_partial=ROWS is not None)
-    scores = find_published("sugar_crepe_pp_text").score(context)
+    scores = published_benchmarks()["sugar_crepe_pp_text"].score(context)
     found = {name.split("/")[1]: values.mean() for name, values in scores.values.items()}
     expected = {subset: sugar_crepe_pp(tmp_path / f"{subset}.json") for subset in SUBSETS}
     assert found == pytest.approx(expected, abs=1e-4)

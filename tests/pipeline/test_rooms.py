@@ -1,8 +1,11 @@
-"""The rooms import what the table of docs/architecture.md names, and nothing else."""
+"""The rooms import what docs/architecture.md names; public classes have names of their own; commands stand last."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -40,3 +43,28 @@ def test_every_room_imports_only_rooms_above_it_in_the_table() -> None:
     assert len(rooms) == 9
     for place, room in enumerate(rooms):
         assert documented()[room] <= set(rooms[:place])
+
+
+def _statements(*roots: str) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """The path and the statements of each module."""
+    for root in roots:
+        for path in sorted((REPO / root).rglob("*.py")):
+            yield str(path.relative_to(REPO)), ast.parse(path.read_text("utf-8")).body
+
+
+def test_names_of_public_classes_occur_once() -> None:
+    """So that a search has one answer."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, body in _statements("components", "flows", "infra"):
+        for node in body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path)
+    doubles = {name: files for name, files in sorted(places.items()) if len(files) > 1}
+    assert not doubles, "\n".join(f"{name}: {', '.join(files)}" for name, files in doubles.items())
+
+
+def test_the_command_of_a_module_is_its_last_statement() -> None:
+    early = []
+    for path, body in _statements("components", "flows", "infra", "research"):
+        early += [path for node in body[:-1] if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)]
+    assert early == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.core.system.errors import InputError
-from components.evaluation.benchmarks.published import find_published
+from components.evaluation.benchmarks.published import published_benchmarks
 from tests.support.toy_context import toy_context
 
 
@@ -22,7 +22,7 @@ class ScoredBenchmark:
     """
 
     def __init__(self, name: str, scores: Any, context: Any, published: str = "") -> None:
-        self.declared = declared = find_published(published or name)
+        self.declared = declared = published_benchmarks()[published or name]
         self.scores, self.context, self.notes, self.left_out = scores, context, context.notes, context.left_out
         self.asked: list[str] = context.under_test.encoder.asked if hasattr(context.under_test.encoder, "asked") else []
         assert all(declared.metric(one) for one in (*scores.values, *scores.scalars, *scores.correlations))
@@ -38,14 +38,14 @@ class ScoredBenchmark:
 def scored(name: str, folder: Path, table: Mapping[str, Any] | None = None, **options: Any) -> ScoredBenchmark:
     """The encoder of `table` on the benchmark `name`, whose files may be fewer than the published ones."""
     context = toy_context(folder, table or {}, **{"allow_partial": True} | options)
-    return ScoredBenchmark(name, find_published(name).score(context), context)
+    return ScoredBenchmark(name, published_benchmarks()[name].score(context), context)
 
 
 def refused(name: str, folder: Path, message: str, table: Mapping[str, Any] | None = None, **options: Any) -> Any:
     """The context of a benchmark that refuses its files with `message`."""
     context = toy_context(folder, table or {}, **options)
     with pytest.raises(InputError, match=message):
-        find_published(name).score(context)
+        published_benchmarks()[name].score(context)
     return context
 
 

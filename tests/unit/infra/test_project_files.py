@@ -14,24 +14,34 @@ import pytest
 import yaml
 
 REPO = Path(__file__).parents[3]
-GITHUB = {"ISSUE_TEMPLATE": "github-issue-forms", "workflows": "github-workflows"}
+SCHEMAS = {
+    "CITATION.cff": "citation-file-format",
+    ".github/ISSUE_TEMPLATE/*.yml": "github-issue-forms",
+    ".github/workflows/*.yml": "github-workflows",
+    "infra/compose.yaml": "compose-spec",
+}
 
 
 def _read(path: Path) -> Any:
     return yaml.safe_load(path.read_text("utf-8"))
 
 
-def _validate(content: Any, schema: str) -> None:
+@pytest.mark.parametrize(("pattern", "schema"), SCHEMAS.items())
+def test_files_fit_their_schemas(pattern: str, schema: str) -> None:
     pytest.importorskip("check_jsonschema", reason="no schemas of these files are installed")
     import jsonschema
 
     vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / f"{schema}.json"
-    jsonschema.validate(content, json.loads(vendored.read_text("utf-8")))
+    found = sorted(REPO.glob(pattern))
+    assert found
+    for path in found:
+        # YAML 1.1 reads the key `on` as true.
+        content = {"on" if key is True else key: value for key, value in _read(path).items()}
+        jsonschema.validate(content, json.loads(vendored.read_text("utf-8")))
 
 
 def test_the_citation_is_of_this_version() -> None:
     citation = _read(REPO / "CITATION.cff")
-    _validate(citation, "citation-file-format")
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     assert citation["license"] == project["license"]
     assert citation["version"] == next(iter(_released()))
@@ -54,15 +64,6 @@ def test_unreleased_code_has_a_number_of_its_own_and_released_notes_stay() -> No
     released, text = _released(), (REPO / "CHANGELOG.md").read_text("utf-8")
     assert (version in released) != (text.count("\n## Unreleased\n") == 1 and ".dev" in version)
     assert {name: hashlib.sha256(part.encode()).hexdigest()[:16] for name, part in released.items()} == NOTES
-
-
-@pytest.mark.parametrize(("folder", "schema"), GITHUB.items())
-def test_files_for_github_fit_their_schema(folder: str, schema: str) -> None:
-    found = sorted((REPO / ".github" / folder).glob("*.yml"))
-    assert found
-    for path in found:
-        # YAML 1.1 reads the key `on` as true.
-        _validate({"on" if key is True else key: value for key, value in _read(path).items()}, schema)
 
 
 def test_workflows_run_targets_of_the_makefile() -> None:

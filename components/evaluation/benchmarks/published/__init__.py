@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TypeAlias
 
-from components.core.system.discovery import choose, file_names, names_in
+from components.core.system.discovery import file_names, names_in
 from components.evaluation.scoring.benchmark import Benchmark
 from components.evaluation.scoring.published_context import PublishedContext
 
@@ -38,9 +38,3 @@ def published_families() -> dict[str, list[str]]:
     names = published_benchmarks()
     several = {file: [one.name for one in benchmarks] for file, benchmarks in _modules().items() if len(benchmarks) > 1}
     return dict(sorted((file, members) for file, members in several.items() if file not in names))
-
-
-def find_published(name: str) -> PublishedBenchmark:
-    """The benchmark of that name."""
-    benchmarks = published_benchmarks()
-    return benchmarks[choose(list(benchmarks), name, "benchmark")]

@@ -21,7 +21,7 @@ from components.data.test_sets.readers import all_test_sets, cc_neg, load_test_s
 from components.data.test_sets.readers.negbench import CAPTIONS, PICTURES, QUESTIONS
 from components.data.test_sets.readers.sts import SICK, STS_B
 from components.data.test_sets.readers.sugar_crepe import SUBSETS, TYPES
-from components.evaluation.benchmarks.published import find_published, published_benchmarks
+from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.scoring.published_context import NO_CHANGES, PublishedContext
 from research.image_sets.image_set import image_sets
 from tests.support.toy_context import toy_context
@@ -133,7 +133,7 @@ FILES: dict[str, dict[str, Any]] = {
 
 
 def _write(home: Path, name: str) -> Path:
-    folder = home / find_published(name).folder
+    folder = home / published_benchmarks()[name].folder
     write_files(folder, FILES[name])
     return folder
 
@@ -146,7 +146,7 @@ def test_all_that_a_benchmark_shows_is_in_a_test_set(
     folder = _write(tmp_path, name)
     toy = toy_context(folder, {})
     context = _Watched(toy.under_test, folder, allow_partial=True, image_features=toy.image_features)
-    find_published(name).score(context)
+    published_benchmarks()[name].score(context)
     sets = [found for _, found in load_test_sets(tmp_path) if not isinstance(found, str)]
     keys = {text_key(text) for tested in sets for text in tested.texts}
     assert context.shown

@@ -30,6 +30,7 @@ from components.evaluation.report.gallery import (
     spread,
 )
 from components.evaluation.scoring.results import Folders, Report
+from tests.support.shard_making import encoded
 
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
 BASE = Lists("base", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[5, 1, 0], [3, 4, 5]]))
@@ -40,14 +41,10 @@ NO_IMAGE: dict[str, list[object]] = {
 }  # fmt: skip
 
 
-def test_the_first_images_of_both_lists_are_shown() -> None:
-    first = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
-    assert (first.texts, first.gold_row) == (QUERIES[0], 0)
-    assert [[*side.query, *side.paraphrase] for side, _ in first.sides] == [[0, 1, 5, 1], [0, 1, 0, 1]]
-
-
-def test_gains_precede_losses_by_the_overlap_of_the_full_lists() -> None:
-    found = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=1))
+def test_the_first_images_of_lists_are_shown_and_gains_precede_losses_by_the_overlap_of_the_full_lists() -> None:
+    found = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=2))
+    assert (found[0].texts, found[0].gold_row) == (QUERIES[0], 0)
+    assert [[*side.query, *side.paraphrase] for side, _ in found[0].sides] == [[0, 1, 5, 1], [0, 1, 0, 1]]
     # Base's lists for the first query share 0, 1 and 2 images at depths 1, 2 and 3.
     expected = (0 / 1 + 1 / 2 + 2 / 3) / 3
     assert [example.gain for example in found] == pytest.approx([1 - expected, -1])
@@ -71,17 +68,11 @@ def test_the_spread_has_the_best_the_median_and_the_worst() -> None:
     assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
 
 
-def _image(size: tuple[int, int], kind: str) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", size, "red").save(stream, kind)
-    return stream.getvalue()
-
-
 def test_images_are_kept_or_become_small_jpegs(tmp_path: Path) -> None:
-    image = _image((64, 64), "PNG")
+    image = encoded(Image.new("RGB", (64, 64), "red"))
     assert data_uri(image) == f"data:image/png;base64,{base64.b64encode(image).decode()}"
     for size, kind, small in (((400, 200), "PNG", (128, 64)), ((20, 20), "BMP", (20, 20))):
-        head, body = data_uri(_image(size, kind)).split(",", 1)
+        head, body = data_uri(encoded(Image.new("RGB", size, "red"), kind)).split(",", 1)
         assert head == "data:image/jpeg;base64"
         with Image.open(io.BytesIO(base64.b64decode(body))) as opened:
             assert opened.size == small

@@ -95,11 +95,10 @@ def test_the_pareto_plot_fills_and_names_only_the_frontier() -> None:
     assert plot.notes[0].endswith("(b).")
 
 
-def test_many_points_of_the_pareto_plot_look_different() -> None:
+def test_many_points_of_the_pareto_plot_look_different_and_without_a_metric_there_is_none() -> None:
     values = {metric: [number / 20 for number in range(18)] for metric in VALUES}
     plot = pareto_plot(_comparison(values, [f"e{number}" for number in range(18)]), PRIMARY)
     markers = {(point.marker.color, point.marker.symbol.removesuffix("-open")) for point in plot.figure.data[1:]}
     assert len(markers) == 18
-    # Without zero-shot accuracy there is no plot.
     plot = pareto_plot(_comparison({PRIMARY: (0.1, 0.2, 0.3)}), PRIMARY)
     assert (plot.figure, plot.notes) == (None, ("zero_shot/top1 was not measured.",))

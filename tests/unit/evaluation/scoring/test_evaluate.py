@@ -24,8 +24,10 @@ def encoder(stub: Any, vectors: dict[str, Sequence[float]], monkeypatch: pytest.
     return made
 
 
-def test_results_have_values_intervals_and_protocols(encoder: Any, folders: Folders, make_settings: Make) -> None:
-    evaluate.run(make_settings(), "base", folders)
+def test_results_have_values_intervals_protocols_and_values_per_query(
+    encoder: Any, folders: Folders, make_settings: Make
+) -> None:
+    report = evaluate.run(make_settings(), "base", folders)
     content = json.loads((folders.metrics / "base.json").read_text())
     assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "test_queries", "metrics"}
     assert content["encoder_sha256"] == "weights of base"
@@ -41,10 +43,6 @@ def test_results_have_values_intervals_and_protocols(encoder: Any, folders: Fold
         ("swaps/relation_macro_accuracy", 1 / 2),
     ):
         assert content["metrics"][metric]["value"] == pytest.approx(value), metric
-
-
-def test_values_per_query_are_stored(encoder: Any, folders: Folders, make_settings: Make) -> None:
-    report = evaluate.run(make_settings(), "base", folders)
     assert read_report("base", folders.metrics) == report
     scores = read_scores(report, folders.per_query)
     assert scores.values["paraphrased_retrieval/ao_at_2"] == pytest.approx([0.5, 0.25, 1])

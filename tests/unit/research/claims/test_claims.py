@@ -18,7 +18,7 @@ from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.core.tables.files import content_hash
 from components.evaluation.benchmarks.project import find_benchmark
-from components.evaluation.benchmarks.published import find_published
+from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores
 from components.evaluation.scoring.bootstrap import Interval
 from components.evaluation.scoring.results import Folders, Report, Result, read_report, write_record, write_results
@@ -93,7 +93,7 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
         name: find_benchmark(name) for name in names_in("components.evaluation.benchmarks.project")
     }
     # No study scores it: such a claim is not measured, and its note says what a script found.
-    measured["query_expansion"] = find_published("query_expansion")
+    measured["query_expansion"] = published_benchmarks()["query_expansion"]
     for name in settings.study.claims:
         claims = read_claims(name)
         parts = [part for claim in claims.claims.values() for part in claim.parts]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from components.core.tables.records import DIFFERENCES
-from components.evaluation.benchmarks.published import find_published
+from components.evaluation.benchmarks.published import published_benchmarks
 from tests.support.published import refused, scored
 from tests.support.toy_context import toy_context
 from tests.unit.data.test_sets.writing import write_files
@@ -54,7 +54,7 @@ def test_an_encoder_of_unit_features_alone_lacks_the_released_group(tmp_path: Pa
     write_files(tmp_path, {"comparisons.json": [_row("crab", "lobster", "rounder")]})
     context = toy_context(tmp_path, {}, allow_partial=True)
     context.under_test = replace(context.under_test, encoder=Sentences())
-    found = find_published("comparison_distance").score(context).values
+    found = published_benchmarks()["comparison_distance"].score(context).values
     assert not any("released" in name for name in found)
     assert context.left_out == ["..._released: the encoder only returns unit features"]
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from components.data.test_sets.readers import eccv_caption as reader
 from components.data.test_sets.readers.eccv_caption import FILE, PublishedMatches, published_matches
+from components.evaluation.benchmarks.published import coco_p
 from components.evaluation.benchmarks.published.eccv_caption import ranking_scores
 from tests.support.published import coco, refused, scored
 from tests.unit.data.test_sets.writing import write_files
@@ -105,7 +106,7 @@ PAIR_FILES = {
 }
 
 
-def test_both_galleries_of_coco_p_by_hand(tmp_path: Path) -> None:
+def test_both_galleries_of_coco_p_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Red ties on green and blue, which go by name: 1 2 3; scarlet 1 2 3. Moss 2 3 1, blue 3 1 2."""
     write_files(tmp_path, PAIR_FILES)
     small, large = (scored(name, tmp_path, PAIR_TABLE, ks=(1, 2)) for name in ("coco_p", "coco_pe"))
@@ -116,6 +117,8 @@ def test_both_galleries_of_coco_p_by_hand(tmp_path: Path) -> None:
     assert named["query_recall_at_1"] == [1, 1]
     assert named["paraphrase_recall_at_1"] == [1, 0]
     assert "ao_at_10" not in named, "the gallery has three images"
+    monkeypatch.setattr(coco_p, "REPORTED", 3)
+    assert "ao_at_3" in scored("coco_p", tmp_path, PAIR_TABLE, ks=(1,)).values
     assert small.notes == ["coco_p.json: 2 found, 4,155 published", "val2017: images: 3 found, 5,000 published"]
     # The large gallery has an orange image more, which is the first for scarlet, and the second for red.
     assert (large.values["ao_at_1"][0], large.values["js_at_2"][0]) == (0, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from components.core.system.errors import InputError
 from components.data.test_sets.readers.sts import SUBSETS
-from components.evaluation.benchmarks.published import find_published
+from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.scoring.bootstrap import correlation_value
 from components.evaluation.scoring.protocols.retrieval import pair_cosines
 from tests.support.published import ScoredBenchmark, refused, scored
@@ -109,9 +109,9 @@ def test_bad_rows_and_files_are_named_and_rows_left_out_only_where_allowed(tmp_p
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'sts12' lacks files: put into .*sts either layout of: .*MSRpar.*licence: "):
-        find_published("sts12").check_files(tmp_path)
+        published_benchmarks()["sts12"].check_files(tmp_path)
     _tsv(tmp_path / "sts", "2012", {"MSRpar": PAIRS})
-    assert find_published("sts12").check_files(tmp_path) == tmp_path / "sts"
+    assert published_benchmarks()["sts12"].check_files(tmp_path) == tmp_path / "sts"
     refused("sts13", tmp_path / "sts", r"has no pair of STS 2013", allow_partial=True)
 
 
