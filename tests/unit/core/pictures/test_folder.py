@@ -1,20 +1,28 @@
-"""A folder's pictures are found under it alone, without files of the system, and every other file is counted."""
+"""A folder's pictures are found under it alone; stored ones are read from where they lie, and no others."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from components.core.pictures import folder as picture_folder
 from components.core.pictures.folder import PICTURE_BOUND, is_ignored, pictures_in, read_picture
 from components.core.pictures.rgb import upright_rgb
+from components.core.pictures.shard_files import ShardFiles
+from components.core.pictures.shard_reader import ShardReader
+from components.core.pictures.stored_pictures import PICTURE, Pictures
 from components.core.system.errors import InputError
 from components.core.system.user_files import Bound, RefusedError
+from components.core.tables.files import image_id
 from components.data.checked_pictures import check_picture
 from components.data.source import UnusableError
-from tests.support.shard_making import picture
+from tests.support.shard_making import picture, write_tar
 
 HEIC = b"\0\0\0\x24ftypheic\0\0\0\0mif1heicMiHB" + b"\0" * 100
 AVIF = b"\0\0\0\x20ftypmif1\0\0\0\0mif1avifmiaf" + b"\0" * 100
@@ -133,3 +141,54 @@ def test_heic_files_are_read_where_the_package_is_installed(tmp_path: Path) -> N
     assert upright_rgb(raw).size == (64, 48)
     with pytest.raises(UnusableError):
         check_picture(raw[: len(raw) // 2], "it")
+
+
+RAW = [picture(number) for number in (8, 9, 10)]
+
+
+def _rows(places: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist([dict.fromkeys(PICTURE) | place for place in places])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[dict[str, Any]]:
+    """Three pictures: in a shard, in a Parquet file of two row groups, and one as a file."""
+    shard, table, file = tmp_path / "0.tar", tmp_path / "0.parquet", tmp_path / "0.png"
+    write_tar(shard, [("a.txt", b"text"), ("a.png", RAW[0])])
+    (sample,) = ShardReader(ShardFiles(), {"png"}, {}).read(str(shard))
+    column = pa.array([{"bytes": RAW[2], "path": ""}, {"bytes": RAW[1], "path": ""}])
+    pq.write_table(pa.table({"image": column}), table, row_group_size=1)
+    file.write_bytes(RAW[2])
+    places = [(shard, sample.positions["png"]), (table, 1), (file, None)]
+    return [
+        {"file": str(path), "position": position, "size": len(raw), "image_id": image_id(raw)}
+        for (path, position), raw in zip(places, RAW, strict=True)
+    ]
+
+
+def test_pictures_are_read_from_shards_tables_and_files_also_from_more_than_stay_open(
+    files: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    inside = {"image": RAW[0], "image_id": image_id(RAW[0])}
+    shards = [files[0] | {"file": str(tmp_path / f"copy{number}.tar")} for number in range(20)]
+    for shard in shards:
+        shutil.copy(files[0]["file"], shard["file"])
+    with Pictures() as pictures:
+        assert pictures.of(_rows([*files, inside, *reversed(files)])) == [*RAW, RAW[0], *reversed(RAW)]
+        assert pictures.of(_rows(shards + shards)) == [RAW[0]] * 40
+
+
+def test_changed_missing_and_cut_pictures_are_refused_with_their_file(files: list[dict[str, Any]]) -> None:
+    def refused(place: dict[str, Any], message: str) -> None:
+        with Pictures() as pictures, pytest.raises(InputError, match=message):
+            pictures.of(_rows([place]))
+
+    refused(files[1] | {"position": 7}, r"0\.parquet cannot be read \(it has 2 rows, not 8\)")
+    refused({"file": "img_emb_0.npy", "position": 3, "image_id": "abc"}, "image abc has only an embedding")
+    for file in files:
+        refused(file | {"image_id": image_id(b"another")}, r"differs from the picture .* -f prepare")
+        path = Path(file["file"])
+        path.write_bytes(path.read_bytes()[:20])
+        refused(file, rf"{path.name}.*-f prepare")
+        path.unlink()
+        refused(file, rf"{path.name}.*-f prepare")

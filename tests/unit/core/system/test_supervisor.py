@@ -1,17 +1,21 @@
-"""A supervised command's output comes through, and all its processes end with it or with the supervisor's parent."""
+"""All processes of a supervised command end with it; failed calls are repeated for a limited time."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from components.core.system import supervisor
+from components.core.system.retry import retrying
 from tests.support.waiting import wait_until
 
 # The command and its child write down their process ids and ignore SIGTERM.
@@ -95,3 +99,45 @@ def test_a_stopped_command_may_save_its_state(tmp_path: Path) -> None:
     supervising.terminate()
     assert supervising.wait(timeout=60) != 0
     assert (tmp_path / "saved.txt").exists()
+
+
+def _failing(times: float, error: type[Exception] = OSError) -> tuple[list[int], Callable[[str], str]]:
+    calls: list[int] = []
+
+    def call(answer: str) -> str:
+        calls.append(1)
+        if len(calls) <= times:
+            raise error(f"failure {len(calls)}")
+        return answer
+
+    return calls, call
+
+
+def _is_os_error(error: BaseException) -> bool:
+    return isinstance(error, OSError)
+
+
+def test_a_call_is_repeated_until_it_succeeds_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    calls, call = _failing(3)
+    repeat = retrying(60, _is_os_error, lambda error: f"away ({error})", first_s=0.001, longest_s=0.01)
+    assert repeat(call, "answer") == "answer"
+    assert len(calls) == 4
+    assert caplog.messages == ["away (failure 1)"]
+    calls, call = _failing(3, ValueError)
+    with pytest.raises(ValueError, match="failure 1"):
+        retrying(60, _is_os_error)(call, "answer")
+    assert len(calls) == 1
+
+
+def test_a_call_is_made_once_and_given_up_when_the_time_is_over_or_at_the_event() -> None:
+    calls, call = _failing(math.inf)
+    with pytest.raises(OSError, match=r"failure 1$"):
+        retrying(0, _is_os_error)(call, "answer")
+    assert len(calls) == 1
+    with pytest.raises(OSError, match="failure"):
+        retrying(0.1, _is_os_error, first_s=0.01)(call, "answer")
+    assert len(calls) > 2
+    stopped = threading.Event()
+    threading.Timer(0.1, stopped.set).start()
+    with pytest.raises(OSError, match="failure"):
+        retrying(math.inf, _is_os_error, first_s=3600, longest_s=3600, stopped=stopped)(call, "answer")

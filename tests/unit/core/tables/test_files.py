@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; files of killed writers are removed by the next writer."""
+"""Files appear whole or not at all, those of killed writers are removed, and faults of records are named."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from safetensors.numpy import save_file
 
-from components.core.tables import files
+from components.core.system.errors import InputError
+from components.core.tables import files, formats
 from components.core.tables.files import atomic_file, atomic_folder, content_hash, file_hash, write_json
+from components.core.tables.formats import read_record, write_record
 
 REPO = Path(__file__).parents[4]
 _KILLED = """
@@ -104,3 +107,53 @@ def test_the_next_writer_removes_files_of_killed_writers(name: str, tmp_path: Pa
         assert mine.exists()
         assert len(list(tmp_path.glob(".out[[]1*"))) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["another", "out", "out[1]"]
+
+
+class Note(BaseModel):
+    text: str
+    pages: dict[str, int]
+
+
+def test_a_record_comes_back_and_a_missing_one_is_named_with_the_fix(tmp_path: Path) -> None:
+    note, path = Note(text="ä", pages={"z": 1, "a": 2}), tmp_path / "notes" / "one.json"
+    with pytest.raises(InputError, match=r"one\.json is missing: write it$"):
+        read_record(Note, path, "write it", "delete it")
+    write_record(path, note)
+    found = read_record(Note, path, "write it")
+    assert found == note
+    assert list(found.pages) == ["z", "a"]
+
+
+def test_a_damaged_record_names_the_place_and_the_fix(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    for content, reason in (
+        (b"", r"Invalid JSON"),
+        (b'{"text": "a"', r"Invalid JSON"),
+        (b"\xff\xfe", r"Invalid JSON"),
+        (b"[]", r"object"),
+        (b'{"text": "a"}', r"pages: Field required"),
+        (b'{"text": "a", "pages": {"a": "x"}}', r"pages\.a: .*integer"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"one\.json is damaged \(.*{reason}.*\): delete it$"):
+            read_record(Note, path, "write it", "delete it")
+        with pytest.raises(InputError, match=r": write it$"):
+            read_record(Note, path, "write it")
+
+
+class Strict(Note, extra="forbid"):
+    pass
+
+
+def test_a_record_of_a_newer_version_is_refused_by_name_and_not_called_damaged(tmp_path: Path) -> None:
+    path, note = tmp_path / "one.json", '"text": "a", "pages": {}'
+    for content, reason in (
+        (f'{{"format": 3, {note}}}', "it has format 3, this one reads 2"),
+        (f'{{"colour": "red", {note}}}', "this one does not know 'colour'"),
+    ):
+        path.write_text(content)
+        with pytest.raises(formats.NewerFormatError) as error:
+            read_record(Strict, path, "write it", "delete it", newest=2)
+        assert str(error.value) == f"{path} was made by a newer cliptune ({reason}): update cliptune"
+    path.write_text(f"{{{note}}}")
+    assert read_record(Strict, path, "write it", newest=2).text == "a"

@@ -1,4 +1,4 @@
-"""Runs end with the status that fits how the process ended."""
+"""Runs end with the status that fits how the process ended; no library reports its use to its makers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -231,3 +233,24 @@ def test_evaluation_joins_the_training_run(settings: Settings, tmp_path: Path, m
     tracking.add_metrics(tmp_path / "none", {"a": 1.0})
     (tmp_path / "run.json").write_text(json.dumps({"run_id": "0" * 32}))
     tracking.add_metrics(tmp_path, {"a": 1.0})
+
+
+REPO = Path(__file__).parents[4]
+# A process that other variables mark as a test or as continuous integration reports nothing anyway.
+_HIDING = ("CI", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "GITHUB_ACTIONS", "BUILD_ID", "BUILD_NUMBER")
+_SWITCHES = ("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "DVC_NO_ANALYTICS")
+_CHECKS = {
+    "mlflow": "import components.core.tracking; from mlflow.telemetry import get_telemetry_client as of; print(of())",
+    "prefect": "import flows; from prefect._internal.analytics.enabled import is_telemetry_enabled as on; print(on())",
+    "dvc": "from dvc.analytics import is_enabled as on; print(on())",
+}
+
+
+@pytest.mark.parametrize("library", _CHECKS)
+@pytest.mark.parametrize("given", [{}, {"DO_NOT_TRACK": "1"}])
+def test_no_library_reports_its_use(library: str, given: dict[str, str], tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if name not in (*_HIDING, *_SWITCHES)}
+    environment = kept | given | {"PYTHONPATH": str(REPO), "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", _CHECKS[library]]
+    done = subprocess.run(command, env=environment, cwd=REPO, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("None", "False")
