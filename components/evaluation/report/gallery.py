@@ -77,8 +77,8 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
     return Retrieved(lists, queries, gold)
 
 
-def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, tuple[str, str]]:
-    """The images of `rows` as data URIs, at most `side` pixels long, and their captions.
+def read_pictures(pairs_file: Path, rows: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """The images of `rows` as data URIs, at most `SIDE` pixels long, and their captions.
 
     If only the embedding of an image exists, its caption is drawn instead.
     """
@@ -89,26 +89,26 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
         encoded = [pictures.one(row) if is_picture(row) else None for row in pairs.to_pylist()]
     for row, image, caption in zip(chosen, encoded, pairs["caption"].to_pylist(), strict=True):
         try:
-            images[row] = (_drawn(caption, side) if image is None else data_uri(image, side)), caption
+            images[row] = (_drawn(caption) if image is None else data_uri(image)), caption
         except ValueError as error:
             raise InputError(f"{pairs_file}: row {row} is not an image ({error}): run `dvc repro prepare`") from None
     return images
 
 
-def _drawn(caption: str, side: int) -> str:
+def _drawn(caption: str) -> str:
     """A square with the words of a caption as a data URI."""
     lines = wrap(caption, 18)[:6]
     spans = "".join(f'<tspan x="6" dy="16">{escape(line)}</tspan>' for line in lines)
     text = f'<text y="4" font-family="sans-serif" font-size="12" fill="#444">{spans}</text>'
-    frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 128 128" width="{side}" height="{side}">'
+    frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 128 128" width="{SIDE}" height="{SIDE}">'
     return "data:image/svg+xml," + quote(f'{frame}<rect width="128" height="128" fill="#eee"/>{text}</svg>')
 
 
-def data_uri(image: bytes, side: int = SIDE) -> str:
-    """An encoded image as a data URI, upright and at most `side` pixels long; a small PNG is unchanged."""
+def data_uri(image: bytes) -> str:
+    """An encoded image as a data URI, upright and at most `SIDE` pixels long; a small PNG is unchanged."""
     with open_picture(image) as opened:
-        is_small_png = opened.format == "PNG" and max(opened.size) <= side
-    kind, shown = ("png", image) if is_small_png else ("jpeg", upright_jpeg(image, side))
+        is_small_png = opened.format == "PNG" and max(opened.size) <= SIDE
+    kind, shown = ("png", image) if is_small_png else ("jpeg", upright_jpeg(image, SIDE))
     return f"data:image/{kind};base64,{base64.b64encode(shown).decode('ascii')}"
 
 

@@ -1,4 +1,4 @@
-"""The judge answers through an engine, its answers are cached, and differences are judged with and without images."""
+"""The judge answers through an engine, and its answers are cached: differences with and without images, SimpleNeg."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from components.captions.prompting.request import Request
+from components.captions.prompting.request import PICTURE, Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
 from research.experiments.parts.judge import JudgeQuestion, judge_of, judged
 from tests.support.published import refused, scored
 from tests.support.toy_context import toy_context
+from tests.unit.data.test_sets.writing import write_files
 from tests.unit.research.experiments.conftest import ScriptedModel
 
 
@@ -106,3 +107,34 @@ def test_wrong_and_missing_tables(tmp_path: Path) -> None:
     ):
         _write_differences(tmp_path, *differences)
         refused("caption_quality", tmp_path, message, allow_partial=True, options=options)
+
+
+QUERY = ["a desk with no lamp", "is there a lamp?", "is there a desk?"]
+OTHER = ["a dog not eating", "is it eating?", "is there a dog?"]
+SHADES = {f"val2014/{number}.png": (255, 30 * number, 0) for number in range(6)}
+"""The first is the most similar to a text that is red and not green, and so on."""
+
+
+def test_only_pictures_of_the_rest_are_asked_for_the_excluded(tmp_path: Path) -> None:
+    """The query's five pictures: desk and no lamp, desk and lamp, no desk, desk and a long answer, desk and no lamp."""
+    write_files(tmp_path, {"simpleneg.json": [QUERY, OTHER], **SHADES})
+    numbers = {(tmp_path / name).read_bytes(): number for number, name in enumerate(SHADES)}
+    lamp = {0: "No.", 1: "Yes", 3: "no, there is not", 4: "NO"}
+
+    def reply(request: Request) -> str:
+        text, number = request.chat[-1][1], numbers[request.pictures[0].data]
+        assert text in [f"{PICTURE}{one}\nAnswer the question with a yes or no." for one in (*QUERY[1:], *OTHER[1:])]
+        return lamp[number] if "lamp" in text else "yes" if "desk" in text and number != 2 else "no"
+
+    model = ScriptedModel(reply)
+    table = dict.fromkeys((QUERY[0], OTHER[0]), (1, -5, 0))
+    assert scored("simple_neg", tmp_path, table, options={"judge": model.judge(tmp_path)}).values == {
+        "accuracy_at_1": [1, 0], "accuracy_at_5": [0.4, 0], "context_at_1": [1, 0], "context_at_5": [0.8, 0],
+    }  # fmt: skip
+    assert len(model.asked) == 5 + 4 + 5
+
+
+@pytest.mark.parametrize("content", [[QUERY, ["only one"]], {}])
+def test_queries_of_another_form_are_refused(tmp_path: Path, content: object) -> None:
+    write_files(tmp_path, {"simpleneg.json": content, **SHADES})
+    refused("simple_neg", tmp_path, r"1 rows lack query or excluded or rest \(row [01], counted from 0\)")
