@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from components.core.tables.table import Table
 from components.encoders.under_test import EncoderUnderTest, embed_new
 
 QUERIES_FILE = "paraphrase_queries.parquet"
+_Known = TypeVar("_Known")
 
 
 @dataclass
@@ -72,19 +73,16 @@ class ProjectContext(Context):
         known: dict[str, str] = {}
         for image, text in zip(queries["image_id"].to_pylist(), queries[column].to_pylist(), strict=True):
             known.setdefault(image, text)
-        for row, image in enumerate(image_ids):
-            if image not in known:
-                raise InputError(
-                    f"{self.folder / table}: row {row} names image '{image}', which {QUERIES_FILE} lacks: "
-                    "run `dvc repro`"
-                )
-        return self.texts([known[image] for image in image_ids])
+        return self.texts(self._known_images(known, image_ids, table, f"which {QUERIES_FILE} lacks"))
 
     def rows(self, image_ids: Sequence[str], table: str) -> Indices:
         """Gallery rows of `image_ids` `[ids]`."""
+        return np.array(self._known_images(self._rows, image_ids, table, "not in the test split"), dtype=np.int64)
+
+    def _known_images(
+        self, known: Mapping[str, _Known], image_ids: Sequence[str], table: str, lack: str
+    ) -> list[_Known]:
         for row, image in enumerate(image_ids):
-            if image not in self._rows:
-                raise InputError(
-                    f"{self.folder / table}: row {row} names image '{image}', not in the test split: run `dvc repro`"
-                )
-        return np.array([self._rows[image] for image in image_ids], dtype=np.int64)
+            if image not in known:
+                raise InputError(f"{self.folder / table}: row {row} names image '{image}', {lack}: run `dvc repro`")
+        return [known[image] for image in image_ids]

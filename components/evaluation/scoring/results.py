@@ -24,6 +24,7 @@ from components.evaluation.scoring.bootstrap import Interval, correlation_interv
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, ends_text, exact
 
 PUBLISHED = Path("reports/published")
+_KINDS = ("values", "strata", "pictures")
 _CORRELATIONS: tuple[Literal["spearman", "pearson", "tau_c"], ...] = ("spearman", "pearson", "tau_c")
 
 
@@ -183,16 +184,10 @@ def write_results(report: Report, scores: Scores, folder: Path, per_query: Path 
 
     Each is written completely or not at all.
     """
-    rankings = {name: ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
-    kinds: dict[str, dict[str, Any]] = {
-        "values": scores.values,
-        "strata": scores.strata,
-        "pictures": scores.pictures,
-        "rankings": rankings,
-    }
     arrays: dict[str, npt.NDArray[Any]] = {
-        f"{kind}/{name}": array for kind, by_name in kinds.items() for name, array in by_name.items()
+        f"{kind}/{name}": array for kind in _KINDS for name, array in getattr(scores, kind).items()
     }
+    arrays |= {f"rankings/{name}": ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
     for name, columns in scores.correlations.items():
         arrays |= {f"{columns.kind}/gold/{name}": columns.gold, f"{columns.kind}/predicted/{name}": columns.predicted}
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -223,7 +218,7 @@ def read_scores(report: Report, folder: Path) -> Scores:
         for name, gold in found.get(kind, {}).items()
         if name.startswith("gold/")
     }
-    values, strata, rankings, pictures = (found.get(kind, {}) for kind in ("values", "strata", "rankings", "pictures"))
+    values, strata, pictures, rankings = (found.get(kind, {}) for kind in (*_KINDS, "rankings"))
     return Scores(values, strata, rankings, correlations, pictures=pictures)
 
 
