@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +29,33 @@ from components.captions.students.train import (
     newest_checkpoint,
 )
 from components.core.compute.distributed import World
-from components.core.settings import Settings
+from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
-from components.encoders.language_models.language_model import LanguageModel
-from tests.support.student_making import load_tiny, make_lessons, make_plan
+from components.encoders.language_models.language_model import LanguageModel, load_language_model
 from tests.support.tiny_language_model import save_tiny_language_model
 
 COUNT = 18
 """Lessons; of an epoch's five batches the last is half empty."""
+WORDS = ("dog", "cat", "sofa", "red", "small", "hat", "two", "long", "green", "kite")
+
+
+def make_lessons(count: int, seed: int = 0) -> list[Lesson]:
+    """Captions of a few words and other words for them."""
+    rng = random.Random(seed)
+    return [Lesson(find_task("paraphrase_1"), {"caption": _words(rng)}, _words(rng).capitalize()) for _ in range(count)]
+
+
+def make_plan(**changes: Any) -> Student:
+    given = {"tasks": ["paraphrase_1"], "teacher": ["teacher.tsv"], "batch_size": 4, "epochs": 2, "lr": 0.01}
+    return Student.model_validate(given | {"checkpoint_every": 2, "acceptance": 0} | changes)
+
+
+def load_tiny(base: Path) -> LanguageModel:
+    return load_language_model(None, torch.float32, str(base))
+
+
+def _words(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(2, 12)))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +80,15 @@ class Trained:
         self.kill_at = kill_at
         lessons = make_lessons(count)
         self.job = StudentJob(name, make_plan(**plan), Path("out"), lessons, "base-1")
-        self.trainer = make_trainer(self.job, load_tiny(base), lessons, lessons[:5], World(), "cpu", self._report)
+        self.trainer = make_trainer(
+            self.job,
+            load_tiny(base),
+            lessons,
+            lessons[:5],
+            World(),
+            "cpu",
+            self._report,
+        )
         with nullcontext() if kill_at is None else pytest.raises(Killed):
             self.steps = fit(self.trainer, self.job, World())
 
@@ -118,7 +146,10 @@ def test_small_pieces_compute_the_same(base: Path) -> None:
 
 
 def test_the_loss_is_the_models_own_on_the_answers(base: Path) -> None:
-    run, loaded = Trained(base, "one", epochs=1, batch_size=32, lr=1e-9), load_tiny(base)
+    run, loaded = (
+        Trained(base, "one", epochs=1, batch_size=32, lr=1e-9),
+        load_tiny(base),
+    )
     parts = []
     for row in encode(loaded.tokenizer, make_lessons(COUNT)):
         ids, labels = torch.tensor([row["input_ids"]]), torch.tensor(row["labels"])
@@ -133,7 +164,15 @@ def test_a_loss_that_is_not_finite_and_a_batch_that_cannot_be_shared_are_refused
     lessons = make_lessons(4)
     job = StudentJob("shared", make_plan(), Path("out"), lessons, "base-1")
     with pytest.raises(InputError, match="batch_size 4 cannot be shared by 3 ranks"):
-        make_trainer(job, load_tiny(base), lessons, lessons, World(0, 3), "cpu", lambda *_: None)
+        make_trainer(
+            job,
+            load_tiny(base),
+            lessons,
+            lessons,
+            World(0, 3),
+            "cpu",
+            lambda *_: None,
+        )
 
 
 def _broken(base: Path) -> Path:
