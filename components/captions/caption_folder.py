@@ -20,7 +20,7 @@ from components.captions.generating.client import may_pass
 from components.captions.generating.engines import Engine
 from components.captions.generating.questions import questions_without_block
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.inputs.pictures import picture_row
+from components.captions.prompting.pictures import picture_row
 from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.tasks.pictures import ABSENT, TEXTS
 from components.captions.validation.rules.wording import find_unusable

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from components.captions.prompting.inputs.pictures import SHOWN, pictures_of
+from components.captions.prompting.pictures import SHOWN, pictures_of
 from components.captions.prompting.request import disarm
 from components.captions.prompting.tasks import find_task
 from components.core.system.errors import InputError

@@ -20,7 +20,7 @@ from components.captions.generating.engines import local
 from components.captions.generating.engines.server import ServerEngine
 from components.captions.generating.engines.vllm import VllmEngine, VllmOptions, serve
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.inputs.pictures import to_picture
+from components.captions.prompting.pictures import to_picture
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.task import completion
 from components.captions.prompting.tasks import find_task

@@ -41,39 +41,31 @@ def openai_error(message: str, param: str | None = None, code: str | int | None 
     return Answer({"error": error}, status)
 
 
+def refuses(parameter: str, refusal: Answer) -> Script:
+    """A model that refuses a body with this parameter."""
+    return lambda body, _number: refusal if parameter in body else _CAPTION
+
+
+azure = refuses("seed", openai_error("Unrecognized request argument supplied: seed"))
+"""A deployment behind an API version without seeds."""
+vllm = refuses("seed", openai_error("CPU does not support per-request seed", code=400))
+"""vLLM on a CPU; keys of a body that it does not know are warnings in its log."""
+_EXTRA = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 7}
+mistral = refuses("seed", Answer({"detail": [_EXTRA]}, 422))
+"""FastAPI's refusal of keys that its schema does not have."""
+
+
 def gpt_5(body: Body, _number: int) -> Answer:
+    unsupported = "Unsupported {}: '{}' {} with this model."
     if "max_tokens" in body:
-        return openai_error(
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-            "instead.",
-            "max_tokens",
-            "unsupported_parameter",
-        )
+        said = unsupported.format("parameter", "max_tokens", "is not supported")
+        return openai_error(f"{said} Use 'max_completion_tokens' instead.", "max_tokens", "unsupported_parameter")
     if body.get("temperature", 1) != 1:
-        return openai_error(
-            f"Unsupported value: 'temperature' does not support {body['temperature']} with this model. Only the "
-            "default (1) value is supported.",
-            "temperature",
-            "unsupported_value",
-        )
+        said = unsupported.format("value", "temperature", f"does not support {body['temperature']}")
+        return openai_error(f"{said} Only the default (1) value is supported.", "temperature", "unsupported_value")
     if "top_p" in body:
-        return openai_error(
-            "Unsupported parameter: 'top_p' is not supported with this model.", "top_p", "unsupported_parameter"
-        )
-    return _CAPTION
-
-
-def azure(body: Body, _number: int) -> Answer:
-    """A deployment behind an API version without seeds."""
-    if "seed" in body:
-        return openai_error("Unrecognized request argument supplied: seed")
-    return _CAPTION
-
-
-def vllm(body: Body, _number: int) -> Answer:
-    """vLLM on a CPU; keys of a body that it does not know are warnings in its log."""
-    if "seed" in body:
-        return openai_error("CPU does not support per-request seed", code=400)
+        said = unsupported.format("parameter", "top_p", "is not supported")
+        return openai_error(said, "top_p", "unsupported_parameter")
     return _CAPTION
 
 
@@ -86,13 +78,6 @@ def llama_cpp(_body: Body, number: int) -> Answer:
     """llama.cpp's server while it loads its model, then up."""
     if number < 4:
         return Answer({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503)
-    return _CAPTION
-
-
-def mistral(body: Body, _number: int) -> Answer:
-    """FastAPI's refusal of keys that its schema does not have."""
-    if "seed" in body:
-        return Answer({"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 7}]}, 422)  # fmt: skip # noqa: E501
     return _CAPTION
 
 

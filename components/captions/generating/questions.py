@@ -11,7 +11,7 @@ from pathlib import Path
 
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.inputs.readers import Accepts, Ask, caption_words
+from components.captions.prompting.readers import Accepts, Ask, caption_words
 from components.captions.prompting.request import InputRow, Request, Sampling, disarm
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task

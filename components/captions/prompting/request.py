@@ -1,4 +1,4 @@
-"""Requests to engines and their replies, and what is removed from captions, which are untrusted text, before."""
+"""Requests to engines, their replies, and the cleaning of captions, which are untrusted text, before they are sent."""
 
 from __future__ import annotations
 

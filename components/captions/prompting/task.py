@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from components.captions.prompting.inputs.readers import Accepts, Reader, anything
 from components.captions.prompting.parsing import first_line, first_verdict, without_thought
+from components.captions.prompting.readers import Accepts, Reader, anything
 from components.captions.prompting.request import COMPLETION, Chat, Inputs, Parse
 from components.core.system.errors import InputError
 

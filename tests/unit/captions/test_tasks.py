@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.captions.prompting import tasks
-from components.captions.prompting.inputs.pictures import SHOWN
+from components.captions.prompting.pictures import SHOWN
 from components.captions.prompting.request import COMPLETION, Chat, Inputs
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Settings

@@ -16,7 +16,7 @@ import yaml
 from dvc.repo import Repo
 from typer.testing import CliRunner
 
-from components.captions.prompting.inputs.readers import short_captions
+from components.captions.prompting.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.tables import synthesised_tables
 from components.cli import app

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from components.captions.prompting.inputs.readers import read_answers, read_captions
 from components.captions.prompting.parsing import first_line
+from components.captions.prompting.readers import read_answers, read_captions
 from components.captions.prompting.request import Chat, Inputs
 from components.captions.prompting.task import PromptTask, chat, few_shot
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.captions.prompting.inputs.readers import read_answers, read_captions, read_queries, short_captions
+from components.captions.prompting.readers import read_answers, read_captions, read_queries, short_captions
 from components.captions.prompting.request import Inputs
 from components.captions.prompting.task import PromptTask, chat, completion, question_alone
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from components.captions.prompting.inputs.pictures import SHOWN
-from components.captions.prompting.inputs.readers import (
+from components.captions.prompting.parsing import cut, scored_json
+from components.captions.prompting.pictures import SHOWN
+from components.captions.prompting.readers import (
     read_answers,
     read_caption_pairs,
     read_class_pairs,
     read_classes,
 )
-from components.captions.prompting.parsing import cut, scored_json
 from components.captions.prompting.request import PICTURE, Inputs
 from components.captions.prompting.task import PromptTask, chat, completion, few_shot, question_alone
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from components.captions.prompting.inputs.pictures import SHOWN
-from components.captions.prompting.inputs.readers import read_pictures
 from components.captions.prompting.parsing import clear_verdict, scored_json
+from components.captions.prompting.pictures import SHOWN
+from components.captions.prompting.readers import read_pictures
 from components.captions.prompting.request import PICTURE, Chat, Inputs, visible
 from components.captions.prompting.task import PromptTask, chat
 

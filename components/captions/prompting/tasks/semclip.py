@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from components.captions.prompting.inputs.readers import read_answers, read_captions
 from components.captions.prompting.parsing import verdict
+from components.captions.prompting.readers import read_answers, read_captions
 from components.captions.prompting.request import Inputs
 from components.captions.prompting.task import PromptTask, chat, question_alone
 

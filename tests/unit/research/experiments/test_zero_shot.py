@@ -9,7 +9,7 @@ import pytest
 import torch
 from torchvision.datasets import Flowers102
 
-from components.captions.prompting.inputs.readers import Ask, anything, read_class_pairs, read_classes
+from components.captions.prompting.readers import Ask, anything, read_class_pairs, read_classes
 from components.core.system.errors import InputError
 from components.core.tables.records import CLASS_DESCRIPTIONS
 from components.evaluation.scoring.published import write_lists

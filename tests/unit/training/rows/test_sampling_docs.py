@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from braceexpand import braceexpand
 
-from components.captions.prompting.inputs.readers import read_caption_pairs
+from components.captions.prompting.readers import read_caption_pairs
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.tables import find_table
 from components.cli.edited_params import overlaid, write

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from components.captions.prompting.inputs.readers import Ask, anything, read_caption_pairs
+from components.captions.prompting.readers import Ask, anything, read_caption_pairs
 from components.core.tables.records import DIFFERENCES_CUB, PAIRS
 from components.data.source import Pair, Sample
 from components.data.test_sets.readers import difference_sets

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.captions.prompting.inputs.pictures import SHOWN, picture_row, pictures_of, to_picture
+from components.captions.prompting.pictures import SHOWN, picture_row, pictures_of, to_picture
 from components.captions.prompting.request import InputRow, Inputs, disarm
 from components.core.pictures.folder import pictures_in
 from components.core.pictures.stored_pictures import PICTURE, Pictures

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.prompting.inputs.readers import (
+from components.captions.prompting.readers import (
     SHOWN,
     Ask,
     anything,

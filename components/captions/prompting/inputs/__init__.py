@@ -1,1 +1,0 @@
-"""Readers of the tables that prompt tasks ask about."""
