@@ -58,12 +58,12 @@ class Described:
 
 
 class CaptionTally:
-    """Counts images and their distinct captions while rows are read."""
+    """Counts images and their distinct captions while rows are read; `texts` is that of `Described`."""
 
     def __init__(self) -> None:
         self._images: dict[Hashable, tuple[str, str, int]] = {}
         self._pairs: set[int] = set()
-        self._texts: dict[str, int] = {}
+        self.texts: dict[str, int] = {}
         self._last = 1 << 32
 
     def add(self, image: Hashable, split: str, item: str, captions: Iterable[str]) -> None:
@@ -81,20 +81,15 @@ class CaptionTally:
     def _sample(self, caption: str) -> None:
         if crc32(caption.encode()) >= self._last:
             return
-        self._texts[caption] = self._texts.get(caption, 0) + 1
-        if len(self._texts) > 2 * _TEXTS:
-            self._last = sorted(crc32(text.encode()) for text in self._texts)[_TEXTS]
-            self._texts = {text: n for text, n in self._texts.items() if crc32(text.encode()) < self._last}
+        self.texts[caption] = self.texts.get(caption, 0) + 1
+        if len(self.texts) > 2 * _TEXTS:
+            self._last = sorted(crc32(text.encode()) for text in self.texts)[_TEXTS]
+            self.texts = {text: n for text, n in self.texts.items() if crc32(text.encode()) < self._last}
 
-    def described(
-        self,
-        pictures: Sequence[tuple[str, Callable[[], bytes]]],
-        unusable: Sequence[Unusable],
-        paraphrases: int = 0,
-        copies: int = 0,
-    ) -> Described:
-        """The counted pictures and captions."""
-        return Described(Counter(self._images.values()), self._texts, pictures, unusable, paraphrases, copies)
+    @property
+    def groups(self) -> Counter[tuple[str, str, int]]:
+        """`Described.groups` of the rows so far."""
+        return Counter(self._images.values())
 
 
 def first_copies(files: Sequence[Path]) -> dict[Path, Path]:

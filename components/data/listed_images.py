@@ -166,7 +166,9 @@ def _describe(folder: Path, listed: Sequence[Pair | Unusable], most: Bound) -> D
     for pair in pairs:
         if path := first.get(folder / pair.image.name):
             tally.add(path, pair.split, pair.item or "", [pair.caption])
-    return tally.described(
+    return Described(
+        tally.groups,
+        tally.texts,
         pictures=[(str(path), partial(read_picture, path, folder, most)) for path in paths],
         unusable=[*heic_together(refused), *(one for one in listed if isinstance(one, Unusable))],
         paraphrases=sum(bool(pair.paraphrase) for pair in pairs),

@@ -64,7 +64,7 @@ def _describe(splits: Splits, settings: Prepare) -> Described:
             tally.add(int(sample.image_id, 16), sample.split or split, sample.item, captions)
             if captions and sample.raw is not None and (opened := opened + 1) <= _OPENED:
                 pictures.append((sample.place, partial(bytes, sample.raw)))
-    return tally.described(pictures, unusable)
+    return Described(tally.groups, tally.texts, pictures, unusable)
 
 
 @dataclass
