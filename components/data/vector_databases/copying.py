@@ -108,7 +108,7 @@ def copy(url: str, folder: Path, text: str | None = None) -> int:
                     hashes.append((after, _hash(page)))
                     copied += len(page.keys)
                 after = page.last
-        if not read == total == opened.count() or not _is_current(opened, hashes):
+        if read != total or not _is_current(opened, hashes):
             raise InputError(f"it changed while it was read ({read:,} of {total:,} rows): run this again")
         if not has_finite:
             raise InputError(_no_vector(opened))

@@ -74,6 +74,7 @@ def _lance(folder: Path, generation: str, lacking: int = 0) -> str:
     return f"lance://{folder}/rows"
 
 
+MORE = models.PointStruct(id=ROWS, vector={"image": [1.0] * DIM}, payload={})
 databases = pytest.mark.parametrize("write", [_qdrant, _lance])
 
 
@@ -84,21 +85,21 @@ def _copied(folder: Path) -> pa.Table:
 class _Watched:
     """An open database of which each page but the first comes after a call of `before`."""
 
-    def __init__(self, opened: OpenStore, before: Callable[[Any], object]) -> None:
+    def __init__(self, opened: OpenStore, before: Callable[[Any, Any], object]) -> None:
         self._opened, self._before = opened, before
         self.count = opened.count
 
     def page(self, after: Any, rows: int) -> Page:
         if after is not None:
-            self._before(self._opened)
+            self._before(self._opened, after)
         return self._opened.page(after, rows)
 
 
-def _fails(_opened: OpenStore) -> None:
+def _fails(*_: object) -> None:
     raise OSError("connection reset")
 
 
-def _watch(url: str, before: Callable[[Any], object], patch: pytest.MonkeyPatch) -> None:
+def _watch(url: str, before: Callable[[Any, Any], object], patch: pytest.MonkeyPatch) -> None:
     """Let copies of this kind of database behave as `_Watched`."""
     store = find_store(url.partition(":")[0].partition("+")[0])
 
@@ -146,13 +147,14 @@ def test_a_stopped_copy_writes_nothing_and_starts_again(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda opened: opened._client.set_payload("rows", {"title": "renewed"}, points=[0]),
-        lambda opened: opened._client.delete("rows", [ROWS - 1]),
+        lambda opened, _: opened._client.set_payload("rows", {"title": "renewed"}, points=[0]),
+        lambda opened, _: opened._client.delete("rows", [ROWS - 1]),
+        lambda opened, after: after == "end" and opened._client.upsert("rows", [MORE]),
     ],
-    ids=["another text", "a point less"],
+    ids=["another text", "a point less", "a point more after the last page"],
 )
 def test_a_database_that_changes_meanwhile_is_refused(
-    change: Callable[[Any], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: Callable[[Any, Any], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = _qdrant(tmp_path / "database", "old")
     _watch(url, change, monkeypatch)
