@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shlex
 import shutil
@@ -27,7 +26,9 @@ from components.data import prepare
 from components.data.test_sets.readers import cc_neg, sugar_crepe
 from components.training.base.published import published_weights
 from tests.support.documented import REPO, block_lines
+from tests.support.published import csv_text
 from tests.unit.data.sources.published_folders import captions, picture, write_coco_karpathy, write_pictures
+from tests.unit.data.test_sets.writing import write_files
 
 PROFILES = REPO / "infra" / "profiles"
 TEXT = (REPO / "docs" / "papers.md").read_text("utf-8")
@@ -42,22 +43,18 @@ PLAIN = [
     if "dataset" in yaml.safe_load((PROFILES / f"{name}.yaml").read_text("utf-8"))
 ]
 """Profiles of a dataset; the others are of the synthetic one, or are laid over these."""
-ROWS = 60
+ROWS, COLUMNS = 60, ("caption", "negation", "paraphrased")
 
 
-def _pictures(folder: Path, count: int, digits: int) -> None:
-    folder.mkdir(parents=True)
-    for number in range(count):
-        (folder / f"{number:0{digits}d}.jpg").write_bytes(picture(number))
+TEXTS = [(f"thing {number}", f"no thing {number}", f"stuff {number}") for number in range(ROWS)]
+"""Caption, negation and paraphrase of each picture."""
 
 
-def _write_rows(path: Path, names: str, rows: list[list[object]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows([names.split(","), *rows])
-
-
-def _texts(number: int) -> list[object]:
-    return [f"thing {number}", f"no thing {number}", f"stuff {number}"]
+def _pictures(folder: Path, digits: int) -> list[str]:
+    """The names of the pictures, which have so many digits."""
+    pictures = {f"{number:0{digits}d}.jpg": picture(number) for number in range(ROWS)}
+    write_files(folder, pictures)
+    return list(pictures)
 
 
 def write_folder(folder: Path) -> None:
@@ -69,20 +66,16 @@ def write_folder(folder: Path) -> None:
 
 
 def write_cc_neg(folder: Path) -> None:
-    _pictures(folder / cc_neg.IMAGES, ROWS, 9)
-    columns = dict(
-        zip(("caption", "negated"), zip(*(_texts(number)[:2] for number in range(ROWS)), strict=True), strict=True)
-    )
-    names = {"image_path": [f"{number:09d}.jpg" for number in range(ROWS)]}
-    pq.write_table(pa.table(names | columns), folder / cc_neg.TABLE)
-    rows: list[list[object]] = [[number, *_texts(number)] for number in range(ROWS)]
-    _write_rows(folder / cc_neg.CSV, "image_number,caption,negation,paraphrased", rows)
+    plain, negated, _ = map(list, zip(*TEXTS, strict=True))
+    columns = {"image_path": _pictures(folder / cc_neg.IMAGES, 9), "caption": plain, "negated": negated}
+    pq.write_table(pa.table(columns), folder / cc_neg.TABLE)
+    rows = ((number, *texts) for number, texts in enumerate(TEXTS))
+    write_files(folder, {cc_neg.CSV: csv_text(("image_number", *COLUMNS), *rows)})
 
 
 def write_scpp(folder: Path) -> None:
-    _pictures(folder / "images", ROWS, 12)
-    rows: list[list[object]] = [[f"{number:012d}.jpg", *_texts(number)] for number in range(ROWS)]
-    _write_rows(folder / sugar_crepe.CSV, "filename,caption,negation,paraphrased", rows)
+    rows = ((name, *texts) for name, texts in zip(_pictures(folder / "images", 12), TEXTS, strict=True))
+    write_files(folder, {sugar_crepe.CSV: csv_text(("filename", *COLUMNS), *rows)})
 
 
 LAYOUTS: dict[str, tuple[Callable[[Path], None], tuple[int, int, int]]] = {
