@@ -107,23 +107,22 @@ def test_cached_texts_are_dropped_only_after_use(explorer: Explorer, monkeypatch
 
 
 def test_the_most_changed_queries_and_gains_per_tier(explored: Explored) -> None:
-    queries = [(f"{name} query", f"{name} paraphrase") for name in "acd"]
-    values = {"base": [0.5, 1.0, 1.0], "tuned": [0.5, 1.0, 0.0]}
-    write_evaluation(explored.folders, queries, ["common", "unseen", "common"], 2, values)
+    queries = [(f"{name} query", f"{name} paraphrase") for name in "abcde"]
+    values = {"base": [0.5, 0.75, 1.0, 0.25, 0.5], "tuned": [0.5, 0.5, 0.0, 0.5, 1.0]}
+    write_evaluation(explored.folders, queries, ["common", "unseen", "common", "unseen", "unseen"], 2, values)
     (base, tuned, other), settings = scored(explored.folders, [*explored.hashes, "others"]), explored.settings.evaluate
     assert base is not None
     assert tuned is not None
     assert (base.encoder, tuned.encoder, other) == ("base", "tuned", None)
     found = changed(explored.folders, [base, tuned], "ao", 5, settings)
     assert (found.metric, found.first, found.second) == ("paraphrased_retrieval/ao_at_2", "base", "tuned")
-    assert found.best == []
-    (lost,) = found.worst
-    assert (lost.query, lost.before, lost.after) == ("d query", 1.0, 0.0)
+    shown = [[(one.query[0], one.before, one.after) for one in part] for part in (found.best, found.worst)]
+    assert shown == [[("e", 0.5, 1.0), ("d", 0.25, 0.5)], [("c", 1.0, 0.0), ("b", 0.75, 0.5)]]
     gains = {gain.tier: gain.value for gain in found.gains}
-    assert gains == pytest.approx({"all": -1 / 3, "common": -1 / 2, "unseen": 0})
+    assert gains == pytest.approx({"all": -0.5 / 5, "common": -1 / 2, "unseen": 0.5 / 3})
     assert all(gain.low <= gain.value <= gain.high for gain in found.gains)
-    turned = changed(explored.folders, [tuned, base], "ao", 5, settings)
-    assert [one.query for one in turned.best] == ["d query"]
+    turned = changed(explored.folders, [tuned, base], "ao", 1, settings)
+    assert [one.query for one in turned.best] == ["c query"]
     others = tuned.model_copy(update={"data_hash": "other"})
     for second, metric, refusal in ((tuned, "f1", "metric 'f1' is unknown"), (others, "ao", "on different data")):
         with pytest.raises(InputError, match=refusal):
