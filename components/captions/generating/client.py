@@ -203,7 +203,7 @@ class LlmClient:
                 return str(refusal)
             except ServerFault as fault:
                 self._check()
-                # A server that ends has answers on their way: only what comes after an earlier failure shows life.
+                # A server that ends has answers on their way: only answers after an earlier failure show life.
                 attempts, failed_before, failed_at = attempts + 1, failed_at, monotonic()
                 hopeless = bool(fault.advice) and not self._answered_at
                 is_used_up = attempts >= (2 if hopeless else self._options.attempts) and not fault.overload
