@@ -271,7 +271,8 @@ def test_a_text_is_embedded_once(context: ProjectContext) -> None:
 @pytest.mark.parametrize(
     ("name", "table", "file", "columns", "message"),
     [
-        ("zero_shot", LABELS, "labels", {"image_id": ["a", "z", "b"]}, "row 1 names image 'z', not in the test split: run"),
+        ("zero_shot", LABELS, "labels", {"image_id": ["a", "z", "b"]},
+         "labels.parquet: row 1 names image 'z', not in the test split"),
         ("zero_shot", LABELS, "labels", {"image_id": [], "label": []}, "labels.parquet has no rows"),
         ("triplets", SWAPS, "swaps", {"image_id": ["a", "b", "c", "d"]},
          "swaps.parquet: row 1 names image 'b', which paraphrase_queries.parquet"),
