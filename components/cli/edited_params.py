@@ -29,6 +29,7 @@ from components.core.system.profiles import (
     fitting_settings,
     merge,
     overlays_of,
+    profile_files,
     profile_text,
 )
 from components.core.tables.files import atomic_file, content_hash
@@ -68,7 +69,7 @@ def overlaid(
     """
     # Profiles are read with their style, so that new keys look the same in params.yaml.
     overlays = overlays_of(name, params, folder, keep_models=keep_models, read=_styled)
-    return laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
+    return laid_over([*overlays, more or {}], str(profile_files(folder)[name]), params)
 
 
 def assigned(values: Iterable[str]) -> dict[str, Any]:

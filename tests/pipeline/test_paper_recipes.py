@@ -19,13 +19,14 @@ from components.captions import synthesize
 from components.cli import app
 from components.core.settings import Counts, Settings
 from components.core.system.checking import load_checked
-from components.core.system.profiles import fits_any_dataset, profile_names
+from components.core.system.profiles import fits_any_dataset, profile_names, profile_text
 from components.core.system.stage_graph import read_graph
 from components.core.tables.records import PAIRS
 from components.data import prepare
 from components.data.test_sets.readers import cc_neg, sugar_crepe
 from components.training.base.published import published_weights
 from tests.support.documented import REPO, block_lines
+from tests.support.params import copy_profiles
 from tests.support.published import csv_text
 from tests.unit.data.sources.published_folders import captions, picture, write_coco_karpathy, write_pictures
 from tests.unit.data.test_sets.writing import write_files
@@ -40,7 +41,7 @@ RECIPES = [
 PLAIN = [
     f"cliptune profile apply {name}"
     for name in profile_names(PROFILES)
-    if "dataset" in yaml.safe_load((PROFILES / f"{name}.yaml").read_text("utf-8"))
+    if "dataset" in yaml.safe_load(profile_text(name, PROFILES))
 ]
 """Profiles of a dataset; the others are of the synthetic one, or are laid over these."""
 ROWS, COLUMNS = 60, ("caption", "negation", "paraphrased")
@@ -94,7 +95,7 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     monkeypatch.chdir(tmp_path)
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(REPO / name, tmp_path)
-    shutil.copytree(PROFILES, tmp_path / "infra" / "profiles")
+    copy_profiles(tmp_path)
     (tmp_path / "data" / "benchmarks").mkdir(parents=True)
     monkeypatch.setattr(cc_neg, "ROWS", ROWS)
     monkeypatch.setattr(cc_neg, "TESTED", 8)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.params import copy_profiles
+
 REPO = Path(__file__).parents[2]
 
 
@@ -32,7 +34,7 @@ def first_commit(folder: Path, *, add: bool = False) -> None:
 def start_project(folder: Path) -> None:
     """Settings, profiles and a repository with one commit, for data that a test imports by `cliptune init`."""
     shutil.copy(REPO / "params.yaml", folder)
-    shutil.copytree(REPO / "infra" / "profiles", folder / "infra" / "profiles")
+    copy_profiles(folder)
     first_commit(folder)
 
 

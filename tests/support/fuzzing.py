@@ -31,6 +31,7 @@ from components.cli.own_data.survey import survey
 from components.core.pictures.rgb import upright_jpeg
 from components.core.system.discovery import names_in
 from components.core.system.errors import InputError
+from components.core.system.profiles import profile_files
 from components.data.checked_pictures import check_picture
 
 REPO = Path(__file__).parents[2]
@@ -84,7 +85,7 @@ def _files() -> dict[str, dict[str, bytes]]:
         },
         "picture": {kind: picture(3, kind) for kind in kinds}
         | {"progressive": picture(3, "JPEG", progressive=True), "tagged": picture(3, "JPEG", exif=_exif())},
-        "yaml": {path.name: path.read_bytes() for path in sorted((REPO / "infra/profiles").glob("*.yaml"))},
+        "yaml": {path.name: path.read_bytes() for path in profile_files(REPO / "infra/profiles").values()},
         "answers": {"text": b"1. A dog sits on a couch.\n<think>yes</think> Score: 4\n{\"caption\": \"a dog\"}"},
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,3 +24,9 @@ def every_method() -> dict[str, Any]:
     """Profile `methods` as plain data, to be changed by a test; only base and ParaCLIP are scored, as by default."""
     raw: dict[str, Any] = yaml.safe_load(profile_text("methods"))
     return raw | {"compare_encoders": ["base", "paraclip"]}
+
+
+def copy_profiles(folder: Path) -> None:
+    """Copy the profiles of users and of papers into a project's folder."""
+    for of in ("infra", "research"):
+        shutil.copytree(REPO / of / "profiles", folder / of / "profiles")

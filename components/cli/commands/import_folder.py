@@ -128,11 +128,11 @@ def import_folder(
 def _profile_path(name: str, dry_run: bool) -> Path:
     """The file of a new profile; raises InputError if its name is not valid or, without `dry_run`, taken."""
     from components.core.system.discovery import FOLDER_NAME
-    from components.core.system.profiles import PROFILES
+    from components.core.system.profiles import PROFILES, profile_files
 
     if not FOLDER_NAME.fullmatch(name):
         raise InputError(f"'{name}' is not a profile name: give --name with letters, digits, '_', '-' and '.'")
-    path = PROFILES / f"{name}.yaml"
+    path = profile_files().get(name, PROFILES / f"{name}.yaml")
     if path.exists() and not dry_run:
         raise InputError(f"{path} exists: give another --name, or delete it")
     return path

@@ -17,6 +17,8 @@ from components.core.system.errors import InputError
 from components.core.system.renamed import upgraded
 
 PROFILES = Path("infra/profiles")
+_OF_PAPERS = Path("research/profiles")
+"""Profiles of the papers' own data and settings, in the same project."""
 SHIPPED = "synthetic"
 """The dataset of the shipped params.yaml, and of profiles without one."""
 _FITTED = {
@@ -28,12 +30,18 @@ _FITTED = {
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
     """The names of all profiles, sorted."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+    return sorted(profile_files(folder))
+
+
+def profile_files(folder: Path = PROFILES) -> dict[str, Path]:
+    """The file of each profile: those of `folder`, and of the papers in the project of such a folder."""
+    papers = _OF_PAPERS if folder == PROFILES else folder.parents[1] / _OF_PAPERS
+    return {path.stem: path for place in (papers, folder) for path in place.glob("*.yaml")}
 
 
 def profile_text(name: str, folder: Path = PROFILES) -> str:
     """A profile's file; raises `InputError` if the profile does not exist."""
-    return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
+    return profile_files(folder)[choose(profile_names(folder), name, "profile")].read_text("utf-8")
 
 
 def fits_any_dataset(name: str, folder: Path = PROFILES) -> bool:
@@ -43,7 +51,7 @@ def fits_any_dataset(name: str, folder: Path = PROFILES) -> bool:
 
 def settings_with(name: str | None, more: Mapping[str, Any] | None = None) -> Settings:
     """The settings of params.yaml with profile `name`, if any, laid over it, and `more` over that."""
-    subject = "the profile" if name is None else str(PROFILES / f"{name}.yaml")
+    subject = "the profile" if name is None else str(profile_files().get(name, PROFILES / f"{name}.yaml"))
     load_settings()
     merged = read_yaml(PARAMS.read_text("utf-8"))
     for overlay in [*(overlays_of(name) if name is not None else []), more or {}]:
@@ -118,7 +126,7 @@ def blocks_of(
     name: str, folder: Path = PROFILES, read: Callable[[str, str], Any] = lambda text, _subject: read_yaml(text)
 ) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that it extends; for `read` see `overlays_of`."""
-    path = folder / f"{name}.yaml"
+    path = profile_files(folder)[name]
     try:
         text = path.read_text("utf-8")
         read_yaml(text)

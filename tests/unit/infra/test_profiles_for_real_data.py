@@ -24,6 +24,7 @@ from components.cli.doctor import CHECKS
 from components.cli.doctor.check import examine, read_installation
 from components.cli.edited_params import overlaid, write
 from components.core.settings import Settings, load_settings
+from components.core.system.profiles import profile_files
 from components.data.sources import find_source
 from components.evaluation.benchmarks.project import find_benchmark
 from components.training.base.published import facts_of
@@ -31,6 +32,7 @@ from components.training.checks import check
 from components.training.methods.contract.method import Optimisation
 from components.training.methods.registry import find_entry
 from components.training.rows.tables import input_files
+from tests.support.params import copy_profiles
 
 REPO = Path(__file__).parents[3]
 TABLES = {"caption_queries.parquet", "paraphrase_queries.parquet"}
@@ -225,7 +227,7 @@ def test_a_profile_of_another_base_is_applied_and_planned(
     monkeypatch.chdir(tmp_path)
     for file in ("params.yaml", "dvc.yaml"):
         shutil.copy(REPO / file, tmp_path)
-    shutil.copytree(PROFILES, tmp_path / "infra" / "profiles")
+    copy_profiles(tmp_path)
     dry = CliRunner().invoke(app, ["profile", "apply", name, "--dry-run", "--diff"])
     assert (dry.exit_code, f"+  name: {name}" in dry.output) == (0, True), dry.output
     write(overlaid(name))
@@ -241,7 +243,7 @@ def test_a_profile_of_another_base_is_applied_and_planned(
 
 def test_every_licence_names_its_subject() -> None:
     """In a flow list of YAML a comma that is not quoted makes two entries of "..., MIT"."""
-    for path in (REPO / "params.yaml", *sorted(PROFILES.glob("*.yaml"))):
+    for path in (REPO / "params.yaml", *profile_files(PROFILES).values()):
         for entry in (yaml.safe_load(path.read_text("utf-8")).get("promote") or {}).get("card", {}).get("licences", []):
             assert re.fullmatch(r"(?!(MIT|BSD|Apache|CC BY|GPL)[-A-Z0-9. ]*,)[^,]+, .+", entry), entry
 

@@ -20,6 +20,7 @@ from components.evaluation.scoring.bootstrap import Interval
 from components.evaluation.scoring.result_table import Cell
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
+from tests.support.params import copy_profiles
 from tests.support.typed import cliptune
 
 REPO = Path(__file__).parents[4]
@@ -28,7 +29,7 @@ REPO = Path(__file__).parents[4]
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(REPO / "params.yaml", tmp_path)
-    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    copy_profiles(tmp_path)
     (tmp_path / "mlruns").mkdir()
     (tmp_path / "mlruns" / "mlflow.db").touch()
     monkeypatch.chdir(tmp_path)
@@ -69,7 +70,7 @@ def test_profiles_are_listed_shown_applied_and_reset() -> None:
     before = params.read_text()
     Path("infra/profiles/bare.yaml").write_text("dataset: {name: bare}\n")
     profiles = json.loads(cliptune("profile", "list", "--json"))
-    assert set(profiles) == {path.stem for path in Path("infra/profiles").glob("*.yaml")}
+    assert set(profiles) == {path.stem for of in ("infra", "research") for path in Path(of, "profiles").glob("*.yaml")}
     assert profiles["methods"] == "The synthetic dataset with every method scored and compared."
     assert profiles["bare"] == ""
     listed = cliptune("profile", "list").splitlines()

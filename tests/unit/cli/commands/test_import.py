@@ -20,6 +20,7 @@ from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.data.sources import find_source
+from tests.support.params import copy_profiles
 from tests.support.typed import cliptune
 from tests.unit.data.sources import published_folders as published
 
@@ -30,7 +31,7 @@ REPO = Path(__file__).parents[4]
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project's settings and profiles, in the current folder."""
     shutil.copy(REPO / "params.yaml", tmp_path)
-    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    copy_profiles(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     return tmp_path

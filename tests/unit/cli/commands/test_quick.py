@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.dvc_project import make_project
+from tests.support.params import copy_profiles
 
 REPO = Path(__file__).parents[4]
 HEAVY = (
@@ -21,6 +21,7 @@ RUN = """
 import json, sys
 from typer.testing import CliRunner
 from components.cli import app
+from tests.support.params import copy_profiles
 heavy, commands = sys.argv[1].split(","), json.loads(sys.stdin.read())
 for command in commands:
     result = CliRunner().invoke(app, command.split())
@@ -68,7 +69,7 @@ COMMANDS = (
 
 def test_answers_without_heavy_imports(tmp_path: Path) -> None:
     make_project(tmp_path, {"prepare": [], "compare": ["prepare"]})
-    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    copy_profiles(tmp_path)
     unset = {"MLFLOW_TRACKING_URI": "", "CLIPTUNE_SERVE_TOKEN": ""}
     done = subprocess.run(
         [sys.executable, "-c", RUN, ",".join(HEAVY)],

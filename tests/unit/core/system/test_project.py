@@ -18,6 +18,7 @@ from components.core.system.project import find_root, start
 from components.encoders.adapter.encoder import Encoder
 from components.registry import decision as records
 from components.registry.decision import Decision
+from tests.support.params import copy_profiles
 from tests.support.store_rows import replies, requests
 
 REPO = Path(__file__).parents[4]
@@ -27,7 +28,7 @@ REPO = Path(__file__).parents[4]
 def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder two levels below a project's, in which we are; returns the project's."""
     shutil.copy(REPO / "params.yaml", tmp_path)
-    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    copy_profiles(tmp_path)
     (tmp_path / "notes" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "notes" / "deep")
     monkeypatch.setenv("COLUMNS", "200")
