@@ -213,7 +213,7 @@ def record_lock(encoder: Path, facts: Mapping[str, str]) -> tuple[str, str] | No
     """Store dvc.lock as an artifact of the run that trained `encoder`, and tag the run with `facts`.
 
     The first lock file after the training is kept: later ones describe other stages. Returns the ids of the MLflow run
-    and its experiment, None if there is no such run.
+    and of its experiment, or None if MLflow has no such run.
     """
     run_id = training_run(encoder)
     if not run_id or not LOCK.is_file():

@@ -204,11 +204,12 @@ class LlmClient:
             except ServerFault as fault:
                 self._check()
                 # A server that ends has answers on their way: only answers after an earlier failure show life.
-                attempts, failed_before, failed_at = attempts + 1, failed_at, monotonic()
+                now = monotonic()
+                attempts, since, failed_at = attempts + 1, failed_at or now, now
                 hopeless = bool(fault.advice) and not self._answered_at
                 is_used_up = attempts >= (2 if hopeless else self._options.attempts) and not fault.overload
-                if is_used_up or monotonic() - started > give_up_s:
-                    if await self._is_row(request, fault, failed_before or failed_at):
+                if is_used_up or now - started > give_up_s:
+                    if await self._is_row(request, fault, since):
                         return f"{fault} after {attempts} attempts"
                     if hopeless:
                         raise InputError(fault.advice) from None

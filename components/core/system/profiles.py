@@ -35,8 +35,8 @@ def profile_names(folder: Path = PROFILES) -> list[str]:
 
 def profile_files(folder: Path = PROFILES) -> dict[str, Path]:
     """The file of each profile: those of `folder`, and of the papers in the project of such a folder."""
-    papers = _OF_PAPERS if folder == PROFILES else folder.parents[1] / _OF_PAPERS
-    return {path.stem: path for place in (papers, folder) for path in place.glob("*.yaml")}
+    places = folder.parents[1] / _OF_PAPERS, folder
+    return {path.stem: path for place in places for path in place.glob("*.yaml")}
 
 
 def profile_text(name: str, folder: Path = PROFILES) -> str:

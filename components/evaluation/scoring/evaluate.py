@@ -162,7 +162,7 @@ def _written(tables: Sequence[Path]) -> str:
 class ValidationScores:
     """Scores of encoders with the base's image tower on the validation split, for searches.
 
-    No test picture or text is used, and there is no interval.
+    Test pictures and test texts are not used. The scores have no intervals.
     """
 
     settings: Settings

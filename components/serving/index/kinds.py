@@ -1,4 +1,4 @@
-"""The two kinds of an index.
+"""How an index stores and searches its vectors: exactly, in a memory-mapped file, or in a table of LanceDB.
 
 `exact` is `vectors.npy`, which is memory-mapped, and `rows.parquet`; every vector is compared with a query. A change
 writes a new folder, which replaces the old one in one step.
