@@ -117,7 +117,7 @@ def mean_interval(values: Reals, strata: Indices | None = None, pictures: Indice
         z, size = student(LEVEL, found.degrees), share * (1 - share) / found.error**2
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     reach = z * math.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
-    return Interval(share, middle - reach, middle + reach)
+    return Interval(share, min(share, middle - reach), max(share, middle + reach))
 
 
 def paired_interval(
