@@ -14,7 +14,7 @@ from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
 from components.evaluation.scoring.results import DEFAULT, Report, Result
 from components.registry.decision import BASE, Decision
 from components.registry.evidence import read_summary, tables_trained_on
-from components.registry.gate import gain
+from components.registry.gate import Judged, gain_of
 from components.registry.reviews import read_reviewed
 from components.training.methods.registry import find_method
 
@@ -26,15 +26,21 @@ class CardSubject:
     """A promoted candidate.
 
     Attributes:
-        incumbent: the results that the candidate was judged against, on the same data.
+        judged: the candidate's results.
+        incumbent: the results that it was judged against, on the same data.
         tags: the version's tags with commit, dvc.lock and data.
     """
 
     decision: Decision
     sidecar: Sidecar
-    candidate: Report
-    incumbent: Report
+    judged: Judged
+    incumbent: Judged
     tags: Mapping[str, str]
+
+    @property
+    def candidate(self) -> Report:
+        """The candidate's results."""
+        return self.judged.report
 
 
 def model_card(subject: CardSubject, settings: Settings) -> str:
@@ -46,14 +52,19 @@ def model_card(subject: CardSubject, settings: Settings) -> str:
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
         "## Known weaknesses\n\n" + _weaknesses(subject, settings),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
-        "## Metrics\n\n" + _test_queries(subject, settings) + _metrics(subject.candidate, subject.incumbent),
+        "## Metrics\n\n" + _test_queries(subject, settings) + _metrics(subject.candidate, subject.incumbent.report),
         "## Training data\n\n" + _data(sidecar, settings),
         "## Prompts\n\n" + _prompts(sidecar),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
         "## Origin\n\n" + _origin(subject),
-        "## Decision\n\n" + "\n".join(f"- {rule.name}: {rule.reason}" for rule in decision.rules),
+        "## Decision\n\n" + "\n".join(_decision(decision)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _decision(decision: Decision) -> list[str]:
+    lines = [f"- {rule.name}: {rule.reason}" for rule in decision.rules]
+    return lines + ([f"- looks at these test data: {decision.look}"] if decision.look else [])
 
 
 def _method(sidecar: Sidecar) -> str:
@@ -81,15 +92,15 @@ def _image_tower(sidecar: Sidecar) -> list[str]:
 
 
 def _weaknesses(subject: CardSubject, settings: Settings) -> str:
-    against = subject.incumbent.encoder
+    against = subject.incumbent.report
     lines = [_stated(settings, settings.promote.card.weaknesses), *_image_tower(subject.sidecar)]
     overall = {name: result for name, result in subject.candidate.metrics.items() if name.count("/") == 1}
     for name, new in overall.items():
-        old = subject.incumbent.metrics.get(name)
-        if old is not None and gain(new, old) < 0:
-            overlap = new.span[0] <= old.span[1] and old.span[0] <= new.span[1]
-            sure = "" if overlap else ", beyond both intervals"
-            lines.append(f"- Worse than {against} at {name}: {old.value:.4f} -> {new.value:.4f}{sure}.")
+        old = against.metrics.get(name)
+        change = None if old is None else gain_of(subject.judged, subject.incumbent, name)
+        if old is not None and change is not None and change.value < 0:
+            sure = ", and not by chance" if change.interval().excludes_zero else ""
+            lines.append(f"- Worse than {against.encoder} at {name}: {old.value:.4f} -> {new.value:.4f}{sure}.")
     groups = {name: result for name, result in subject.candidate.metrics.items() if name not in overall}
     primary = {name: result for name, result in groups.items() if name.startswith(f"{settings.promote.metric}/")}
     if primary:

@@ -261,4 +261,5 @@ def _has_weights(encoder: Path, sha256: str) -> bool:
 
 def files_of(name: str, card: str) -> versions.VersionFiles:
     """The files of an encoder of the pipeline, for its version."""
-    return versions.VersionFiles(DEFAULT.models / name, DEFAULT.metrics / f"{name}.json", card, LOCK)
+    metrics, values = DEFAULT.metrics / f"{name}.json", DEFAULT.per_query / f"{name}.safetensors"
+    return versions.VersionFiles(DEFAULT.models / name, metrics, values, card, LOCK)

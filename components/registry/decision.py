@@ -38,6 +38,8 @@ class Decision(BaseModel):
         passed_over: other candidates that were refused or have no results, each with the reason.
         advice: for a refusal, the cause that the numbers show and what to try next.
         behind: candidates with a lower primary metric, which were not judged.
+        look: how many sets of candidates the registry has judged on this test data, with this one; 0 where it was not
+            counted, as in records of earlier versions.
         version: the registry version with the candidate's weights; empty if there is none.
     """
 
@@ -55,6 +57,7 @@ class Decision(BaseModel):
     advice: str = ""
     data_hash: str = ""
     protocol: str = ""
+    look: int = 0
     run_id: str = ""
     git_commit: str = ""
     dvc_lock_sha256: str = ""
@@ -99,6 +102,7 @@ class Decision(BaseModel):
             "git commit": self.git_commit,
             "dvc.lock": self.dvc_lock_sha256,
             "evaluation data": self.data_hash,
+            "looks at it": str(self.look or ""),
             "protocol": self.protocol,
         }
         lines += [f"- {name}: `{value}`" for name, value in facts.items() if value]

@@ -1,16 +1,36 @@
-"""The gate: pure functions for the rules that a candidate must pass to become champion."""
+"""The gate: pure functions for the rules that a candidate must pass to become champion.
+
+Candidate and incumbent answer the same queries, so every rule about a metric reads the interval of their difference per
+query. A gain passes if its interval is above `promote.min_gain`; a guard keeps its metric if the interval of the change
+is above minus the tolerated loss. docs/statistics.md has the measured rates of both.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.core.settings import Margin, Promote
+from components.core.settings import Promote
 from components.core.system.errors import InputError
+from components.evaluation.scoring.benchmark import Correlation, Scores
+from components.evaluation.scoring.bootstrap import correlation_difference
+from components.evaluation.scoring.comparisons import reach_of_all
+from components.evaluation.scoring.intervals import FEWEST, LEVEL, Estimate, paired_estimate, student
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
+
+_FALSE_PROMOTIONS = 0.05
+"""At most so many of all series of looks at one test set promote a candidate that gained nothing."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An encoder's results and the values per query behind them."""
+
+    report: Report
+    scores: Scores
 
 
 @dataclass(frozen=True)
@@ -25,22 +45,64 @@ class Evidence:
     """People's verdicts on the written test queries; None without such queries."""
 
 
-def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evidence) -> tuple[RuleVerdict, ...]:
+def level_of(look: int) -> float:
+    """The level of the primary metric's interval at the `look`-th set of candidates that one test set judges.
+
+    Its lower end is wrong in 0.05 / (look * (look + 1)) of cases, which add up to 5% over all looks (alpha spending).
+
+    >>> [round(level_of(look), 4) for look in (1, 2, 3)]
+    [0.95, 0.9833, 0.9917]
+    """
+    return 1 - 2 * _FALSE_PROMOTIONS / (look * (look + 1))
+
+
+def errors_needed(candidates: Sequence[Judged], incumbent: Judged, name: str, look: int) -> float:
+    """How many standard errors a gain on metric `name` must exceed, so that the level holds for all candidates at once.
+
+    Candidates and incumbent are of the same test data.
+    """
+    found = [gain for one in candidates if (gain := gain_of(one, incumbent, name)) is not None]
+    if found and name in incumbent.scores.values:
+        return reach_of_all(found, level_of(look))
+    return student(1 - (1 - level_of(look)) / max(1, len(found)))
+
+
+def judge(
+    candidate: Judged, incumbent: Judged, policy: Promote, evidence: Evidence, errors: float
+) -> tuple[RuleVerdict, ...]:
     """The verdict of each rule; the candidate passes if it passes all.
 
     Args:
         incumbent: results of the champion, or of the base encoder if there is no champion.
+        errors: of `errors_needed`.
     """
+    same = _same_data(candidate.report, incumbent.report)
+    guards = policy.active_guards.items()
     return (
-        _same_data(candidate, incumbent),
-        *(_scored(candidate, benchmark) for benchmark in policy.require_benchmarks),
-        _primary(candidate, incumbent, policy.metric, policy.margin),
-        *(_guard(candidate, incumbent, name, loss) for name, loss in policy.active_guards.items()),
+        same,
+        *(_scored(candidate.report, benchmark) for benchmark in policy.require_benchmarks),
+        *([_primary(candidate, incumbent, policy, errors)] if same.passed else []),
+        *(_guard(candidate, incumbent, name, loss) for name, loss in guards if same.passed),
         _faultless("validation", evidence.validation_faults, _valid(policy.require_valid_tables)),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_rolled_back(evidence.rolled_back),
         *([] if policy.min_reviewed is None else [_reviewed(evidence.reviewed, policy.min_reviewed)]),
     )
+
+
+def gain_of(candidate: Judged, incumbent: Judged, name: str) -> Estimate | None:
+    """How much better the candidate is on a metric, positive for both directions; None without values per query."""
+    new, old = (one.scores.values.get(name, one.scores.correlations.get(name)) for one in (candidate, incumbent))
+    if new is None or old is None:
+        return None
+    if not metric(candidate.report, name, "promote").higher_is_better:
+        new, old = old, new
+    strata, pictures = (kept.get(name) for kept in (candidate.scores.strata, candidate.scores.pictures))
+    if isinstance(new, Correlation) and isinstance(old, Correlation):
+        return correlation_difference(new, old, pictures)
+    assert not isinstance(new, Correlation), name
+    assert not isinstance(old, Correlation), name
+    return paired_estimate(new, old, strata, pictures)
 
 
 def gain(candidate: Result, incumbent: Result) -> float:
@@ -49,25 +111,13 @@ def gain(candidate: Result, incumbent: Result) -> float:
     return difference if candidate.higher_is_better else -difference
 
 
-def needed_gain(candidate: Result, incumbent: Result) -> float:
-    """The larger half-width of the two 95% intervals: a smaller gain could be chance."""
-    return max((high - low) / 2 for low, high in (candidate.span, incumbent.span))
+def units_wanted(found: Estimate, bound: float, errors: float | None = None) -> int:
+    """How many queries show with a power of 80% that the truth is above a bound, if it is the measured value.
 
-
-def gap(candidate: Result, incumbent: Result) -> float:
-    """The gain at which the two intervals touch: with a smaller gain they overlap."""
-    new, old = candidate, incumbent
-    if candidate.higher_is_better:
-        return (new.value - new.span[0]) + (old.span[1] - old.value)
-    return (new.span[1] - new.value) + (old.value - old.span[0])
-
-
-_MARGINS: dict[str, tuple[Callable[[Result, Result], float], str]] = {
-    "half_width": (needed_gain, "the half-width"),
-    "disjoint": (gap, "the gap that separates the intervals,"),
-    "min_gain": (lambda _candidate, _incumbent: 0.0, "the least gain"),
-}
-"""Margin rule -> the gain that must be exceeded, and its name."""
+    Args:
+        errors: standard errors of the interval; by default those of 95%.
+    """
+    return found.units_for(found.value - bound, student(LEVEL, found.degrees) if errors is None else errors)
 
 
 def metric(report: Report, name: str, key: str) -> Result:
@@ -78,6 +128,48 @@ def metric(report: Report, name: str, key: str) -> Result:
             "choose a metric from `cliptune report`"
         )
     return report.metrics[name]
+
+
+def _primary(candidate: Judged, incumbent: Judged, policy: Promote, errors: float) -> RuleVerdict:
+    name, least = policy.metric, policy.min_gain
+    new, old = (metric(one.report, name, "promote.metric") for one in (candidate, incumbent))
+    found = gain_of(candidate, incumbent, name)
+    won = gain(new, old)
+    values = f"{old.value:.4f} -> {new.value:.4f}: gain {won:+.4f}"
+    if found is None:
+        relation = "more" if won > least else "not more"
+        return RuleVerdict(name=name, passed=won > least, reason=f"{values} is {relation} than {least:g}")
+    span = found.reaching(errors)
+    passed = found.units >= FEWEST and span.low > least
+    relation = "above" if passed else "not all above"
+    reason = f"{values} [{span.low:+.4f}, {span.high:+.4f}] is {relation} {least:g}"
+    return RuleVerdict(name=name, passed=passed, reason=reason + ("" if passed else _wanted(found, least, errors)))
+
+
+def _guard(candidate: Judged, incumbent: Judged, name: str, margin: float) -> RuleVerdict:
+    new, old = (metric(one.report, name, "promote.guards") for one in (candidate, incumbent))
+    found = gain_of(candidate, incumbent, name)
+    change = gain(new, old)
+    values = f"{old.value:.4f} -> {new.value:.4f}: change {change:+.4f}"
+    if found is None:
+        # The slack covers rounding in the difference; NaN compares false and so fails.
+        held, said = change >= -margin - 1e-9, f"{values}, allowed loss {margin:g}"
+        return RuleVerdict(name=f"guard {name}", passed=held, reason=said)
+    span = found.interval()
+    kept, lost = span.low > -margin, span.high < -margin
+    outcome = "kept" if kept else "lost" if lost else "not shown"
+    reason = f"{values} [{span.low:+.4f}, {span.high:+.4f}], allowed loss {margin:g}: {outcome}"
+    wanted = "" if kept or lost else _wanted(found, -margin)
+    return RuleVerdict(name=f"guard {name}", passed=kept, reason=reason + wanted)
+
+
+def _wanted(found: Estimate, bound: float, errors: float | None = None) -> str:
+    """What would show that the truth is above a bound; empty where the measured value is not."""
+    if found.units < FEWEST:
+        return f": {found.units} test pictures or queries have no interval, at least {FEWEST} are needed"
+    if found.value <= bound:
+        return ""
+    return f": it may be chance; if it is the truth, about {units_wanted(found, bound, errors):,} queries show it"
 
 
 def _valid(tables: Sequence[str]) -> str:
@@ -104,26 +196,6 @@ def _scored(candidate: Report, benchmark: str) -> RuleVerdict:
     elif invalid:
         reason = f"{invalid} of {len(values)} metrics are not finite: look at reports/metrics/{candidate.encoder}.json"
     return RuleVerdict(name=f"benchmark {benchmark}", passed=bool(values) and not invalid, reason=reason)
-
-
-def _primary(candidate: Report, incumbent: Report, name: str, margin: Margin) -> RuleVerdict:
-    new, old = (metric(report, name, "promote.metric") for report in (candidate, incumbent))
-    required_gain, called = _MARGINS[margin.rule]
-    won, needed = gain(new, old), required_gain(new, old)
-    if needed < margin.min_gain:
-        needed, called = margin.min_gain, "the least gain"
-    relation = "more" if won > needed else "not more"
-    reason = f"{old.value:.4f} -> {new.value:.4f}: gain {won:+.4f} is {relation} than {called} {needed:.4f}"
-    return RuleVerdict(name=name, passed=won > needed, reason=reason)
-
-
-def _guard(candidate: Report, incumbent: Report, name: str, margin: float) -> RuleVerdict:
-    new, old = (metric(report, name, "promote.guards") for report in (candidate, incumbent))
-    change = gain(new, old)
-    # The slack covers rounding in the difference; NaN compares false and so fails.
-    held = change >= -margin - 1e-9
-    reason = f"{old.value:.4f} -> {new.value:.4f}: {change:+.4f}, allowed loss {margin:g}"
-    return RuleVerdict(name=f"guard {name}", passed=held, reason=reason)
 
 
 def _faultless(name: str, faults: tuple[str, ...], fine: str) -> RuleVerdict:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
-CARD = "model_card.md"
+CARD, METRICS, VALUES = "model_card.md", "metrics.json", "values.safetensors"
 SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
 PROMOTED = "promoted"
@@ -72,10 +72,11 @@ def find_weights(client: MlflowClient, model: str, sha256: str) -> Any | None:
 
 @dataclass(frozen=True)
 class VersionFiles:
-    """The files of a version: the encoder's folder, its results, its card, and dvc.lock if there is one."""
+    """The files of a version: the encoder's folder, its results with their values per query, its card, and dvc.lock."""
 
     encoder: Path
     metrics: Path
+    values: Path
     card: str
     dvc_lock: Path
 
@@ -86,18 +87,35 @@ def register(client: MlflowClient, model: str, parts: VersionFiles, *, run_id: s
     The files become artifacts of the training run `run_id`. They include the results, because the next candidate is
     judged against them.
     """
+    source = upload(client, parts, run_id, tags[SHA_TAG])
+    create_model(client, model)
+    created = client.create_model_version(
+        model, source, run_id, tags=dict(tags), description=shortened(parts.card, _LONGEST_DESCRIPTION)
+    )
+    return str(created.version)
+
+
+def create_model(client: MlflowClient, model: str) -> None:
+    """Make the registered model, unless there is one."""
     from mlflow.exceptions import MlflowException
 
-    source = upload(client, parts, run_id, tags[SHA_TAG])
     try:
         client.create_registered_model(model, description=_DESCRIPTION)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    created = client.create_model_version(
-        model, source, run_id, tags=dict(tags), description=shortened(parts.card, _LONGEST_DESCRIPTION)
-    )
-    return str(created.version)
+
+
+def tags_of_model(client: MlflowClient, model: str) -> dict[str, str]:
+    """The tags of the registered model; none if there is no such model."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return dict(client.get_registered_model(model).tags)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return {}
 
 
 def upload(client: MlflowClient, parts: VersionFiles, run_id: str, sha256: str) -> str:
@@ -146,7 +164,9 @@ def save_model(folder: Path, parts: VersionFiles) -> None:
 def _copied(parts: VersionFiles, folder: Path) -> list[Path]:
     """A version's artifacts with their names in the version."""
     shutil.copytree(parts.encoder, folder / "encoder")
-    shutil.copy(parts.metrics, folder / "metrics.json")
+    shutil.copy(parts.metrics, folder / METRICS)
+    if parts.values.is_file():
+        shutil.copy(parts.values, folder / VALUES)
     (folder / CARD).write_text(parts.card, encoding="utf-8")
     if parts.dvc_lock.is_file():
         shutil.copy(parts.dvc_lock, folder / "dvc.lock")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from components.core.tables import formats
 from components.core.tables.formats import read_record
 from components.core.tracking import RUN_FILE, explained, make_client, offline_spool, tracking_uri, training_run
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
-from components.evaluation.scoring.results import DEFAULT, Report, read_report
+from components.evaluation.scoring.results import DEFAULT, Report, read_report, read_scores
 from components.registry import decision as records
 from components.registry import model as versions
 from components.registry.champion import (
@@ -31,7 +30,8 @@ from components.registry.champion import (
 )
 from components.registry.decision import BASE, Decision, Outcome, RuleVerdict
 from components.registry.evidence import gather, lock_hash, tags_of
-from components.registry.gate import judge, metric
+from components.registry.gate import Judged, errors_needed, judge, metric
+from components.registry.looks import looks_at
 from components.registry.refusal import cause, numbers_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def promote(settings: Settings, dry_run: bool = False, *, challenger: bool = Fal
     Args:
         challenger: a candidate that passes becomes only `challenger`, so that people can try it first.
     """
-    reports, unscored = _candidates(settings)
+    candidates, unscored = _candidates(settings)
+    reports = [one.report for one in candidates]
     client = make_client()
     finished = None
     if not dry_run:
@@ -60,7 +61,7 @@ def promote(settings: Settings, dry_run: bool = False, *, challenger: bool = Fal
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     # Of the state that is judged: a `dvc repro` beside it may write another.
     lock = lock_hash()
-    cases = _judged(client, champion, reports, settings)
+    cases = _judged(client, champion, candidates, settings, count=not dry_run)
     case = cases[0] if cases[-1].outcome == "refused" else cases[-1]
     decision = Decision(
         outcome="challenger" if challenger and case.outcome == "promoted" else case.outcome,
@@ -74,6 +75,7 @@ def promote(settings: Settings, dry_run: bool = False, *, challenger: bool = Fal
         advice=_advice(case, settings),
         data_hash=case.candidate.data_hash,
         protocol=case.candidate.protocol,
+        look=case.look,
         run_id=training_run(DEFAULT.models / case.candidate.encoder),
         git_commit="" if case.sidecar is None else case.sidecar.git_commit,
         dvc_lock_sha256=lock,
@@ -91,7 +93,7 @@ def promote(settings: Settings, dry_run: bool = False, *, challenger: bool = Fal
     return _admit(client, case, decision, settings)
 
 
-def _candidates(settings: Settings) -> tuple[list[Report], tuple[RuleVerdict, ...]]:
+def _candidates(settings: Settings) -> tuple[list[Judged], tuple[RuleVerdict, ...]]:
     """Results of all encoders except base, best on the primary metric first; ties keep their order in params.yaml.
 
     Also returns the encoders without results, each with the reason: DVC deletes an encoder's results while stage
@@ -100,71 +102,90 @@ def _candidates(settings: Settings) -> tuple[list[Report], tuple[RuleVerdict, ..
     names = [name for name in settings.compare_encoders if name != BASE]
     if not names:
         raise InputError("params.yaml: compare_encoders lists no encoder but base: add one to have a candidate")
-    scored = [name for name in names if (DEFAULT.metrics / f"{name}.json").exists()]
-    reports = [read_report(name, DEFAULT.metrics) for name in scored or names]
-    missing = tuple(
-        RuleVerdict(name=name, passed=False, reason=f"it has no results: run `dvc repro evaluate@{name}`")
-        for name in names
-        if name not in scored
-    )
+    found: list[Judged] = []
+    missing: list[RuleVerdict] = []
+    for name in names:
+        try:
+            found.append(_read_judged(name))
+        except InputError as error:
+            missing.append(RuleVerdict(name=name, passed=False, reason=str(error)))
+    if not found:
+        raise InputError(missing[0].reason)
 
-    def merit(report: Report) -> float:
-        result = metric(report, settings.promote.metric, "promote.metric")
+    def merit(one: Judged) -> float:
+        result = metric(one.report, settings.promote.metric, "promote.metric")
         value = result.value if result.higher_is_better else -result.value
         return -math.inf if math.isnan(value) else value
 
-    return sorted(reports, key=merit, reverse=True), missing
+    return sorted(found, key=merit, reverse=True), tuple(missing)
+
+
+def _read_judged(name: str) -> Judged:
+    report = read_report(name, DEFAULT.metrics)
+    return Judged(report, read_scores(report, DEFAULT.per_query))
 
 
 @dataclass(frozen=True)
 class _Case:
     """A candidate, the results it must beat, and the gate's verdicts: none for the champion's own weights.
 
-    Without a sidecar the encoder is gone, and `incumbent` is the candidate itself.
+    Without a sidecar the encoder is gone, and `incumbent` is the candidate itself. `look` is that of `looks_at`, and
+    `errors` that of `errors_needed`.
     """
 
     outcome: Outcome
     sidecar: Sidecar | None
-    candidate: Report
-    incumbent: Report
+    judged: Judged
+    incumbent: Judged
     rules: tuple[RuleVerdict, ...] = ()
+    look: int = 0
+    errors: float = 0.0
+
+    @property
+    def candidate(self) -> Report:
+        """The candidate's results."""
+        return self.judged.report
 
 
-def _judged(client: MlflowClient, champion: Any | None, reports: list[Report], settings: Settings) -> list[_Case]:
+def _judged(
+    client: MlflowClient, champion: Any | None, candidates: list[Judged], settings: Settings, *, count: bool
+) -> list[_Case]:
     """The candidates in their order, up to the first that passes or is champion already.
 
     A collapsed encoder retrieves the same images for every text and so has the best agreement. The guards refuse it,
-    and the next candidate is judged.
+    and the next candidate is judged. All candidates on the same test data share a look at it, and its level.
     """
-    incumbent = cache(partial(_incumbent, client, champion, settings))
-    cases: list[_Case] = []
-    for candidate in reports:
-        cases.append(_case(client, champion, candidate, incumbent, settings))
-        if cases[-1].outcome != "refused":
+    incumbent_on = cache(partial(_incumbent, client, champion, settings))
+    own = "" if champion is None else champion.tags.get(versions.SHA_TAG, "")
+    policy, cases = settings.promote, list[_Case]()
+    for judged in candidates:
+        report = judged.report
+        try:
+            sidecar = read_sidecar(DEFAULT.models / report.encoder)
+        except InputError as error:
+            # For instance while it is trained again; the other candidates are judged all the same.
+            gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
+            cases.append(_Case("refused", None, judged, judged, (gone,)))
+            continue
+        if own == report.encoder_sha256:
+            return [*cases, _Case("already champion", sidecar, judged, judged)]
+        incumbent = incumbent_on(report.data_hash, report.protocol)
+        group = [
+            one
+            for one in candidates
+            if (one.report.data_hash, one.report.protocol) == (report.data_hash, report.protocol)
+            and one.report.encoder_sha256 != own
+        ]
+        hashes = (one.report.encoder_sha256 for one in (incumbent, *group))
+        look = looks_at(client, policy.model, report.data_hash, hashes, count)
+        errors = errors_needed(group, incumbent, policy.metric, look)
+        evidence = gather(client, settings, report, incumbent.report, sidecar)
+        rules = judge(judged, incumbent, policy, evidence, errors)
+        passed = all(rule.passed for rule in rules)
+        cases.append(_Case("promoted" if passed else "refused", sidecar, judged, incumbent, rules, look, errors))
+        if passed:
             break
     return cases
-
-
-def _case(
-    client: MlflowClient,
-    champion: Any | None,
-    candidate: Report,
-    incumbent_on: Callable[[str, str], Report],
-    settings: Settings,
-) -> _Case:
-    try:
-        sidecar = read_sidecar(DEFAULT.models / candidate.encoder)
-    except InputError as error:
-        # For instance while it is trained again; the other candidates are judged all the same.
-        gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
-        return _Case("refused", None, candidate, candidate, (gone,))
-    if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
-        return _Case("already champion", sidecar, candidate, candidate)
-    incumbent = incumbent_on(candidate.data_hash, candidate.protocol)
-    evidence = gather(client, settings, candidate, incumbent, sidecar)
-    rules = judge(candidate, incumbent, settings.promote, evidence)
-    outcome: Outcome = "promoted" if all(rule.passed for rule in rules) else "refused"
-    return _Case(outcome, sidecar, candidate, incumbent, rules)
 
 
 def _why_refused(case: _Case) -> RuleVerdict:
@@ -186,27 +207,42 @@ def _advice(case: _Case, settings: Settings) -> str:
     judged_by = {policy.metric, *(f"guard {name}" for name in policy.guards)}
     if case.sidecar is None or not any(rule.name in judged_by and not rule.passed for rule in case.rules):
         return ""
-    return cause(numbers_of(case.candidate, case.incumbent, case.sidecar, policy))
+    return cause(numbers_of(case.judged, case.incumbent, case.sidecar, policy, case.errors))
 
 
-def _incumbent(client: MlflowClient, champion: Any | None, settings: Settings, data_hash: str, protocol: str) -> Report:
-    """Results to beat on this evaluation data and protocol; a champion with other results is scored again."""
+def _incumbent(client: MlflowClient, champion: Any | None, settings: Settings, data_hash: str, protocol: str) -> Judged:
+    """Results to beat on this evaluation data and protocol.
+
+    A champion with other results, or without values per query, is scored again.
+    """
     if champion is None:
-        return read_report(BASE, DEFAULT.metrics)
+        return _read_judged(BASE)
     with TemporaryDirectory() as temporary:
         place = Path(temporary)
-        stored = versions.artifact(client, champion, "metrics.json", place)
-        report = read_record(Report, stored, "run this again", newest=formats.RESULTS)
-        if (report.data_hash, report.protocol) != (data_hash, protocol):
+        found = _stored(client, champion, place)
+        if found is None or (found.report.data_hash, found.report.protocol) != (data_hash, protocol):
             from components.evaluation.scoring.evaluate import run as evaluate
 
             encoder = versions.artifact(client, champion, "encoder", place / "models")
             # Without this file nothing is logged: the champion's run keeps the metrics that it was promoted by.
             (encoder / RUN_FILE).unlink(missing_ok=True)
-            report = evaluate(
-                settings, encoder.name, replace(DEFAULT, models=encoder.parent, reports=place / "reports")
-            )
-    return report.model_copy(update={"encoder": f"champion version {champion.version}"})
+            folders = replace(DEFAULT, models=encoder.parent, reports=place / "reports")
+            report = evaluate(settings, encoder.name, folders)
+            found = Judged(report, read_scores(report, folders.per_query))
+    report = found.report.model_copy(update={"encoder": f"champion version {champion.version}"})
+    return replace(found, report=report)
+
+
+def _stored(client: MlflowClient, champion: Any, place: Path) -> Judged | None:
+    """The results of a version; None where its values per query are missing, as in versions of earlier releases."""
+    stored = versions.artifact(client, champion, versions.METRICS, place)
+    report = read_record(Report, stored, "run this again", newest=formats.RESULTS)
+    try:
+        values = versions.artifact(client, champion, versions.VALUES, place)
+    except InputError:
+        return None
+    values.rename(values.with_name(f"{report.encoder}.safetensors"))
+    return Judged(report, read_scores(report, values.parent))
 
 
 def _admit(client: MlflowClient, case: _Case, decision: Decision, settings: Settings) -> Decision:
@@ -261,7 +297,7 @@ def _registered(client: MlflowClient, case: _Case, decision: Decision, settings:
         # Imports PyTorch, which a refusal does not need.
         from components.registry.card import CardSubject, model_card
 
-        subject = CardSubject(decision, case.sidecar, case.candidate, case.incumbent, origin)
+        subject = CardSubject(decision, case.sidecar, case.judged, case.incumbent, origin)
         parts = files_of(decision.encoder, model_card(subject, settings))
         version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
     client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")

@@ -5,7 +5,6 @@ The thresholds are rules of thumb; docs/flat_or_refused.md explains each cause.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,9 @@ import pyarrow.parquet as pq
 
 from components.core.settings import Promote
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.scoring.results import Report
+from components.evaluation.scoring.intervals import Estimate
 from components.registry.evidence import read_summary, tables_trained_on
-from components.registry.gate import gain, needed_gain
+from components.registry.gate import Judged, gain, gain_of, units_wanted
 
 FEW_ROWS, FEW_SHARE = 1000, 0.3
 """Accepted rows, and their share of all answers, below which they are too few."""
@@ -33,9 +32,10 @@ class Numbers:
     """What decides the cause.
 
     Attributes:
-        value: the incumbent's primary metric; `gain` is the candidate's, and `needed` the one that the margin demands.
-        queries: number of test queries; None if unknown.
-        lost: guard metric -> loss beyond its allowance, of guards that failed.
+        value: the incumbent's primary metric; `gain` is the candidate's.
+        wanted: number of test queries that would show the gain, if it is the truth; None where queries are enough.
+        lost: guard metric -> loss beyond its allowance, of guards that were lost.
+        unshown: guard metric -> test queries that would show that it is kept, of guards that were not shown.
         accepted, rows: training rows that validation accepted, and all.
         reason: the most frequent reason of rejections.
         similarity: mean cosine of the captions and their accepted texts; None if it was not measured.
@@ -43,9 +43,9 @@ class Numbers:
 
     value: float
     gain: float
-    needed: float
-    queries: int | None
+    wanted: int | None
     lost: Mapping[str, float]
+    unshown: Mapping[str, int]
     accepted: int
     rows: int
     reason: str
@@ -84,13 +84,18 @@ def _few_rows(numbers: Numbers) -> str:
 
 
 def _small_test_set(numbers: Numbers) -> str:
-    if not 0 < numbers.gain <= numbers.needed or numbers.queries is None:
+    more = "(prepare.counts.test, test_set.max_captions)"
+    if numbers.wanted is not None:
+        return (
+            f"the gain of {numbers.gain:+.4f} may be chance; if it is the truth, about {numbers.wanted:,} test queries "
+            f"show it {more}"
+        )
+    if not numbers.unshown:
         return ""
-    # The half-width of an interval falls with the square root of the number of queries.
-    wanted = math.ceil(numbers.queries * (numbers.needed / numbers.gain) ** 2 / 100) * 100
+    name = max(numbers.unshown, key=lambda guard: numbers.unshown[guard])
     return (
-        f"the test set is too small for the gain: {numbers.gain:+.4f} of {numbers.queries:,} queries, and chance makes "
-        f"{numbers.needed:.4f}: about {wanted:,} queries could show it (prepare.counts.test, test_set.max_captions)"
+        f"the test set is too small for the guard {name}: about {numbers.unshown[name]:,} queries {more} show that it "
+        "is kept, if it is, or a larger loss is allowed"
     )
 
 
@@ -112,14 +117,20 @@ def _agrees(numbers: Numbers) -> str:
     )
 
 
-def numbers_of(candidate: Report, incumbent: Report, sidecar: Sidecar, policy: Promote) -> Numbers:
-    """The numbers of a candidate that was judged against an incumbent."""
-    new, old = candidate.metrics[policy.metric], incumbent.metrics[policy.metric]
-    lost: dict[str, float] = {}
-    for name, allowed in policy.guards.items():
-        if allowed is not None and name in candidate.metrics and name in incumbent.metrics:
-            beyond = -gain(candidate.metrics[name], incumbent.metrics[name]) - allowed
-            lost |= {name: beyond} if beyond > 0 else {}
+def numbers_of(candidate: Judged, incumbent: Judged, sidecar: Sidecar, policy: Promote, errors: float) -> Numbers:
+    """The numbers of a candidate that was judged against an incumbent; `errors` is that of `judge`."""
+    new, old = candidate.report.metrics[policy.metric], incumbent.report.metrics[policy.metric]
+    found = gain_of(candidate, incumbent, policy.metric)
+    lost, unshown = dict[str, float](), dict[str, int]()
+    for name, allowed in policy.active_guards.items():
+        change = gain_of(candidate, incumbent, name)
+        if change is None:
+            continue
+        span = change.interval()
+        if span.high < -allowed:
+            lost[name] = -gain(candidate.report.metrics[name], incumbent.report.metrics[name]) - allowed
+        elif span.low <= -allowed < change.value:
+            unshown[name] = units_wanted(change, -allowed)
     summaries = [read_summary(table) for table in tables_trained_on(sidecar.data_hashes)]
     reasons: dict[str, int] = {}
     for summary in summaries:
@@ -127,14 +138,20 @@ def numbers_of(candidate: Report, incumbent: Report, sidecar: Sidecar, policy: P
     return Numbers(
         value=old.value,
         gain=gain(new, old),
-        needed=max(needed_gain(new, old), policy.margin.min_gain),
-        queries=new.queries,
+        wanted=_wanted(found, policy.min_gain, errors),
         lost=lost,
+        unshown=unshown,
         accepted=sum(summary.get("accepted", 0) for summary in summaries),
         rows=sum(summary.get("rows", 0) for summary in summaries),
         reason=max(reasons, key=lambda name: reasons[name], default=""),
         similarity=_mean_similarity(sidecar.data_hashes),
     )
+
+
+def _wanted(found: Estimate | None, least: float, errors: float) -> int | None:
+    if found is None or not found.reaching(errors).low <= least < found.value:
+        return None
+    return units_wanted(found, least, errors)
 
 
 def _mean_similarity(data_hashes: Mapping[str, Any]) -> float | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 
@@ -16,20 +18,30 @@ from components.core.tables.files import file_hash, write_json
 from components.core.tracking import tracked_run
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import WEIGHTS
-from components.evaluation.scoring.results import Report, Result
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.results import DEFAULT, Folders, Report, Result, write_results
+from components.registry.gate import Judged
 from components.registry.model import SHA_TAG
 
 PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"
+QUERIES = 1000
 SUMMARY = {"passed": True, "accepted": 90, "rows": 100}
 SUMMARY_FILE = Path("data/quarantine/paraphrases/summary.json")
 EXAMPLES = Path("data/validated/paraclip/paraphrases.parquet")
 
 
-def results(name: str, sha256: str, primary: float, recall: float = 0.5, top1: float = 0.5, data: str = "d") -> Report:
-    """A report with intervals of half-width 0.02."""
-    values = {PRIMARY: primary, RECALL: recall, TOP1: top1}
-    metrics = {key: Result(value=x, ci95=(x - 0.02, x + 0.02), higher_is_better=True) for key, x in values.items()}
-    return Report(encoder=name, protocol="p=1", data_hash=data, encoder_sha256=sha256, metrics=metrics)
+def scores(shares: Mapping[str, float]) -> Scores:
+    """Hits of 1,000 queries, as many as the shares ask, in an order of each metric's own."""
+    orders = {name: np.random.default_rng(len(name)).permutation(QUERIES) for name in shares}
+    return Scores({name: (orders[name] < share * QUERIES).astype(np.float64) for name, share in shares.items()})
+
+
+def judged(name: str, sha256: str, primary: float, recall: float = 0.5, top1: float = 0.5, data: str = "d") -> Judged:
+    """An encoder's results; two encoders hit the same queries as far as their shares allow."""
+    shares = {PRIMARY: primary, RECALL: recall, TOP1: top1}
+    metrics = {key: Result(value=x, ci95=(x - 0.02, x + 0.02), higher_is_better=True) for key, x in shares.items()}
+    report = Report(encoder=name, protocol="p=1", data_hash=data, encoder_sha256=sha256, metrics=metrics)
+    return Judged(report, scores(shares))
 
 
 @dataclass
@@ -39,8 +51,13 @@ class Project:
     settings: Settings
     architecture: dict[str, object]
 
-    def score(self, name: str, sha256: str, primary: float, recall: float = 0.5, data: str = "d") -> Report:
-        return results(name, sha256, primary, recall, data=data)
+    def score(
+        self, name: str, sha256: str, primary: float, recall: float = 0.5, data: str = "d", folders: Folders = DEFAULT
+    ) -> Report:
+        """Write results as stage `evaluate` does."""
+        one = judged(name, sha256, primary, recall, data=data)
+        write_results(one.report, one.scores, folders.metrics, folders.per_query)
+        return one.report
 
     def add(self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d", **given: Any) -> Encoder:
         """Draw, save and score an encoder with a finished run; `given` are its `commit` and the hashes `made_of`."""
@@ -53,8 +70,7 @@ class Project:
             encoder.save(Path("models") / name)
             write_json(Path("models") / name / "run.json", run.reference())
             run.log_artifact(Path("models") / name)
-        report = self.score(name, encoder.sidecar.weights_sha256, primary, recall, data)
-        write_json(Path("reports/metrics") / f"{name}.json", report.model_dump(mode="json"))
+        self.score(name, encoder.sidecar.weights_sha256, primary, recall, data)
         lock_results()
         return encoder
 
@@ -64,7 +80,7 @@ def write_version_files(folder: Path) -> dict[str, str]:
     weights = folder / "artifacts" / "encoder" / WEIGHTS
     weights.parent.mkdir(parents=True, exist_ok=True)
     weights.write_bytes(b"weights")
-    report = results("one", file_hash(weights), 0.5)
+    report = judged("one", file_hash(weights), 0.5).report
     write_json(folder / "artifacts" / "metrics.json", report.model_dump(mode="json"))
     return {SHA_TAG: report.encoder_sha256}
 

@@ -88,15 +88,6 @@ class Compare(Block):
     gallery_top: PositiveInt = 5
 
 
-class Margin(Block):
-    """The least gain over the champion on the primary metric."""
-
-    rule: Literal["half_width", "disjoint", "min_gain"] = "half_width"
-    """Larger than both half-widths of the 95% intervals; or intervals that do not overlap; or only `min_gain`."""
-    min_gain: float = Field(0.0, ge=0)
-    """The minimum gain under every rule."""
-
-
 class Card(Block):
     """Facts of the model card that only people know."""
 
@@ -117,9 +108,10 @@ class Promote(Block):
     """Name of the registered model in MLflow."""
     metric: str
     """The primary metric, such as `paraphrased_retrieval/ao_at_10`."""
-    margin: Margin = Margin()
+    min_gain: float = Field(0.0, ge=0)
+    """The gain that the whole interval of the difference to the champion must exceed."""
     guards: dict[str, Annotated[float, Field(ge=0)] | None]
-    """Guard metric -> the largest tolerated loss against the champion; null removes a guard, for profiles."""
+    """Guard metric -> the loss against the champion that its interval must exclude; null removes a guard."""
     require_valid_tables: tuple[str, ...] = ()
     """Tables that must have passed validation with rows left, besides the training tables of the candidate."""
     require_benchmarks: tuple[str, ...] = ()

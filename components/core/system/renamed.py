@@ -39,7 +39,6 @@ KEYS = {
     "mixes.*.shares": "mixes.*.weights",
     "evaluate.ks": "evaluate.top_k",
     "promote.primary": "promote.metric",
-    "promote.margin.least": "promote.margin.min_gain",
     "promote.clean": "promote.require_clean_git",
     "promote.validation": "promote.require_valid_tables",
     "promote.benchmarks": "promote.require_benchmarks",
@@ -48,6 +47,7 @@ KEYS = {
 """Old key -> new key; `*` is a name that the user chose."""
 
 REMOVED = {
+    "promote.margin": "`promote.min_gain` is the least gain, and the interval of the difference per query decides",
     "promote.webhook": "MLflow's server has webhooks",
     "promote.least_wins": "blind votes were removed; `cliptune rank` compares encoders",
     "promote.min_vote_win_rate": "blind votes were removed; `cliptune rank` compares encoders",
@@ -66,7 +66,6 @@ VALUES = {
     "dataset.name": {"embedded": "synthetic"},
     "prepare.source": {"embedded": "synthetic"},
     "synthesize.llms.*.engine": {"embedded": "local"},
-    "promote.margin.rule": {"least": "min_gain"},
     "methods.*.method": {"coco_ft": "caption_ft", "half_truths": "cs_clip", "adapted_lm": "lm_text_tower"},
 }
 """Key -> old value -> new value."""

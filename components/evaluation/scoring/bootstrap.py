@@ -6,6 +6,7 @@ the reason for own code: scipy.stats.bootstrap resamples single values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from components.core.compute.metrics import Indices, Reals, finite, row_correlations
 from components.evaluation.scoring.benchmark import Correlation
+from components.evaluation.scoring.intervals import Estimate
 
 _CELLS = 4_000_000
 """Resampled values held in memory at once."""
@@ -194,6 +196,15 @@ def correlation_interval(
     """A correlation with the percentile interval of resamples of rows or `pictures`, each ranked again."""
     drawn = resampled_correlations(correlation, resamples, np.random.default_rng(seed), pictures)
     return _interval(correlation_value(correlation), drawn)
+
+
+def correlation_difference(
+    first: Correlation, second: Correlation, pictures: Indices | None = None, resamples: int = 1000, seed: int = 0
+) -> Estimate:
+    """The first correlation less the second on the same rows, with the error of resamples that both share."""
+    value, resampled = _difference_and_resamples(first, second, resamples, seed, None, pictures)
+    units = len(first.gold) if pictures is None else len(np.unique(pictures))
+    return Estimate(value, np.full(units, resampled.std() / np.sqrt(units)), math.inf)
 
 
 def paired_difference(

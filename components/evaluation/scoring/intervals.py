@@ -19,7 +19,7 @@ from components.core.compute.metrics import Indices, Reals, finite
 LEVEL = 0.95
 FEWEST = 20
 """Units below which no interval is stated."""
-_ROUNDING = 1e-12
+_ROUNDING, _POWER = 1e-12, 0.8
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,16 @@ class Estimate:
         """Student's interval. Where all units agree, one of another value could be as frequent as Wilson's bound."""
         if self.units < FEWEST:
             return Interval(self.value, -math.inf, math.inf)
-        z = student(level)
-        reach = student(level, self.degrees) * self.error or z**2 / (self.units + z**2)
+        return self.reaching(student(level, self.degrees))
+
+    def reaching(self, errors: float) -> Interval:
+        """The interval of so many standard errors to both sides."""
+        reach = errors * self.error or errors**2 / (self.units + errors**2)
         return Interval(self.value, self.value - reach, self.value + reach)
+
+    def units_for(self, distance: float, errors: float) -> int:
+        """How many units end the interval of so many standard errors before `distance`, with a power of 80%."""
+        return math.ceil(self.units * ((errors + student(2 * _POWER - 1)) * self.error / distance) ** 2)
 
 
 def student(level: float, degrees: float = math.inf) -> float:
@@ -123,6 +130,15 @@ def mean_interval(values: Reals, strata: Indices | None = None, pictures: Indice
 def paired_interval(
     first: Reals, second: Reals, strata: Indices | None = None, pictures: Indices | None = None
 ) -> Interval:
+    """The first encoder's mean less the second's, of the same queries; as `paired_estimate`."""
+    value = estimate(_difference(first, second), strata, pictures).value
+    span = paired_estimate(first, second, strata, pictures).interval()
+    return Interval(value, min(span.low, value), max(span.high, value))
+
+
+def paired_estimate(
+    first: Reals, second: Reals, strata: Indices | None = None, pictures: Indices | None = None
+) -> Estimate:
     """The first encoder's mean less the second's, of the same queries; parameters as in `mean_interval`.
 
     For shares, where both have hits or misses, a query is added that only the first encoder hits, and one that only
@@ -133,14 +149,12 @@ def paired_interval(
     """
     difference = _difference(first, second)
     found = estimate(difference, strata, pictures)
-    is_share = strata is None and bool(np.isin(difference, (-1, 0, 1)).all())
-    if not is_share or found.units < FEWEST:
-        return found.interval()
+    if strata is not None or found.units < FEWEST or not np.isin(difference, (-1, 0, 1)).all():
+        return found
     if pictures is not None:
         added = pictures.max() + 1 + np.arange(2 * pictures[:1].size).reshape(2, *pictures.shape[1:])
         pictures = np.concatenate([pictures, added])
-    span = estimate(np.concatenate([difference, [1.0, -1.0]]), None, pictures).interval()
-    return Interval(found.value, min(span.low, found.value), max(span.high, found.value))
+    return estimate(np.concatenate([difference, [1.0, -1.0]]), None, pictures)
 
 
 def interval_over_seeds(
@@ -196,7 +210,8 @@ def estimate(values: Reals, strata: Indices | None = None, pictures: Indices | N
         means[group[single]] = means[group[single]].mean() if single.sum() > 1 else value
     left = np.where(single, 1 - 1 / max(2, single.sum()), 1 - counts / sizes[group])
     sums = np.bincount(cells, weights[groups] * (values - means[groups])) / np.sqrt(left)
-    return Estimate(value, np.bincount(owner, sums), _degrees(counts, group, sizes, weights, left))
+    parts = np.bincount(owner, sums).astype(np.float64)
+    return Estimate(value, parts, _degrees(counts, group, sizes, weights, left))
 
 
 def _degrees(counts: Indices, group: Indices, sizes: Indices, weights: Reals, left: Reals) -> float:

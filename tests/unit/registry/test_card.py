@@ -20,7 +20,7 @@ from components.registry import decision as records
 from components.registry.card import CardSubject, model_card
 from components.registry.decision import Decision, RuleVerdict
 from components.registry.model import shortened
-from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
+from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, judged
 
 GROUP = f"{PRIMARY}/unseen"
 SUMMARY_FILE = QUARANTINE / "paraphrases" / "summary.json"
@@ -33,9 +33,10 @@ def _subject(**tags: str) -> CardSubject:
         preparation=Preparation(size=16), method="paraclip",
         data_hashes={"data/pairs/train.parquet": "aaa", table: "bbb"},
     )  # fmt: skip
-    candidate, base = results("paraclip", "s" * 64, 0.5, recall=0.4), results("base", "b" * 64, 0.4, recall=0.5)
-    groups = {GROUP: candidate.metrics[PRIMARY].model_copy(update={"value": 0.1})}
-    candidate = candidate.model_copy(update={"metrics": candidate.metrics | groups})
+    candidate, base = judged("paraclip", "s" * 64, 0.5, recall=0.4), judged("base", "b" * 64, 0.4, recall=0.5)
+    groups = {GROUP: candidate.report.metrics[PRIMARY].model_copy(update={"value": 0.1})}
+    report = candidate.report.model_copy(update={"metrics": candidate.report.metrics | groups})
+    candidate = replace(candidate, report=report)
     decision = Decision(
         outcome="promoted", model="text-encoder", encoder="paraclip", encoder_sha256="s" * 64, against="base",
         rules=(RuleVerdict(name="primary", passed=True, reason="gain +0.1"),), run_id="r" * 32, tracking_uri="",
@@ -54,7 +55,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any]) -> None:
     card = model_card(_subject(dvc_lock_sha256="d" * 64), Settings.model_validate(raw_params))
     assert f"| {PRIMARY} | 0.5000 [0.4800, 0.5200] | 0.4000 [0.3800, 0.4200] | higher |" in card
-    assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, beyond both intervals." in card
+    assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, and not by chance." in card
     assert f"Weakest group of the primary metric: {GROUP} = 0.1000." in card
     assert f"Worse than base at {PRIMARY}" not in card
     for text in ("CC BY-SA 4.0", "OpenMoji", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "Kim et al"):

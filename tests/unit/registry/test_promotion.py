@@ -74,7 +74,7 @@ def test_first_champion(project: Any) -> None:
 
 
 def test_if_no_candidate_passes_the_best_is_refused_and_recorded_but_not_registered(project: Any) -> None:
-    project.add("one", 2, 0.41)
+    project.add("one", 2, 0.401)
     project.add("two", 3, 0.9, recall=0.1)
     settings = _scored(project, "one", "two")
     decision = promote(settings)
@@ -147,7 +147,7 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
         assert training_run(folders.models / name) == "", "its metrics would be logged into the champion's run"
         sha256 = read_sidecar(folders.models / name).weights_sha256
         scored.append(sha256)
-        return project.score(name, sha256, 0.85, data="new")
+        return project.score(name, sha256, 0.85, data="new", folders=folders)
 
     monkeypatch.setattr("components.evaluation.scoring.evaluate.run", evaluate)
     decision = promote(project.settings)
@@ -240,4 +240,4 @@ def test_encoders_that_are_trained_or_scored_again_are_passed_over(project: Any)
     trained, scored = decision.passed_over
     assert (trained.name, scored.name) == ("one", "two")
     assert "models/one holds no encoder" in trained.reason
-    assert scored.reason == "it has no results: run `dvc repro evaluate@two`"
+    assert scored.reason == "reports/metrics/two.json is missing: run `dvc --wait-for-lock repro evaluate@two`"
