@@ -125,7 +125,7 @@ def _metrics(candidate: Report, incumbent: Report) -> str:
         old = incumbent.metrics.get(name)
         better = "higher" if new.higher_is_better else "lower"
         lines.append(f"| {name} | {_interval(new)} | {_interval(old) if old else ''} | {better} |")
-    about = f"95% bootstrap intervals over queries; evaluation data `{candidate.data_hash}`, {candidate.protocol}."
+    about = f"95% intervals over queries; evaluation data `{candidate.data_hash}`, {candidate.protocol}."
     return about + "\n\n" + "\n".join(lines)
 
 

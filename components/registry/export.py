@@ -23,9 +23,9 @@ from components.encoders.embeddings import MANIFEST
 from components.encoders.parity import sample_texts
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project.rankings import PARAPHRASED, score_paraphrased
-from components.evaluation.scoring.bootstrap import paired_difference
 from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.evaluate import image_features
+from components.evaluation.scoring.intervals import paired_interval
 from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
 from components.registry.formats import S3_URL, ExportedVectors, Format, check_export, find_format
@@ -165,13 +165,7 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
             score_paraphrased(ProjectContext(side, folders.evaluation, (depth,), ids, images)) for side in sides
         )
     before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))
-    change = paired_difference(
-        rounded.values[metric],
-        exact.values[metric],
-        settings.evaluate.bootstrap,
-        settings.evaluate.seed,
-        exact.strata.get(metric),
-        exact.pictures.get(metric),
-    )
+    about = exact.strata.get(metric), exact.pictures.get(metric)
+    change = paired_interval(rounded.values[metric], exact.values[metric], *about)
     value, low, high = (100 * number for number in (change.value, change.low, change.high))
     return f"AO@{depth} {before:.1f} becomes {after:.1f} ({value:+.1f} [{low:+.1f}, {high:+.1f}])"

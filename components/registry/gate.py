@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from components.core.settings import Promote
 from components.core.system.errors import InputError
 from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.bootstrap import correlation_difference
 from components.evaluation.scoring.comparisons import reach_of_all
+from components.evaluation.scoring.correlations import correlation_estimate
 from components.evaluation.scoring.intervals import FEWEST, LEVEL, Estimate, paired_estimate, student
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
 
+_RESAMPLES = 1000
 _FALSE_PROMOTIONS = 0.05
 """At most so many of all series of looks at one test set promote a candidate that gained nothing."""
 
@@ -99,7 +100,7 @@ def gain_of(candidate: Judged, incumbent: Judged, name: str) -> Estimate | None:
         new, old = old, new
     strata, pictures = (kept.get(name) for kept in (candidate.scores.strata, candidate.scores.pictures))
     if isinstance(new, Correlation) and isinstance(old, Correlation):
-        return correlation_difference(new, old, pictures)
+        return correlation_estimate(new, old, _RESAMPLES, 0, pictures)
     assert not isinstance(new, Correlation), name
     assert not isinstance(old, Correlation), name
     return paired_estimate(new, old, strata, pictures)

@@ -11,7 +11,7 @@ from typing import Any
 from components.evaluation.report.comparison import Comparison
 from components.evaluation.report.formats import render, to_markdown
 from components.evaluation.report.plots import Plot, bars, pareto_plot
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import ResultRow, ResultTable, signed, span_text
 from research.claims.results import AllNeeds, ClaimValue, Results
 from research.claims.rules import VERDICTS, Bars, JudgedClaim, JudgedPart, Verdict

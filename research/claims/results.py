@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from components.core.compute.metrics import Indices, Reals
 from components.core.settings import Evaluate
 from components.core.system.errors import InputError
 from components.evaluation.report.comparison import Comparison
 from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.bootstrap import Interval, difference_over_seeds, sign_flip_p
+from components.evaluation.scoring.comparisons import Column, difference_of
+from components.evaluation.scoring.intervals import LEVEL, Interval
 from components.evaluation.scoring.result_table import Cell
 from components.evaluation.scoring.results import Folders, Report, read_report, read_scores
-
-Column = Reals | Correlation
-"""A metric's values per query, or the two columns of a correlation."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +23,10 @@ class ClaimValue:
 
     Attributes:
         mean: over the seeds, with its 95% interval over seeds and queries.
-        p: of the paired permutation test over queries, of each query's mean over the seeds; None for correlations,
-            queries about two pictures, and comparisons with a number.
     """
 
     mean: Interval
     each: tuple[float, ...]
-    p: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,15 +66,19 @@ class Results:
         """An encoder's mean of a metric."""
         return self.difference(encoder, 0.0, metric)
 
-    def improvement(self, encoder: str, other: str | float, metric: str, less: str = "") -> ClaimValue:
+    def improvement(
+        self, encoder: str, other: str | float, metric: str, less: str = "", level: float = LEVEL
+    ) -> ClaimValue:
         """The improvement of an encoder over another or a number, positive if better, less `less` of both sides."""
-        found = self.difference(encoder, other, metric, less)
+        found = self.difference(encoder, other, metric, less, level)
         if self.higher_is_better(metric):
             return found
         mean = Interval(-found.mean.value, -found.mean.high, -found.mean.low)
         return replace(found, mean=mean, each=tuple(-value for value in found.each))
 
-    def difference(self, encoder: str, other: str | float, metric: str, less: str = "") -> ClaimValue:
+    def difference(
+        self, encoder: str, other: str | float, metric: str, less: str = "", level: float = LEVEL
+    ) -> ClaimValue:
         """An encoder's value less another one's, or less a number; arguments as in `improvement`."""
         columns = self._columns(encoder, metric, less)
         if isinstance(other, str):
@@ -90,13 +88,11 @@ class Results:
         first = self.scores[encoder][0]
         about = first.strata.get(metric), first.pictures.get(metric)
         resampling = self.evaluate.bootstrap, self.evaluate.seed
-        mean = difference_over_seeds(columns, theirs, *resampling, *about)
+        mean = difference_of(columns, theirs, *resampling, *about, level)
         each = tuple(
-            difference_over_seeds([one], [another], 1, 0, *about).value
-            for one, another in zip(columns, theirs, strict=True)
+            difference_of([one], [another], 1, 0, *about).value for one, another in zip(columns, theirs, strict=True)
         )
-        p = _p(columns, theirs, resampling, *about) if isinstance(other, str) else None
-        return ClaimValue(mean, each, p)
+        return ClaimValue(mean, each)
 
     def _columns(self, encoder: str, metric: str, less: str) -> list[Column]:
         columns: list[Column] = []
@@ -115,20 +111,6 @@ def _constant(column: Column, number: float) -> Column:
     if number:
         raise InputError("a correlation is compared with another encoder or with 0")
     return replace(column, predicted=np.zeros(len(column.predicted)))
-
-
-def _p(
-    first: Sequence[Column],
-    second: Sequence[Column],
-    resampling: tuple[int, int],
-    strata: Indices | None,
-    pictures: Indices | None,
-) -> float | None:
-    values = [[column for column in columns if not isinstance(column, Correlation)] for columns in (first, second)]
-    if not all(values) or (pictures is not None and pictures.ndim > 1):
-        return None
-    means = [np.mean(columns, axis=0) for columns in values]
-    return sign_flip_p(means[0], means[1], *resampling, strata, pictures)
 
 
 def read_results(encoders: Sequence[str], seeds: Sequence[Folders], evaluate: Evaluate) -> Results:

@@ -19,6 +19,7 @@ from components.core.settings import Block, explain_fault
 from components.core.settings.block import explain_yaml, read_yaml
 from components.core.system.discovery import choose
 from components.core.system.errors import InputError
+from components.evaluation.scoring.intervals import LEVEL, Interval
 from research.claims.results import ClaimValue, Results
 
 CLAIMS = Path("research/papers")
@@ -125,10 +126,14 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """A part with its measurement; None if an encoder or the metric is not in the study."""
+    """A part with its measurement; None if an encoder or the metric is not in the study.
+
+    `strict` is the interval of as many parts at once: one of several true parts is below its bound more often.
+    """
 
     part: ClaimPart
     found: ClaimValue | None
+    strict: Interval | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -138,7 +143,7 @@ class JudgedPart:
         mean, each, bound = self.found.mean, self.found.each, self.part.bound
         if mean.low > bound and min(each) > bound:
             return "holds"
-        if mean.high < bound and max(each) < bound:
+        if (self.strict or mean).high < bound and max(each) < bound:
             return "does not hold"
         return "undecided"
 
@@ -161,11 +166,17 @@ class JudgedClaim:
 
 def judge(name: str, claim: Claim, results: Results) -> JudgedClaim:
     """Measure every part of a claim."""
-    return JudgedClaim(name, claim, tuple(JudgedPart(part, _measure(part, results)) for part in claim.parts))
+    # Bonferroni's level is Holm's of the clearest part, and one part that does not hold is enough.
+    strict = 1 - (1 - LEVEL) / len(claim.parts)
+    parts = []
+    for part in claim.parts:
+        found, of_all = _measure(part, results, LEVEL), _measure(part, results, strict)
+        parts.append(JudgedPart(part, found, None if of_all is None else of_all.mean))
+    return JudgedClaim(name, claim, tuple(parts))
 
 
-def _measure(part: ClaimPart, results: Results) -> ClaimValue | None:
+def _measure(part: ClaimPart, results: Results, level: float) -> ClaimValue | None:
     metrics = [part.metric, *([part.less] if part.less else [])]
     if not all(results.measures(encoder, metric) for encoder in part.encoders for metric in metrics):
         return None
-    return results.improvement(part.encoder, part.other, part.metric, part.less)
+    return results.improvement(part.encoder, part.other, part.metric, part.less, level)

@@ -15,7 +15,7 @@ import yaml
 from components.core.settings import Settings
 from components.core.tables.files import write_json
 from components.evaluation.report.comparison import Comparison, write_csv
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import Decision, now

@@ -23,7 +23,7 @@ from components.data.test_sets.readers.sugar_crepe import SUBSETS
 from components.encoders.sentence_encoder import load_sentence_encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.published import published_benchmarks
-from components.evaluation.scoring.bootstrap import correlation_value
+from components.evaluation.scoring.correlations import correlation_value
 from components.evaluation.scoring.published_context import PublishedContext
 
 

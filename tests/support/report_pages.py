@@ -13,7 +13,7 @@ from components.core.tables.files import write_json
 from components.core.tables.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
 from components.evaluation.benchmarks.project.rankings import PARAPHRASE_TOP, QUERY_TOP
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.bootstrap import interval
+from components.evaluation.scoring.intervals import mean_interval
 from components.evaluation.scoring.results import Folders, Report, Result, write_results
 from tests.support.evaluation_fixtures import stub_sidecar, write_rows
 from tests.support.shard_making import picture
@@ -80,7 +80,7 @@ def _write_results(folders: Folders, encoder: str, number: int) -> None:
         values[name] = (generator.random(200) < share).astype(np.float64)
     results = {}
     for name, found in values.items():
-        mean = interval(found, 50, 0)
+        mean = mean_interval(found)
         results[name] = Result(value=mean.value, ci95=(mean.low, mean.high), higher_is_better=True)
     protocol = "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1"
     sha256 = f"{number:064d}"

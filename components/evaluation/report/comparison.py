@@ -15,14 +15,15 @@ from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file
 from components.evaluation.report.formats import to_markdown
 from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.bootstrap import Interval, paired_difference
+from components.evaluation.scoring.comparisons import difference_of
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, signed
 from components.evaluation.scoring.results import Report
 from components.evaluation.scoring.terminal import rich_table
 
 LEGEND = (
-    "Values times 100, ± half of the 95% bootstrap interval over queries; differences to {reference} "
-    "with their paired-bootstrap interval, ▲ better or ▼ worse if it excludes 0."
+    "Values times 100, ± half of the 95% interval over queries; differences to {reference} with the interval of the "
+    "difference per query, ▲ better or ▼ worse if it excludes 0."
 )
 
 _ALWAYS_SIDE_BY_SIDE = 2
@@ -68,7 +69,7 @@ class Comparison:
 
 
 def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int, seed: int) -> Comparison:
-    """Differences of every encoder to the first, with paired bootstrap intervals."""
+    """Differences of every encoder to the first, with the intervals of their difference per query."""
     first = reports[0]
     for other in reports[1:]:
         left, right = ((report.data_hash, report.protocol, list(report.metrics)) for report in (first, other))
@@ -83,7 +84,7 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
         for report, scored in zip(reports, scores, strict=True):
             result = report.metrics[name]
             delta = None if report is first else difference(name, scored, scores[0], resamples, seed)
-            cells[name][report.encoder] = Cell(Interval(result.value, *result.span), delta, result.higher_is_better)
+            cells[name][report.encoder] = Cell(result.interval, delta, result.higher_is_better)
     return Comparison(tuple(report.encoder for report in reports), cells)
 
 
@@ -94,7 +95,7 @@ def difference(name: str, ours: Scores, theirs: Scores, resamples: int, seed: in
         return None
     if not isinstance(columns, Correlation) and not isinstance(others, Correlation) and len(columns) != len(others):
         return None
-    return paired_difference(columns, others, resamples, seed, ours.strata.get(name), ours.pictures.get(name))
+    return difference_of([columns], [others], resamples, seed, ours.strata.get(name), ours.pictures.get(name))
 
 
 def best_encoder(comparison: Comparison, primary: str, challengers: bool = False) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def to_csv(tables: Sequence[ResultTable]) -> str:
             for column, cell in zip(table.columns[1:], row.cells, strict=True):
                 if isinstance(cell, Cell | Difference):
                     scale = cell.scale if isinstance(cell, Cell) else 100
-                    half = "" if isnan(cell.value.low) else f"{scale * cell.value.half_width:.4f}"
+                    half = f"{scale * cell.value.half_width:.4f}" if cell.value.is_known else ""
                     writer.writerow(
                         (table.title, row.name, row.source, column, f"{scale * cell.value.value:.4f}", half)
                     )

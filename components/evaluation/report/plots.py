@@ -11,7 +11,7 @@ import numpy as np
 
 from components.core.compute.metrics import Reals
 from components.evaluation.report.comparison import Comparison
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -42,12 +42,11 @@ def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[
     return {
         "type": "data",
         "symmetric": False,
-        "array": [100 * (interval.high - interval.value) for interval in intervals],
-        "arrayminus": [100 * (interval.value - interval.low) for interval in intervals],
+        "array": [100 * (one.high - one.value) if one.is_known else None for one in intervals],
+        "arrayminus": [100 * (one.value - one.low) if one.is_known else None for one in intervals],
         "thickness": thickness,
         "width": width,
-        # Values without intervals have NaN.
-        "visible": any(interval.half_width > 0 for interval in intervals),
+        "visible": any(one.is_known and one.half_width > 0 for one in intervals),
     }
 
 

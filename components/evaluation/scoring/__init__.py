@@ -1,1 +1,1 @@
-"""The contract of a benchmark, scoring protocols, bootstrap intervals and features of texts and pictures."""
+"""The contract of a benchmark, scoring protocols, intervals and features of texts and pictures."""

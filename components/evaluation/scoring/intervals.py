@@ -128,11 +128,15 @@ def mean_interval(values: Reals, strata: Indices | None = None, pictures: Indice
 
 
 def paired_interval(
-    first: Reals, second: Reals, strata: Indices | None = None, pictures: Indices | None = None
+    first: Reals,
+    second: Reals,
+    strata: Indices | None = None,
+    pictures: Indices | None = None,
+    level: float = LEVEL,
 ) -> Interval:
     """The first encoder's mean less the second's, of the same queries; as `paired_estimate`."""
-    value = estimate(_difference(first, second), strata, pictures).value
-    span = paired_estimate(first, second, strata, pictures).interval()
+    value = estimate(paired(first, second), strata, pictures).value
+    span = paired_estimate(first, second, strata, pictures).interval(level)
     return Interval(value, min(span.low, value), max(span.high, value))
 
 
@@ -147,7 +151,7 @@ def paired_estimate(
     Raises:
         ValueError: the values differ in number.
     """
-    difference = _difference(first, second)
+    difference = paired(first, second)
     found = estimate(difference, strata, pictures)
     if strata is not None or found.units < FEWEST or not np.isin(difference, (-1, 0, 1)).all():
         return found
@@ -158,7 +162,11 @@ def paired_estimate(
 
 
 def interval_over_seeds(
-    first: Sequence[Reals], second: Sequence[Reals], strata: Indices | None = None, pictures: Indices | None = None
+    first: Sequence[Reals],
+    second: Sequence[Reals],
+    strata: Indices | None = None,
+    pictures: Indices | None = None,
+    level: float = LEVEL,
 ) -> Interval:
     """The mean difference of encoders that were trained with several seeds each; both seeds and queries vary.
 
@@ -170,19 +178,31 @@ def interval_over_seeds(
     Raises:
         ValueError: the numbers of seeds or values differ.
     """
-    of_seeds = np.stack([_difference(one, other) for one, other in zip(first, second, strict=True)])
-    seeds = len(of_seeds)
-    if seeds == 1:
-        return paired_interval(first[0], second[0], strata, pictures)
+    of_seeds = np.stack([paired(one, other) for one, other in zip(first, second, strict=True)])
+    if len(of_seeds) == 1:
+        return paired_interval(first[0], second[0], strata, pictures, level)
     together = estimate(of_seeds.mean(axis=0), strata, pictures)
-    alone = np.array([estimate(row, strata, pictures).value for row in of_seeds]).var(ddof=1) / seeds
-    # Deviations from the mean of the seeds are smaller than those from the truth, hence seeds - 1.
+    values = np.array([estimate(row, strata, pictures).value for row in of_seeds])
     left = sum(estimate(row, strata, pictures).error ** 2 for row in of_seeds - of_seeds.mean(axis=0))
+    return over_seeds(values, together, left, level)
+
+
+def over_seeds(values: Reals, together: Estimate, left: float, level: float = LEVEL) -> Interval:
+    """The interval of the mean of several seeds; see `interval_over_seeds`.
+
+    Args:
+        values: of each seed `[seeds]`.
+        together: their mean, with its error over queries.
+        left: sum over the seeds of the squared errors over queries of what differs from that mean.
+    """
+    seeds = len(values)
+    alone = float(values.var(ddof=1)) / seeds
+    # Deviations from the mean of the seeds are smaller than those from the truth, hence seeds - 1.
     cells = left / (seeds * (seeds - 1))
     variance = max(alone + together.error**2 - cells, alone, together.error**2)
     squares = (alone**2 + cells**2 / together.degrees) / (seeds - 1) + together.error**4 / together.degrees
     degrees = variance**2 / squares if squares else seeds - 1.0
-    reach = max(student(LEVEL, degrees) * math.sqrt(variance), student(LEVEL, seeds - 1.0) * math.sqrt(alone))
+    reach = max(student(level, degrees) * math.sqrt(variance), student(level, seeds - 1.0) * math.sqrt(alone))
     return Interval(together.value, together.value - reach, together.value + reach)
 
 
@@ -242,7 +262,7 @@ def _numbered(names: Indices) -> npt.NDArray[np.int64]:
     return np.unique(names, return_inverse=True)[1].reshape(names.shape).astype(np.int64)
 
 
-def _difference(first: Reals, second: Reals) -> Reals:
+def paired(first: Reals, second: Reals) -> Reals:
     if first.shape != second.shape:
         raise ValueError("only values of the same queries have a paired difference")
     finite(first, second)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from string import ascii_lowercase
 
 from components.core.compute.metrics import Features
 from components.core.settings import Settings
@@ -15,8 +14,9 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, missing_tables, table_files
 from components.evaluation.scoring.benchmark import Scores, key_metrics
-from components.evaluation.scoring.bootstrap import Interval, paired_difference, sign_flip_p
+from components.evaluation.scoring.comparisons import behind_best, letters_of, sign_flip_p, significant
 from components.evaluation.scoring.evaluate import image_features, score_all
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.results import DEFAULT, Folders, Report, write_results
 
 BENCHMARKS = ("paraphrased_retrieval", "retrieval", "negations", "typos", "swaps", "half_truths")
@@ -30,13 +30,13 @@ class Ranked:
 
     Attributes:
         value: with its 95% interval.
-        behind: difference to the best encoder with its paired 95% interval; None for the best one.
+        behind: less the best of the other encoders, in intervals that hold for all encoders at once (Hsu 1984).
         groups: letters; encoders that share one do not differ significantly (Holm 1979, at 5%).
     """
 
     encoder: str
     value: Interval
-    behind: Interval | None
+    behind: Interval
     groups: str
 
 
@@ -106,46 +106,6 @@ def _ranking(metric: str, scored: Sequence[tuple[Report, Scores]], seed: int) ->
     draws = max(_DRAWS, int(5 * len(pairs) / _LEVEL))
     p = {pair: sign_flip_p(values[pair[0]], values[pair[1]], draws, seed, *about) for pair in pairs}
     letters = letters_of(order, significant(p))
-    ranked = []
-    for encoder in order:
-        behind = None
-        if encoder != order[0]:
-            behind = paired_difference(values[encoder], values[order[0]], _DRAWS, seed, *about)
-        value = Interval(results[encoder].value, *results[encoder].span)
-        ranked.append(Ranked(encoder, value, behind, letters[encoder]))
+    behind = behind_best({encoder: values[encoder] for encoder in order}, sign, *about)
+    ranked = (Ranked(encoder, results[encoder].interval, behind[encoder], letters[encoder]) for encoder in order)
     return Ranking(metric, len(values[order[0]]), tuple(ranked))
-
-
-def significant(p: Mapping[tuple[str, str], float], level: float = _LEVEL) -> set[tuple[str, str]]:
-    """The pairs that differ at a family-wise `level`, by Holm's step-down procedure (Holm 1979).
-
-    >>> sorted(significant({("a", "b"): 0.04, ("a", "c"): 0.001, ("b", "c"): 0.02}))
-    [('a', 'b'), ('a', 'c'), ('b', 'c')]
-    >>> sorted(significant({("a", "b"): 0.04, ("a", "c"): 0.001, ("b", "c"): 0.03}))
-    [('a', 'c')]
-    """
-    found = set()
-    for place, pair in enumerate(sorted(p, key=lambda pair: p[pair])):
-        if p[pair] > level / (len(p) - place):
-            break
-        found.add(pair)
-    return found
-
-
-def letters_of(order: Sequence[str], different: set[tuple[str, str]]) -> dict[str, str]:
-    """A letter for each largest group without a different pair; `a` belongs to the first in `order`.
-
-    >>> letters_of(["x", "y", "z"], {("x", "z")})
-    {'x': 'a', 'y': 'ab', 'z': 'b'}
-    """
-    groups = [set(order)]
-    for pair in sorted(different, key=lambda pair: [order.index(one) for one in pair]):
-        split = [group - {one} for group in groups if group.issuperset(pair) for one in reversed(pair)]
-        kept = [group for group in groups if not group.issuperset(pair)]
-        for group in split:
-            if not any(group <= other for other in kept):
-                kept.append(group)
-        groups = kept
-    groups.sort(key=lambda group: sorted(order.index(one) for one in group))
-    named = [ascii_lowercase[number] if number < 26 else f"({number})" for number in range(len(groups))]
-    return {one: "".join(name for name, group in zip(named, groups, strict=True) if one in group) for one in order}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import nan
 from typing import Literal
 
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 
 Source = Literal["measured", "partial data", "paper"]
 _SUFFIXES: Mapping[Source, str] = {"measured": "", "partial data": "*", "paper": " (paper)"}
@@ -42,7 +42,7 @@ class Cell:
     """A value, and its paired difference to a reference.
 
     Attributes:
-        value: the ends of its interval are NaN if it has none.
+        value: the ends of its interval are NaN if it has none, and endless where there are too few queries.
         delta: None for the reference, and for a metric without values per query.
         digits: decimals of the value.
         scale: factor of the shown numbers; 1 for scores, distances and p.
@@ -73,7 +73,7 @@ class Cell:
     def value_text(self) -> str:
         """Such as `71.2 ±1.3`."""
         value = f"{self.scale * self.value.value:.{self.digits}f}"
-        return value if isnan(self.value.low) else f"{value} ±{self.scale * self.value.half_width:.1f}"
+        return f"{value} ±{self.scale * self.value.half_width:.1f}" if self.value.is_known else value
 
     @property
     def text(self) -> str:
@@ -98,12 +98,12 @@ def signed(share: float) -> str:
 
 def span_text(delta: Interval) -> str:
     """Such as `[+7.8, +10.1]`."""
-    return f"[{signed(delta.low)}, {signed(delta.high)}]"
+    return f"[{signed(delta.low)}, {signed(delta.high)}]" if delta.is_known else "[too few queries]"
 
 
 def ends_text(value: Interval) -> str:
     """Such as `69.9 to 72.5`; empty without an interval."""
-    return "" if isnan(value.low) else f"{100 * value.low:.1f} to {100 * value.high:.1f}"
+    return f"{100 * value.low:.1f} to {100 * value.high:.1f}" if value.is_known else ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,8 @@ from components.core.tables import formats
 from components.core.tables.files import atomic_file, content_hash
 from components.core.tables.formats import read_record, write_record
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores
-from components.evaluation.scoring.bootstrap import Interval, correlation_interval, interval
+from components.evaluation.scoring.correlations import correlation_interval
+from components.evaluation.scoring.intervals import Interval, mean_interval
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, ends_text, exact
 
 PUBLISHED = Path("reports/published")
@@ -65,7 +67,7 @@ DEFAULT = Folders()
 class Result(BaseModel):
     """One metric of one encoder: a mean over queries, a correlation, or another scalar.
 
-    `ci95` is its 95% bootstrap interval over queries; None if it is not a statistic of queries.
+    `ci95` is its 95% interval over queries; None if it is not a statistic of queries, or of too few.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +76,13 @@ class Result(BaseModel):
     ci95: tuple[float, float] | None = None
     higher_is_better: bool
     queries: int | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """The value with its interval, which is endless for too few queries and has no length without queries."""
+        if self.ci95 is None and self.queries is not None:
+            return Interval(self.value, -math.inf, math.inf)
+        return Interval(self.value, *self.span)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -251,8 +260,8 @@ def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: i
 
     for name, values in scores.values.items():
         if len(values):
-            mean = interval(values, resamples, seed, scores.strata.get(name), scores.pictures.get(name))
-            add(name, mean.value, (mean.low, mean.high), len(values))
+            mean = mean_interval(values, scores.strata.get(name), scores.pictures.get(name))
+            add(name, mean.value, (mean.low, mean.high) if mean.is_known else None, len(values))
     for name, columns in scores.correlations.items():
         estimate = correlation_interval(columns, resamples, seed, scores.pictures.get(name))
         add(name, estimate.value, (estimate.low, estimate.high), len(columns.gold))

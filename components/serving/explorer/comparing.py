@@ -19,8 +19,8 @@ from components.core.tables.records import PARAPHRASE_QUERIES
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project.rankings import PARAPHRASED
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.bootstrap import Interval, paired_difference
 from components.evaluation.scoring.context import QUERIES_FILE
+from components.evaluation.scoring.intervals import paired_interval
 from components.evaluation.scoring.results import Folders, Report, read_report, read_scores
 from components.serving.index.image_index import ImageIndex
 
@@ -316,6 +316,6 @@ def _gains(scores: Sequence[Scores], name: str, tiers: Sequence[str], settings: 
     gains = []
     for tier, rows in groups.items():
         of_rows = None if pictures is None else pictures[rows]
-        mean: Interval = paired_difference(after[rows], before[rows], settings.bootstrap, settings.seed, None, of_rows)
+        mean = paired_interval(after[rows], before[rows], None, of_rows)
         gains.append(Gain(tier=tier, queries=int(rows.sum()), value=mean.value, low=mean.low, high=mean.high))
     return gains

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.system.discovery import choose
 from components.evaluation.scoring.benchmark import Correlation
-from components.evaluation.scoring.bootstrap import correlation_value
+from components.evaluation.scoring.correlations import correlation_value
 
 _FOLDER = files("components.evaluation.report.published") / "collections"
 

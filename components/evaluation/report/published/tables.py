@@ -12,7 +12,7 @@ from more_itertools import map_reduce
 from components.core.system.errors import InputError
 from components.evaluation.report.comparison import difference
 from components.evaluation.report.published.paper_tables import Collection
-from components.evaluation.scoring.bootstrap import sign_flip_p
+from components.evaluation.scoring.comparisons import sign_flip_p
 from components.evaluation.scoring.result_table import (
     Cell,
     Difference,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from components.evaluation.scoring.ranking import Ranking
 
 _SHARES = "Shares times 100."
-_HALF_WIDTHS = "±: half of the 95% bootstrap interval over queries."
+_HALF_WIDTHS = "±: half of the 95% interval over queries."
 _PAPER = "(paper): value from the paper."
 _PARTIAL = "*: the data was not as published, so the value is not comparable."
 _TESTS = "▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided."
@@ -161,7 +161,7 @@ def ranking_tables(rankings: Sequence[Ranking]) -> list[ResultTable]:
     for one in rankings:
         rows = []
         for place in one.encoders:
-            behind = "" if place.behind is None else f"{signed(place.behind.value)} {span_text(place.behind)}"
+            behind = f"{signed(place.behind.value)} {span_text(place.behind)}"
             cells = (number(place.value.value), ends_text(place.value), behind, place.groups)
             rows.append(ResultRow(place.encoder, cells))
         columns = ("encoder", "value", "95% interval", "less the best", "groups")

@@ -27,7 +27,7 @@ from components.core.compute.metrics import (
     top_k,
 )
 from components.evaluation.scoring.benchmark import Correlation
-from components.evaluation.scoring.bootstrap import correlation_value
+from components.evaluation.scoring.correlations import correlation_value
 
 TIES = "the earlier gallery row first, images sorted by name"
 SUMMED = (1, 5, 10)

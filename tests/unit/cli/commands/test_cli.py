@@ -16,7 +16,7 @@ import typer
 
 from components.cli import app
 from components.evaluation.report.comparison import Comparison, write_csv
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict

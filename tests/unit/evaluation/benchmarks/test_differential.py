@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from components.core.compute.metrics import Features, Indices
-from components.evaluation.scoring.bootstrap import interval
+from components.evaluation.scoring.intervals import mean_interval
 from components.evaluation.scoring.protocols.retrieval import caption_recalls
 from components.evaluation.scoring.protocols.zero_shot import top_accuracy
 from research.experiments.parts.classes import predicted
@@ -93,4 +93,4 @@ def test_accuracy_and_recall_per_class_with_ties(case: tuple[Features, Features,
     answers = predicted(images, weights)
     np.testing.assert_array_equal(answers, logits.argmax(dim=1).numpy())
     expected = zeroshot_classification.balanced_accuracy_score(labels, answers)
-    assert interval(ours[0], 1, seed=0, strata=labels).value == pytest.approx(expected, abs=CLOSE)
+    assert mean_interval(ours[0], strata=labels).value == pytest.approx(expected, abs=CLOSE)

@@ -12,7 +12,9 @@ from components.core.compute import metrics
 from components.evaluation.benchmarks.project import find_benchmark
 from components.evaluation.benchmarks.published import difference_classification
 from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
+from components.evaluation.scoring.comparisons import sign_flip_p
+from components.evaluation.scoring.correlations import correlation_interval
+from components.evaluation.scoring.intervals import mean_interval, paired_interval
 from components.evaluation.scoring.protocols import choices, geometry, retrieval, zero_shot
 from components.evaluation.scoring.results import summarise
 from research.experiments import embedding_geometry, linear_probe
@@ -59,9 +61,9 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "top_accuracy": ([F, F], lambda a, b: zero_shot.top_accuracy(a, b, LABELS)),
     "accuracy_among": ([F, F], lambda a, b: classes.accuracy_among(a, b, LABELS, {0, 1})),
     "comparative_weights": ([F, F], lambda a, b: zero_shot.comparative_weights(a, b, ROWS, ROWS[::-1], 0.5)),
-    "interval": ([V], lambda values: interval(values, 10, 0)),
+    "mean_interval": ([V], mean_interval),
     "sign_flip_p": ([V, V], lambda a, b: sign_flip_p(a, b, 10, 0)),
-    "paired_difference": ([V, V], lambda a, b: paired_difference(a, b, 10, 0)),
+    "paired_interval": ([V, V], paired_interval),
     "correlation_interval": ([V, V], lambda a, b: correlation_interval(Correlation("spearman", a, b), 10, 0)),
     "summarise": ([(1,)], lambda one: summarise(find_benchmark("swaps"), Scores({}, scalars={"x/y": one[0]}), 10, 0)),
 }  # fmt: skip

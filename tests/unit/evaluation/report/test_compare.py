@@ -26,7 +26,7 @@ from components.evaluation.report.comparison import compare as compared
 from components.evaluation.report.plots import Plot
 from components.evaluation.scoring import evaluate
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.bootstrap import Interval, interval
+from components.evaluation.scoring.intervals import Interval, mean_interval
 from components.evaluation.scoring.result_table import Cell
 from components.evaluation.scoring.results import Folders, Report, Result, read_report, read_scores, write_results
 
@@ -82,7 +82,7 @@ def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None
     comparison = compare.run(make_settings(), evaluated)
     cell = comparison.cells[PRIMARY]["tuned"]
     assert cell.value.value == pytest.approx(1)
-    assert cell.delta == interval(np.array([0.5, 0.75, 0.0]), 50, seed=0)
+    assert cell.delta == mean_interval(np.array([0.5, 0.75, 0.0]))
     assert comparison.cells[PRIMARY]["base"].delta is None
     assert "no other" not in headline(compare.run(make_settings(compare_encoders=["base"]), evaluated), PRIMARY)
 
@@ -94,7 +94,7 @@ def test_differences_resample_pictures() -> None:
     found = [Scores({"m": values}, pictures={"m": pictures}) for values in (np.zeros(80), gained)]
     reports = _reports(0.0, float(gained.mean()))
     cell = compared(reports, found, resamples=1000, seed=0).cells["m"]["tuned"]
-    assert cell.delta == interval(gained, 1000, 0, pictures=pictures)
+    assert cell.delta == mean_interval(gained, pictures=pictures)
     assert cell.verdict == ""
     unrelated = [Scores(scores.values) for scores in found]
     assert compared(reports, unrelated, resamples=1000, seed=0).cells["m"]["tuned"].verdict == "better"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.evaluation.report.comparison import Comparison, print_comparison
 from components.evaluation.report.plots import COLOURS, bars, frontier, marker_style, pareto_plot
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"

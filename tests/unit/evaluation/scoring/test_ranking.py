@@ -12,6 +12,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation.benchmarks.project import find_benchmark
 from components.evaluation.scoring import ranking
 from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.comparisons import letters_of
 from components.evaluation.scoring.results import Folders, Report, read_scores, summarise
 from components.registry.encoder_lookup import encoder_under_test
 
@@ -39,9 +40,10 @@ def test_encoders_are_in_order_and_those_that_differ_share_no_letter() -> None:
         ("worst", "c"),
     ]
     best, *others = found.encoders
-    assert best.behind is None
+    second = max(place.value.value for place in others)
+    assert best.behind.low > 0
+    assert best.behind.value == pytest.approx(best.value.value - second)
     for place in others:
-        assert place.behind is not None
         assert place.behind.low < place.behind.value < place.behind.high < 0
         assert place.behind.value == pytest.approx(place.value.value - best.value.value)
 
@@ -60,7 +62,7 @@ def test_encoders_are_in_order_and_those_that_differ_share_no_letter() -> None:
 def test_letters_are_shared_by_all_pairs_that_do_not_differ(
     different: tuple[str, ...], letters: dict[str, str]
 ) -> None:
-    assert ranking.letters_of("wxyz", {(one, other) for one, other in different}) == letters
+    assert letters_of("wxyz", {(one, other) for one, other in different}) == letters
 
 
 def test_encoders_are_scored_with_their_own_pictures(

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from components.evaluation.report.formats import to_csv, to_html, to_markdown
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, number
 from components.evaluation.scoring.terminal import print_results
 

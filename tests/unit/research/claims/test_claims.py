@@ -20,7 +20,7 @@ from components.core.tables.files import content_hash
 from components.evaluation.benchmarks.project import find_benchmark
 from components.evaluation.benchmarks.published import published_benchmarks
 from components.evaluation.scoring.benchmark import Benchmark, Correlation, Scores
-from components.evaluation.scoring.bootstrap import Interval
+from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.results import Folders, Report, Result, read_report, write_record, write_results
 from components.evaluation.scoring.terminal import print_results
 from research.claims import claims as stage

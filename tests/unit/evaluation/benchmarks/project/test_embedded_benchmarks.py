@@ -20,8 +20,8 @@ from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import benchmark_names, find_benchmark, table_files
 from components.evaluation.benchmarks.project.rankings import with_typing_errors
 from components.evaluation.scoring.benchmark import Scores, key_metrics, tracked_metrics
-from components.evaluation.scoring.bootstrap import correlation_value
 from components.evaluation.scoring.context import ProjectContext
+from components.evaluation.scoring.correlations import correlation_value
 from components.evaluation.scoring.results import Folders
 
 

@@ -22,7 +22,7 @@ from components.data.test_sets.readers.negbench import CAPTIONS, OPTIONS, PICTUR
 from components.data.test_sets.readers.sugar_crepe import CSV, SUBSETS, TEST_SETS, TYPES
 from components.evaluation.benchmarks.published.aro import FEWEST
 from components.evaluation.benchmarks.published.cc_neg import convert
-from components.evaluation.scoring.bootstrap import interval
+from components.evaluation.scoring.intervals import mean_interval
 from components.evaluation.scoring.protocols.choices import composite_score
 from tests.support.published import ScoredBenchmark, csv_text, refused, scored
 from tests.support.toy_context import wide_image
@@ -147,7 +147,7 @@ def _aro(folder: Path, name: str, cases: list[dict[str, Any]]) -> tuple[ScoredBe
     found = scored(f"vg_{name}", folder, TABLE)
     strata = {metric: np.array(groups) for metric, groups in found.strata.items()}
     reported = {
-        metric: interval(np.array(values), 1, 0, strata.get(metric)).value for metric, values in found.values.items()
+        metric: mean_interval(np.array(values), strata.get(metric)).value for metric, values in found.values.items()
     }
     return found, reported
 

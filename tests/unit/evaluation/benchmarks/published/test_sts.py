@@ -11,7 +11,7 @@ import pytest
 from components.core.system.errors import InputError
 from components.data.test_sets.readers.sts import SUBSETS
 from components.evaluation.benchmarks.published import published_benchmarks
-from components.evaluation.scoring.bootstrap import correlation_value
+from components.evaluation.scoring.correlations import correlation_value
 from components.evaluation.scoring.protocols.retrieval import pair_cosines
 from tests.support.published import ScoredBenchmark, refused, scored
 from tests.unit.data.test_sets.writing import write_files
