@@ -49,7 +49,7 @@ def correlation_difference(
     if len(values) == 1:
         return _percentiles(float(values[0]), drawn[0], level)
     mean = drawn.mean(axis=0)
-    together = _estimate(float(values.mean()), mean)
+    together = _estimate(float(values.mean()), mean, len(mean))
     return over_seeds(values, together, float(np.square((drawn - mean).std(axis=1)).sum()), level)
 
 
@@ -58,12 +58,12 @@ def correlation_estimate(
 ) -> Estimate:
     """The difference of two correlations with the standard error of its resamples, for the gate."""
     values, drawn = _differences([first], [second], resamples, seed, pictures)
-    return _estimate(float(values[0]), drawn[0])
+    return _estimate(float(values[0]), drawn[0], len(first.gold) if pictures is None else len(np.unique(pictures)))
 
 
-def _estimate(value: float, drawn: Reals) -> Estimate:
-    """Resamples have no units, so the parts only give the error."""
-    return Estimate(value, np.full(len(drawn), drawn.std() / math.sqrt(len(drawn))), math.inf)
+def _estimate(value: float, drawn: Reals, units: int) -> Estimate:
+    """Parts of equal size, whose squares have the variance of the resamples."""
+    return Estimate(value, np.full(units, drawn.std() / math.sqrt(units)), math.inf)
 
 
 def _percentiles(value: float, drawn: Reals, level: float = LEVEL) -> Interval:
