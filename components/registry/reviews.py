@@ -20,6 +20,7 @@ from components.captions.generating.store.database import Database
 from components.core.tables.folders import TEST_SET
 from components.core.tables.formats import REVIEWS, refuse_newer
 from components.core.tables.written_queries import WrittenQuery, frozen_hash, read_written_queries
+from components.evaluation.scoring.intervals import Interval, share_interval
 
 ALL = "all"
 FILE = "reviews.db"
@@ -177,8 +178,6 @@ def read_reviewed(store: str, folder: Path = TEST_SET) -> Reviewed | None:
 
 
 def _share(kind: str, given: Sequence[str]) -> Reviewed:
-    from scipy.stats import binomtest
-
     right, read = given.count("right"), len(given)
-    low, high = binomtest(right, read).proportion_ci(method="wilson") if read else (0.0, 1.0)
-    return Reviewed(kind=kind, read=read, right=right, share=right / read if read else 0.0, low=low, high=high)
+    span = share_interval(right / read, read) if read else Interval(0.0, 0.0, 1.0)
+    return Reviewed(kind=kind, read=read, right=right, share=span.value, low=span.low, high=span.high)

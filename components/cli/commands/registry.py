@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -241,8 +241,8 @@ def drift(
 ) -> None:
     """Compare a log of queries with the texts that the encoder was trained and tested on.
 
-    A query is unlike them if it is further from its nearest one than 95% of these are from theirs. If more than 10%
-    surely are, new captions and test queries are due, and a new champion with them.
+    A query is unlike them if it is further from its nearest one than 95% of them are from those of other pictures. If
+    surely twice as many queries are, new captions and test queries are due, and a new champion with them.
 
     Examples: cliptune drift last_month.txt; cliptune drift data/shop/queries.tsv --encoder models/paraclip --json
     """
@@ -258,11 +258,12 @@ def drift(
         raise InputError(f"--encoder '{encoder}' is not an image-text encoder")
     found = run(loaded, queries, known)
     if as_json:
-        print_json(asdict(found) | {"is_due": found.is_due})
+        spans = {"unlike": astuple(found.unlike), "more": astuple(found.more)}
+        print_json(asdict(found) | spans | {"is_due": found.is_due})
         return
     rows = ((query, nearest, f"{cosine:.2f}") for query, nearest, cosine in found.most_unlike)
     print_rows(("query", "nearest known text", "cosine"), rows, "Least like the known texts", numbers=("cosine",))
-    share, low, high = (f"{value:.0%}" for value in found.unlike)
+    share, low, high = (f"{value:.0%}" for value in astuple(found.unlike))
     say(f"{found.queries:,} distinct queries against {found.known:,} known texts")
     say("one word: {:.0%} of the queries, {:.0%} of the known texts".format(*found.one_word))
     due = "new captions and test queries are due" if found.is_due else "the champion still fits"

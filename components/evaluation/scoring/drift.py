@@ -8,21 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binomtest
 
 from components.core.system.errors import InputError
 from components.core.tables import folders
 from components.core.tables.folders import benchmark_table
 from components.core.tables.records import CAPTION_QUERIES, PAIRS, WRITTEN_QUERIES
+from components.core.tables.table import Table
 from components.core.tables.written_queries import FILE
 from components.data.row_files import RowFiles
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.evaluation.benchmarks.project.rankings import CAPTIONS_FILE
+from components.evaluation.scoring.intervals import Interval, difference_of_shares, share_interval
 from components.evaluation.scoring.results import DEFAULT, Folders
 
+KnownText = tuple[str, str]
+"""A text and the id of its picture."""
 COLUMN = "query"
 USUAL = 0.05
-"""Share of the known texts themselves that counts as unlike the others."""
+"""Share of the known texts themselves that counts as unlike those of other pictures."""
 _MOST, _HELD_OUT, _FEWEST = 5000, 1000, 50
 _SHOWN = 10
 _LOG = RowFiles(names=(), roles={}, text="query", texts="queries")
@@ -30,22 +33,37 @@ _LOG = RowFiles(names=(), roles={}, text="query", texts="queries")
 
 @dataclass(frozen=True)
 class KnownTexts:
-    """Known texts with their unit vectors `[texts, dim]`, and the cosine with the nearest that 95% of others reach."""
+    """Known texts with their unit vectors `[texts, dim]`, and how near texts of other pictures are to them.
+
+    Attributes:
+        least: cosine with the nearest that 95% of the texts of held-out pictures reach.
+        held_out: number of those texts, one of each picture.
+    """
 
     texts: Sequence[str]
     features: Vectors
     least: float
+    held_out: int
 
     @staticmethod
-    def of(embed: Callable[[Sequence[str]], Vectors], texts: Sequence[str], seed: int = 0) -> KnownTexts:
-        """At most 5,000 distinct texts, drawn; raises InputError where there are too few."""
-        drawn = _drawn(random.Random(seed), texts, _MOST + _HELD_OUT)
-        if len(drawn) < 2 * _FEWEST:
-            raise InputError(f"there are {len(drawn)} known texts: at least {2 * _FEWEST} are needed")
-        held = min(_HELD_OUT, len(drawn) // 2)
-        features = embed(drawn[held:])
-        nearest = (embed(drawn[:held]) @ features.T).max(axis=1)
-        return KnownTexts(drawn[held:], features, float(np.quantile(nearest, USUAL)))
+    def of(embed: Callable[[Sequence[str]], Vectors], known: Sequence[KnownText], seed: int = 0) -> KnownTexts:
+        """At most 5,000 distinct texts, drawn; raises InputError where they are of too few pictures.
+
+        A text's siblings, other texts of its picture, are nearer to it than any text is to a user's query. So whole
+        pictures are held out.
+        """
+        draw = random.Random(seed)
+        texts_of: dict[str, list[str]] = {}
+        for text, picture in known:
+            texts_of.setdefault(picture, []).append(text)
+        if len(texts_of) < 2 * _FEWEST:
+            raise InputError(f"known texts are of {len(texts_of)} pictures: at least {2 * _FEWEST} are needed")
+        pictures = draw.sample(list(texts_of), len(texts_of))
+        held = [draw.choice(texts_of[picture]) for picture in pictures[: min(_HELD_OUT, len(pictures) // 2)]]
+        texts = _drawn(draw, [text for picture in pictures[len(held) :] for text in texts_of[picture]], _MOST)
+        features = embed(texts)
+        nearest = (embed(held) @ features.T).max(axis=1)
+        return KnownTexts(texts, features, float(np.quantile(nearest, USUAL)), len(held))
 
     def unlike(self, vectors: Vectors) -> int:
         """How many of the unit vectors `[queries, dim]` are further from their nearest known text than that."""
@@ -58,22 +76,24 @@ class Drift:
 
     Attributes:
         queries, known: numbers of distinct texts that were compared.
-        unlike: share of the queries that are further from their nearest known text than 95% of known texts are, with
-            its 95% interval (Wilson).
+        unlike: share of the queries that are further from their nearest known text than 95% of held-out texts of other
+            pictures are, with its 95% interval.
+        more: `unlike` less the share of the held-out texts, with the interval of both.
         one_word: share of one-word texts among queries, and among known texts.
         most_unlike: queries with their nearest known text and the cosine, the least alike first.
     """
 
     queries: int
     known: int
-    unlike: tuple[float, float, float]
+    unlike: Interval
+    more: Interval
     one_word: tuple[float, float]
     most_unlike: Sequence[tuple[str, str, float]]
 
     @property
     def is_due(self) -> bool:
-        """Whether the lower end of `unlike` is more than twice the usual share."""
-        return self.unlike[1] > 2 * USUAL
+        """Whether surely more than twice the usual share is unlike."""
+        return self.more.low > USUAL
 
 
 def read_log(file: Path) -> list[str]:
@@ -91,18 +111,25 @@ def read_log(file: Path) -> list[str]:
     return found
 
 
-def known_texts(pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, used: Folders = DEFAULT) -> list[str]:
-    """Captions of the training split, and the queries that encoders are tested with."""
-    texts: list[str] = PAIRS.read(pairs / "train.parquet", ["caption"])["caption"].to_pylist()
+def known_texts(
+    pairs: Path = folders.PAIRS, written: Path = folders.TEST_SET, used: Folders = DEFAULT
+) -> list[KnownText]:
+    """Captions of the training split and the queries that encoders are tested with, each with its picture."""
+    found = _texts(PAIRS, pairs / "train.parquet", "caption")
     for table, path, column in (
         (CAPTION_QUERIES, benchmark_table(used.evaluation, CAPTIONS_FILE), "text"),
         (WRITTEN_QUERIES, written / FILE, "query"),
     ):
-        texts += table.read(path, [column])[column].to_pylist() if path.is_file() else []
-    return texts
+        found += _texts(table, path, column) if path.is_file() else []
+    return found
 
 
-def drift(encoder: Encoder, log: Sequence[str], known: Sequence[str], seed: int = 0) -> Drift:
+def _texts(table: Table, path: Path, column: str) -> list[KnownText]:
+    rows = table.read(path, [column, "image_id"])
+    return list(zip(rows[column].to_pylist(), rows["image_id"].to_pylist(), strict=True))
+
+
+def drift(encoder: Encoder, log: Sequence[str], known: Sequence[KnownText], seed: int = 0) -> Drift:
     """Compare a log with known texts; of both at most 5,000 distinct texts are drawn."""
     reference = KnownTexts.of(lambda texts: encoder.embed_texts(texts, title="embed known texts"), known, seed)
     queries, others = _drawn(random.Random(seed), log, _MOST), reference.texts
@@ -110,13 +137,13 @@ def drift(encoder: Encoder, log: Sequence[str], known: Sequence[str], seed: int 
     cosines = vectors @ reference.features.T
     nearest = cosines.argmax(axis=1)
     best = cosines[np.arange(len(queries)), nearest]
-    count = reference.unlike(vectors)
-    span = binomtest(count, len(queries)).proportion_ci(method="wilson")
+    share = reference.unlike(vectors) / len(queries)
     order = np.argsort(best, kind="stable")[:_SHOWN]
     return Drift(
         queries=len(queries),
         known=len(others),
-        unlike=(count / len(queries), float(span.low), float(span.high)),
+        unlike=share_interval(share, len(queries)),
+        more=difference_of_shares(share, len(queries), USUAL, reference.held_out),
         one_word=(_one_word(queries), _one_word(others)),
         most_unlike=[(queries[row], others[nearest[row]], float(best[row])) for row in order],
     )

@@ -118,13 +118,26 @@ def mean_interval(values: Reals, strata: Indices | None = None, pictures: Indice
     is_share = strata is None and bool(np.isin(values, (0, 1)).all())
     if not is_share or found.units < FEWEST:
         return found.interval()
-    share, z = found.value, student(LEVEL)
-    size = float(found.units)
-    if pictures is not None and found.error:
-        z, size = student(LEVEL, found.degrees), share * (1 - share) / found.error**2
+    if pictures is None or not found.error:
+        return share_interval(found.value, found.units)
+    size = found.value * (1 - found.value) / found.error**2
+    return share_interval(found.value, size, student(LEVEL, found.degrees))
+
+
+def share_interval(share: float, size: float, errors: float | None = None) -> Interval:
+    """Wilson's interval of a share of `size` independent cases; `errors` are those of 95% by default."""
+    z = student(LEVEL) if errors is None else errors
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     reach = z * math.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
     return Interval(share, min(share, middle - reach), max(share, middle + reach))
+
+
+def difference_of_shares(first: float, size: int, second: float, other_size: int) -> Interval:
+    """A share less another one of other cases, with the interval of Newcombe (1998, method 10)."""
+    one, other = share_interval(first, size), share_interval(second, other_size)
+    value = first - second
+    low = value - math.hypot(one.value - one.low, other.high - other.value)
+    return Interval(value, low, value + math.hypot(one.high - one.value, other.value - other.low))
 
 
 def paired_interval(

@@ -17,7 +17,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.encoders.excluding import combined, parts_of
-from components.evaluation.scoring.drift import KnownTexts
+from components.evaluation.scoring.drift import KnownText, KnownTexts
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
@@ -153,7 +153,7 @@ class Loading:
     precision: Precision = "fp32"
     device: str = "auto"
     excludes: bool = False
-    known: Sequence[str] = ()
+    known: Sequence[KnownText] = ()
 
     def first(self, name: str) -> Served:
         """The version to serve when the server starts."""

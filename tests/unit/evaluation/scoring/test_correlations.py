@@ -113,7 +113,7 @@ def test_columns_that_do_not_pair_up_are_refused() -> None:
     gold, predicted = _columns(20)
     first = Correlation("spearman", gold, predicted)
     for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted), predicted):
-        with pytest.raises(ValueError, match="no paired difference|argument 2"):
+        with pytest.raises(ValueError, match=r"no paired difference|argument 2"):
             correlation_difference([first], [other], 10, 0)
     with pytest.raises(ValueError, match="same queries"):
         sign_flip_p(gold, predicted[1:], 10, seed=0)

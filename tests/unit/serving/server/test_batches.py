@@ -145,7 +145,7 @@ def test_texts_of_one_word_and_unlike_known_ones_are_counted(stub: Stub) -> None
     metrics = Metrics()
 
     async def work() -> None:
-        known = KnownTexts(["a b"], np.stack([vector_of("a b")]), 0.999)
+        known = KnownTexts(["a b"], np.stack([vector_of("a b")]), 0.999, 1)
         batcher = Batcher(replace(stub_served(stub), known=known), LIMITS, metrics)
         batcher.start()
         await batcher.submit(_request("a b", "c", "d e"))
