@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 from components.core.settings import Promote
 from components.core.system.errors import InputError
-from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.comparisons import reach_of_all
-from components.evaluation.scoring.correlations import correlation_estimate
-from components.evaluation.scoring.intervals import FEWEST, LEVEL, Estimate, paired_estimate, student
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.comparisons import estimate_of, reach_of_all
+from components.evaluation.scoring.intervals import FEWEST, LEVEL, Estimate, student
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
 
-_RESAMPLES = 1000
 _FALSE_PROMOTIONS = 0.05
 """At most so many of all series of looks at one test set promote a candidate that gained nothing."""
 
@@ -99,11 +97,7 @@ def gain_of(candidate: Judged, incumbent: Judged, name: str) -> Estimate | None:
     if not metric(candidate.report, name, "promote").higher_is_better:
         new, old = old, new
     strata, pictures = (kept.get(name) for kept in (candidate.scores.strata, candidate.scores.pictures))
-    if isinstance(new, Correlation) and isinstance(old, Correlation):
-        return correlation_estimate(new, old, _RESAMPLES, 0, pictures)
-    assert not isinstance(new, Correlation), name
-    assert not isinstance(old, Correlation), name
-    return paired_estimate(new, old, strata, pictures)
+    return estimate_of(new, old, 0, strata, pictures)
 
 
 def gain(candidate: Result, incumbent: Result) -> float:

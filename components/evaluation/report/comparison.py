@@ -15,7 +15,7 @@ from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file
 from components.evaluation.report.formats import to_markdown
 from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.comparisons import difference_of
+from components.evaluation.scoring.comparisons import Column, difference_of, estimate_of, significant
 from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, signed
 from components.evaluation.scoring.results import Report
@@ -23,7 +23,7 @@ from components.evaluation.scoring.terminal import rich_table
 
 LEGEND = (
     "Values times 100, ± half of the 95% interval over queries; differences to {reference} with the interval of the "
-    "difference per query, ▲ better or ▼ worse if it excludes 0."
+    "difference per query, ▲ better or ▼ worse if it is not 0 beside all others of its section (Holm, 5%)."
 )
 
 _ALWAYS_SIDE_BY_SIDE = 2
@@ -79,23 +79,42 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
                 f"run `dvc --wait-for-lock repro evaluate`"
             )
     cells: dict[str, dict[str, Cell]] = {}
+    sections: dict[str, dict[tuple[str, str], float]] = {}
     for name in first.metrics:
         cells[name] = {}
         for report, scored in zip(reports, scores, strict=True):
-            result = report.metrics[name]
-            delta = None if report is first else difference(name, scored, scores[0], resamples, seed)
+            result, delta = report.metrics[name], None
+            if report is not first and (columns := _paired(name, scored, scores[0])) is not None:
+                about = scored.strata.get(name), scored.pictures.get(name)
+                delta = difference_of(columns[:1], columns[1:], resamples, seed, *about)
+                p = estimate_of(*columns, seed, *about).p
+                sections.setdefault(name.rsplit("/", 1)[0], {})[name, report.encoder] = p
             cells[name][report.encoder] = Cell(result.interval, delta, result.higher_is_better)
+    for p_of in sections.values():
+        clear = significant(p_of)
+        for name, encoder in p_of:
+            cell = cells[name][encoder]
+            is_clear = (name, encoder) in clear and cell.delta is not None and cell.delta.excludes_zero
+            cells[name][encoder] = replace(cell, is_clear=is_clear)
     return Comparison(tuple(report.encoder for report in reports), cells)
 
 
 def difference(name: str, ours: Scores, theirs: Scores, resamples: int, seed: int) -> Interval | None:
     """The paired difference of a metric; None if one side has no values per query, or those of other queries."""
+    columns = _paired(name, ours, theirs)
+    if columns is None:
+        return None
+    about = ours.strata.get(name), ours.pictures.get(name)
+    return difference_of(columns[:1], columns[1:], resamples, seed, *about)
+
+
+def _paired(name: str, ours: Scores, theirs: Scores) -> tuple[Column, Column] | None:
     columns, others = (each.values.get(name, each.correlations.get(name)) for each in (ours, theirs))
     if columns is None or others is None:
         return None
     if not isinstance(columns, Correlation) and not isinstance(others, Correlation) and len(columns) != len(others):
         return None
-    return difference_of([columns], [others], resamples, seed, ours.strata.get(name), ours.pictures.get(name))
+    return columns, others
 
 
 def best_encoder(comparison: Comparison, primary: str, challengers: bool = False) -> str:
@@ -207,7 +226,8 @@ def read_csv(path: Path) -> Comparison:
         with path.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
                 delta = _interval(row, "delta", "delta_low", "delta_high") if row["delta"] else None
-                cell = Cell(_interval(row, "value", "low", "high"), delta, row["higher_is_better"] == "true")
+                higher, is_clear = row["higher_is_better"] == "true", delta is None or row["verdict"] != ""
+                cell = Cell(_interval(row, "value", "low", "high"), delta, higher, is_clear=is_clear)
                 cells.setdefault(row["metric"], {})[row["encoder"]] = cell
     except FileNotFoundError:
         raise InputError(f"{path} is missing: run `dvc repro compare` to make it") from None

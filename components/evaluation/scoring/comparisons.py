@@ -11,7 +11,7 @@ import numpy as np
 
 from components.core.compute.metrics import Indices, Reals
 from components.evaluation.scoring.benchmark import Correlation
-from components.evaluation.scoring.correlations import chunks, correlation_difference
+from components.evaluation.scoring.correlations import chunks, correlation_difference, correlation_estimate
 from components.evaluation.scoring.intervals import (
     LEVEL,
     Estimate,
@@ -19,12 +19,13 @@ from components.evaluation.scoring.intervals import (
     estimate,
     interval_over_seeds,
     paired,
+    paired_estimate,
     student,
 )
 
 Column = Reals | Correlation
 """The values per query of a metric, or its correlation."""
-_DRAWS, _FEW, _ALPHA = 4000, 100, 0.05
+_DRAWS, _FEW, _ALPHA, _RESAMPLES = 4000, 100, 0.05, 1000
 
 
 def difference_of(
@@ -48,6 +49,17 @@ def difference_of(
         return correlation_difference(correlations[0], correlations[1], resamples, seed, pictures, level)
     values = [[one for one in each if not isinstance(one, Correlation)] for each in (first, second)]
     return interval_over_seeds(values[0], values[1], strata, pictures, level)
+
+
+def estimate_of(
+    first: Column, second: Column, seed: int = 0, strata: Indices | None = None, pictures: Indices | None = None
+) -> Estimate:
+    """The first encoder's metric less the second's, with its standard error; as `difference_of` of one seed."""
+    if isinstance(first, Correlation) and isinstance(second, Correlation):
+        return correlation_estimate(first, second, _RESAMPLES, seed, pictures)
+    if isinstance(first, Correlation) or isinstance(second, Correlation):
+        raise ValueError("a correlation and values per query have no paired difference")
+    return paired_estimate(first, second, strata, pictures)
 
 
 def reach_of_all(estimates: Sequence[Estimate], level: float = LEVEL, seed: int = 0) -> float:

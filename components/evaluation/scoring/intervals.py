@@ -90,6 +90,15 @@ class Estimate:
         reach = errors * self.error or errors**2 / (self.units + errors**2)
         return Interval(self.value, self.value - reach, self.value + reach)
 
+    @property
+    def p(self) -> float:
+        """Two-sided p-value of a truth of 0; 1 where there are too few units."""
+        from scipy.special import stdtr
+
+        if self.units < FEWEST or not self.error:
+            return 1.0
+        return float(2 * stdtr(self.degrees, -abs(self.value) / self.error))
+
     def units_for(self, distance: float, errors: float) -> int:
         """How many units end the interval of so many standard errors before `distance`, with a power of 80%."""
         return math.ceil(self.units * ((errors + student(2 * _POWER - 1)) * self.error / distance) ** 2)

@@ -20,15 +20,17 @@ class Difference:
 
     value: Interval
     higher_is_better: bool = True
+    is_clear: bool = True
+    """Whether it differs from 0 also beside all others that are shown with it."""
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` if the interval excludes 0, else empty."""
-        return self.value.verdict(self.higher_is_better)
+        """`better` or `worse` if the interval excludes 0 and the difference is clear, else empty."""
+        return self.value.verdict(self.higher_is_better) if self.is_clear else ""
 
     @property
     def mark(self) -> str:
-        """An arrow if the interval excludes 0."""
+        """An arrow for a verdict."""
         return _MARKS[self.verdict]
 
     @property
@@ -53,20 +55,21 @@ class Cell:
     higher_is_better: bool = True
     digits: int = 1
     scale: float = 100.0
+    is_clear: bool = True
 
     @property
     def difference(self) -> Difference | None:
         """The difference as a cell of its own."""
-        return Difference(self.delta, self.higher_is_better) if self.delta else None
+        return Difference(self.delta, self.higher_is_better, self.is_clear) if self.delta else None
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` if the interval of the difference excludes 0, else empty."""
+        """That of the difference; empty without one."""
         return self.difference.verdict if self.difference else ""
 
     @property
     def mark(self) -> str:
-        """An arrow if the interval of the difference excludes 0."""
+        """The arrow of the difference."""
         return _MARKS[self.verdict]
 
     @property
