@@ -13,6 +13,8 @@ from components.data.source import HELD_OUT_FIRST, drawing_order
 
 _HELD_OUT = 5000
 """Maximum number of test and of validation images without published splits; a tenth of a small folder each."""
+AGREEMENT_SPREAD, RECALL_SPREAD = 0.2, 0.33
+"""Standard deviation of two related encoders' difference per query: of AO@10 and of recall@5 (docs/statistics.md)."""
 
 
 def counts_of(described: Described, seed: int) -> Counts:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from components.cli.own_data.counting import counts_of
+from components.cli.own_data.counting import AGREEMENT_SPREAD, counts_of
 from components.core.pictures.folder import is_ignored
 from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Counts, Prepare
@@ -30,10 +30,11 @@ from components.data.checked_pictures import check_picture
 from components.data.described import Described
 from components.data.source import Source
 from components.data.sources import find_source
+from components.evaluation.scoring.intervals import FEWEST, detectable
 
 _LOOKED_AT = 200
 """Number of images to open, evenly spaced."""
-_FEWEST = 10
+_FEWEST, _LARGE_GAIN = 10, 5
 _LONGEST = 15
 """Most words of captions that ParaCLIP rewrites; more where one in twenty captions is longer."""
 _DEPTH = 10
@@ -254,6 +255,12 @@ def problems(contents: Survey) -> Sequence[str]:
         )
     if rows := [row for row in contents.described.unusable if not row.images]:
         texts.append(f"{len(rows):,} rows without a usable caption or image are left out; the first: {rows[0].reason}")
+    shown = 100 * detectable(max(1, contents.counts.test), AGREEMENT_SPREAD)
+    if shown > _LARGE_GAIN:
+        texts.append(
+            f"{contents.counts.test} test images show only gains of AO@10 above {shown:.0f} points, and no gain below "
+            f"{FEWEST} images: add images, or a larger prepare.counts.test"
+        )
     if contents.counts.test < _DEPTH:
         texts.append(
             f"{contents.counts.test} test images, fewer than {_DEPTH} in evaluate.top_k: add images, or lower it"

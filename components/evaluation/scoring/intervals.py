@@ -104,6 +104,15 @@ class Estimate:
         return math.ceil(self.units * ((errors + student(2 * _POWER - 1)) * self.error / distance) ** 2)
 
 
+def detectable(units: int, spread: float) -> float:
+    """The least gain that so many queries or pictures show with a power of 80%.
+
+    Args:
+        spread: standard deviation of the difference of two encoders per query.
+    """
+    return (student(LEVEL) + student(2 * _POWER - 1)) * spread / math.sqrt(units)
+
+
 def student(level: float, degrees: float = math.inf) -> float:
     """How many standard errors the ends of an interval are from its middle."""
     from scipy.special import ndtri, stdtrit
