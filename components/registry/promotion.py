@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
+from components.core.system.checking import check_once
 from components.core.system.errors import InputError, shown_address
 from components.core.tables import formats
 from components.core.tables.formats import read_record
@@ -99,6 +100,7 @@ def _candidates(settings: Settings) -> tuple[list[Judged], tuple[RuleVerdict, ..
     Also returns the encoders without results, each with the reason: DVC deletes an encoder's results while stage
     `evaluate` scores it again, and the other encoders are judged all the same.
     """
+    check_once(settings.compare_encoders, "compare_encoders")
     names = [name for name in settings.compare_encoders if name != BASE]
     if not names:
         raise InputError("params.yaml: compare_encoders lists no encoder but base: add one to have a candidate")

@@ -151,6 +151,10 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
         ]
         title = f"'{decision.encoder}' against {decision.against}"
         print_rows(("rule", "", "reason"), rows, title, widest=PIPE_WIDTH)
+    if decision.look > 1:
+        from components.registry.gate import level_of
+
+        say(f"look {decision.look} at this test set: the gain's interval is of {level_of(decision.look):.2%}, not of 95%")
     if decision.advice:
         say(f"try next: {decision.advice}; docs/flat_or_refused.md")
     for other in decision.passed_over:

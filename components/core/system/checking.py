@@ -39,11 +39,11 @@ def check_names(settings: Settings) -> None:
     if not settings.compare_encoders:
         raise InputError(f"params.yaml: compare_encoders is empty: list '{BASE}' and the entries of methods to score")
     _check_mixes(settings)
-    _check_once(settings.compare_encoders, "compare_encoders")
+    check_once(settings.compare_encoders, "compare_encoders")
     for encoder in settings.compare_encoders:
         choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: compare_encoders:")
     benchmarks = names_in("components.evaluation.benchmarks.project")
-    _check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
+    check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
     for benchmark in settings.evaluate.benchmarks:
         choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
     _check_promotion(settings)
@@ -52,7 +52,8 @@ def check_names(settings: Settings) -> None:
     _check_study(settings)
 
 
-def _check_once(names: Iterable[str], key: str) -> None:
+def check_once(names: Iterable[str], key: str) -> None:
+    """Raise InputError if a list of params.yaml names one of its entries more than once."""
     for name, count in Counter(names).items():
         if count > 1:
             raise InputError(f"params.yaml: {key} names '{name}' {count} times: name it once")
@@ -83,7 +84,7 @@ def _check_mixes(settings: Settings) -> None:
 
 def _check_study(settings: Settings) -> None:
     study = settings.study
-    _check_once(study.encoders, "study.encoders")
+    check_once(study.encoders, "study.encoders")
     scored = [encoder for encoder in settings.compare_encoders if encoder in settings.methods]
     for encoder in study.encoders:
         choose(scored, encoder, "params.yaml: study.encoders:")

@@ -241,3 +241,40 @@ def test_encoders_that_are_trained_or_scored_again_are_passed_over(project: Any)
     assert (trained.name, scored.name) == ("one", "two")
     assert "models/one holds no encoder" in trained.reason
     assert scored.reason == "reports/metrics/two.json is missing: run `dvc --wait-for-lock repro evaluate@two`"
+
+
+def test_looks_at_a_test_set_are_counted_with_the_model_and_spent(project: Any) -> None:
+    def look(seed: int, data: str = "d", dry_run: bool = False) -> tuple[int, str]:
+        project.add("paraclip", seed, 0.408, data=data)
+        decision = promote(project.settings, dry_run=dry_run)
+        return decision.look, decision.outcome
+
+    for seed in range(2, 5):
+        project.add("paraclip", seed, 0.4)
+        assert promote(project.settings, dry_run=True).look == seed - 1
+        assert promote(project.settings).look == seed - 1
+        assert promote(project.settings).look == seed - 1, "the same candidate against the same encoder"
+    # Eight queries of 1,000 are clear at the first look and not at the fourth.
+    assert look(5) == (4, "refused")
+    assert "looks at it: `4`" in (RECORDS / f"{LATEST}.md").read_text()
+    project.add("base", 1, 0.4, data="new")
+    assert look(5, "new", dry_run=True) == (1, "promoted")
+    assert look(5, "new") == (1, "promoted")
+
+
+def _drop_values(name: str) -> None:
+    Path(f"reports/per_query/{name}.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda project: _drop_values("paraclip"), "paraclip.safetensors"),
+        (lambda project: _scored(project, "paraclip", "paraclip"), "names 'paraclip' 2 times"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_line(project: Any, spoil: Callable[[Any], Settings | None], message: str) -> None:
+    project.add("paraclip", 2, 0.5)
+    with pytest.raises(InputError, match=message) as caught:
+        promote(spoil(project) or project.settings)
+    assert "\n" not in str(caught.value)
