@@ -154,7 +154,7 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
     if decision.look > 1:
         from components.registry.gate import level_of
 
-        say(f"look {decision.look} at this test set: the gain's interval is of {level_of(decision.look):.2%}, not of 95%")
+        say(f"look {decision.look} at this test set: the gain's interval is of {level_of(decision.look):.2%}, not 95%")
     if decision.advice:
         say(f"try next: {decision.advice}; docs/flat_or_refused.md")
     for other in decision.passed_over:
