@@ -149,7 +149,7 @@ def of_family(request: pytest.FixtureRequest, tmp_path: Path, track_in: Callable
     raw |= {"methods": {"captions": ENTRY | {"epochs": 4}}, "mixes": {}, "compare_encoders": ["base", "captions"]}
     raw["study"] = {}
     raw["evaluate"]["bootstrap"] = 50
-    raw["promote"] |= {"margin": {"rule": "min_gain"}, "guards": {}}
+    raw["promote"] |= {"guards": {}}
     return _written(raw)
 
 

@@ -14,7 +14,7 @@ COLOURS = {
     **{"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "yellow": (230, 230, 20)},
     **{"white": (245, 245, 245), "black": (10, 10, 10), "pink": (240, 130, 190), "brown": (120, 70, 20)},
 }
-EACH = 20
+EACH = 30
 """Images of a colour."""
 ENTRY = {
     **{"method": "caption_ft", "train_data": "data/pairs/train.parquet", "scope": "tower", "temperature": 0.1},

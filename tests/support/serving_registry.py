@@ -20,7 +20,7 @@ def register_champion(encoder: Encoder, alias: str | None = CHAMPION) -> str:
         folder = Path(name)
         encoder.save(folder / "encoder")
         write_json(folder / "metrics.json", {})
-        parts = VersionFiles(folder / "encoder", folder / "metrics.json", "a card", folder / "none")
+        parts = VersionFiles(folder / "encoder", folder / "metrics.json", folder / "none", "a card", folder / "none")
         run = client.create_run("0").info.run_id
         version = register(client, MODEL, parts, run_id=run, tags={SHA_TAG: encoder.sidecar.weights_sha256})
     if alias is not None:

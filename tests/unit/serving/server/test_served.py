@@ -91,7 +91,7 @@ def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_en
 
 
 def test_texts_unlike_known_ones_are_counted(folder: Path) -> None:
-    known = [f"a small dog number {number}" for number in range(300)]
+    known = [(f"a small dog number {number}", str(number)) for number in range(300)]
     found = Loading(known=known).load(str(folder))
     assert found.known is not None
     assert len(found.known.texts) == 150
