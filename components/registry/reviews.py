@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, insert, select
 
@@ -20,11 +21,13 @@ from components.captions.generating.store.database import Database
 from components.core.tables.folders import TEST_SET
 from components.core.tables.formats import REVIEWS, refuse_newer
 from components.core.tables.written_queries import WrittenQuery, frozen_hash, read_written_queries
-from components.evaluation.scoring.intervals import Interval, share_interval
+from components.evaluation.scoring.intervals import Interval, share_sequence
 
 ALL = "all"
 FILE = "reviews.db"
 """Next to an SQLite store of answers."""
+FEWEST_PEOPLE = 30
+"""With fewer people a share is that of their verdicts: others may differ from them."""
 LONGEST = 1000
 """Characters of a text in a review."""
 _EARLIER_FILE = "votes.db"
@@ -59,12 +62,13 @@ class Reviewed(BaseModel):
 
     Attributes:
         kind: the kind, or `all`.
-        low, high: 95% interval of the share (Wilson).
+        low, high: 95% interval of the share, which holds at every look (`share_sequence`).
     """
 
     kind: str
     read: int
     right: int
+    people: int
     share: float
     low: float
     high: float
@@ -72,13 +76,15 @@ class Reviewed(BaseModel):
     def __str__(self) -> str:
         """The result in one line.
 
-        >>> str(Reviewed(kind="all", read=100, right=97, share=0.97, low=0.915, high=0.99))
-        '97 of 100 read test queries are right, 97% [92%, 99%]'
+        >>> str(Reviewed(kind="all", read=100, right=97, people=1, share=0.97, low=0.886, high=0.999))
+        '97 of 100 read test queries are right, 97% [89%, 100%], as one person judges'
         """
         if not self.read:
             return "no sample of the test queries was read"
         share = f"{self.share:.0%} [{self.low:.0%}, {self.high:.0%}]"
-        return f"{self.right} of {self.read} read test queries are right, {share}"
+        judges = "one person judges" if self.people == 1 else f"{self.people} people judge"
+        few = f" (fewer than {FEWEST_PEOPLE} do not speak for others)" if 1 < self.people < FEWEST_PEOPLE else ""
+        return f"{self.right} of {self.read} read test queries are right, {share}, as {judges}{few}"
 
 
 _TEXTS = (Column(name, String(LONGEST), nullable=False) for name in Review.model_fields)
@@ -156,15 +162,15 @@ def key_of(query: WrittenQuery | Review) -> tuple[str, str, str]:
     return query.kind, query.caption[:LONGEST], query.query[:LONGEST]
 
 
-def verdicts(reviews: Iterable[Review], test_set: str) -> dict[tuple[str, str, str], str]:
-    """The last verdict on each query of the test set with this hash."""
-    return {key_of(review): review.verdict for review in reviews if review.test_set == test_set}
+def verdicts(reviews: Iterable[Review], test_set: str) -> dict[tuple[str, str, str], Review]:
+    """The last review of each query of the test set with this hash."""
+    return {key_of(review): review for review in reviews if review.test_set == test_set}
 
 
-def reviewed(given: dict[tuple[str, str, str], str]) -> list[Reviewed]:
+def reviewed(given: dict[tuple[str, str, str], Review]) -> list[Reviewed]:
     """The shares of `verdicts` by kind, sorted, and of all queries last; empty without verdicts."""
     kinds = sorted({kind for kind, _, _ in given})
-    return [_share(kind, [verdict for key, verdict in given.items() if kind in (key[0], ALL)])
+    return [_share(kind, [review for review in given.values() if kind in (review.kind, ALL)])
             for kind in [*kinds, *([ALL] if kinds else [])]]  # fmt: skip
 
 
@@ -177,7 +183,11 @@ def read_reviewed(store: str, folder: Path = TEST_SET) -> Reviewed | None:
     return shares[-1] if shares else _share(ALL, [])
 
 
-def _share(kind: str, given: Sequence[str]) -> Reviewed:
-    right, read = given.count("right"), len(given)
-    span = share_interval(right / read, read) if read else Interval(0.0, 0.0, 1.0)
-    return Reviewed(kind=kind, read=read, right=right, share=span.value, low=span.low, high=span.high)
+def _share(kind: str, given: Sequence[Review]) -> Reviewed:
+    hits = np.array([float(review.verdict == "right") for review in given])
+    people, owners = np.unique([review.user for review in given], return_inverse=True)
+    span = Interval(0.0, 0.0, 1.0)
+    if len(given):
+        span = share_sequence(hits, owners if len(people) >= FEWEST_PEOPLE else None)
+    counts = {"read": len(given), "right": int(hits.sum()), "people": len(people)}
+    return Reviewed(kind=kind, **counts, share=span.value, low=span.low, high=span.high)

@@ -138,6 +138,7 @@ def _print_reviews(store: str, as_json: bool) -> None:
         (row.kind, str(row.read), str(row.right), f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]") for row in shares
     )
     print_rows(("kind", *numbers), rows, numbers=numbers)
+    say(str(shares[-1]))
 
 
 def _explored(names: list[str], images: str, device: str) -> Explored:

@@ -119,7 +119,8 @@ class Promote(Block):
     require_clean_git: bool = False
     """Refuse encoders that were trained from a checkout with uncommitted changes."""
     min_reviewed: float | None = Field(None, ge=0, le=1)
-    """Minimum share of written test queries that people found right; the lower end of its interval must reach it."""
+    """Minimum share of written test queries that people found right; the lower end of its interval must reach it,
+    at any look."""
     card: Card = Card()
 
     @property

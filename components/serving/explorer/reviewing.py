@@ -66,7 +66,7 @@ class Reviewing:
                 "query": query.query,
                 "kind": query.kind,
                 "question": QUESTIONS[query.kind],
-                "verdict": given.get(key_of(query), ""),
+                "verdict": given[key].verdict if (key := key_of(query)) in given else "",
                 "picture": query.image_id in self._pictures,
             }
             for query in self.queries
