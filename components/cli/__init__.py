@@ -17,10 +17,8 @@ from components.cli.commands import (
     overview,
     params,
     registry,
-    s3,
     store,
 )
-from components.cli.launching import launch
 from components.cli.tables import say
 
 # Commands import their packages when they run: `cliptune --help` must not wait for torch and MLflow.
@@ -53,7 +51,6 @@ app.command("init")(import_folder.import_folder)
 app.command("caption")(import_folder.caption)
 app.command("plan")(overview.plan)
 app.command("report")(overview.report)
-app.command("launch")(launch.launch)
 app.command("new")(new.new)
 app.command("encoders")(evaluate.encoders)
 app.command("evaluate")(evaluate.evaluate)
@@ -76,4 +73,3 @@ app.add_typer(index.index, name="index")
 app.add_typer(params.mix, name="mix")
 app.add_typer(params.profile, name="profile")
 app.add_typer(store.store, name="answers")
-app.add_typer(s3.s3, name="s3")

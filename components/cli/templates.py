@@ -1,8 +1,7 @@
-"""Renders the Jinja templates of infra/launch and infra/new."""
+"""Renders the Jinja templates of infra/new."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from typing import Any
 def rendered(template: Path, **values: Any) -> str:
     """The text of a template with `values`; lines with blocks alone leave no empty line.
 
-    The filter `quote` makes one word of a shell of a text. A name that `values` lacks is an error.
+    A name that `values` lacks is an error.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -21,5 +20,4 @@ def rendered(template: Path, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["quote"] = shlex.quote
     return environment.get_template(template.name).render(values)

@@ -111,8 +111,6 @@ def _synthesize(done: Done, raw: dict[str, Any], environment: Mapping[str, str])
         ServerProject.make(folder, raw, ROWS, llm.url)
         done.ended["dvc repro"] = _dvc_repro(folder, environment)
         done.run("answers stats", folder, CLI, "answers", "stats", environment=environment)
-        s3 = {**environment, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{llm.port}"}
-        done.run("s3 make-bucket", folder, CLI, "s3", "make-bucket", "s3://bucket", environment=s3)
         # New revisions, so that the answers so far do not count.
         for name, options in (
             ("key quoted back", {"errors": {"http_400": 1.0}, "said": f"the key {KEY} is not welcome"}),

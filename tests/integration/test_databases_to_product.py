@@ -90,7 +90,7 @@ def _qdrant(folder: Path, vectors: Vectors, rows: Sequence[dict[str, str]], _url
     client.create_collection("images", models.VectorParams(size=vectors.shape[1], distance=models.Distance.COSINE))
     client.upload_collection("images", vectors, [dict(row) for row in rows], range(len(rows)))
     client.close()
-    return Product(f"qdrant+file://{folder}/images", ask, content, "fastembed")
+    return Product(f"qdrant+file://{folder}/images", ask, content, "onnx")
 
 
 def _lance(folder: Path, vectors: Vectors, rows: Sequence[dict[str, str]], _url: str) -> Product:

@@ -113,14 +113,12 @@ def _stored(project: Path) -> str:
 def test_a_preempted_job_goes_on_and_stores_what_dvc_would_have_made(tmp_path: Path) -> None:
     alone, launched = _project(tmp_path / "alone"), _project(tmp_path / "launched")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "PATH": path}
-    command = [sys.executable, "-m", "components.cli", "launch", "train@tried", "--on", "slurm"]
-    sent = [*command, "--nodes", "2", "--gpus", "0"]
+    environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "PATH": path, "PYTHON": sys.executable}
+    sent = ["sbatch", "--nodes", "2", "infra/launch/slurm.sh", "train@tried"]
     printed = subprocess.run(sent, cwd=launched, env=environment, capture_output=True, text=True, check=True).stdout
     number = re.search(r"Submitted batch job (\d+)", printed)
     assert number is not None
-    assert "follow it: squeue --me --name cliptune-train-tried" in printed
-    log = launched / "state" / "launch" / f"cliptune-train-tried-{number[1]}.log"
+    log = launched / "state" / f"cliptune-{number[1]}.log"
 
     def said() -> str:
         return (log.read_text() if log.is_file() else "") + (tmp_path / "slurm" / "log").read_text()[-3000:]
@@ -139,7 +137,8 @@ def test_a_preempted_job_goes_on_and_stores_what_dvc_would_have_made(tmp_path: P
     dvc = [sys.executable, "-m", "dvc", "repro", "--quiet", "train@tried"]
     subprocess.run(dvc, cwd=alone, env=environment, check=True)
     assert _stored(launched) == _stored(alone)
-    # Nothing is left to do, here or for a second launch.
-    command += ["--nodes", "2"]
-    again = subprocess.run(command, cwd=launched, env=environment, capture_output=True, check=False)
-    assert b"stage 'train@tried' is up to date: there is nothing to launch" in again.stderr
+    # Nothing is left to do.
+    command = [sys.executable, "-m", "components.cli.node", "train@tried"]
+    second = environment | {"PET_NNODES": "2"}
+    again = subprocess.run(command, cwd=launched, env=second, capture_output=True, check=False)
+    assert b"stage 'train@tried' is up to date: there is nothing to run" in again.stderr

@@ -116,7 +116,7 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="open_clip, huggingface, sentence_transformers, vllm, onnx, onnx_int8, fastembed, immich.",
+            help="open_clip, huggingface, sentence_transformers, vllm, onnx, onnx_int8.",
         ),
     ],
     output: Annotated[str, typer.Option(help="A new folder, or s3://bucket/prefix.")],

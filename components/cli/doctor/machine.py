@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
-import re
 import shutil
-import subprocess
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from components.cli.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
+from components.cli.doctor.check import CheckResult, Installation, fail, not_used, ok, warn
 from components.core.pictures.shard_files import ShardFiles, find_shards
 from components.core.settings import Settings
 from components.core.system.checking import check_settings
@@ -68,49 +65,26 @@ def _installed(package: str) -> str | None:
 
 def check_gpu(installation: Installation) -> CheckResult:
     """GPUs and driver fit torch, `device` and `train`."""
+    import torch
+
     settings = installation.loaded
-    try:
-        listing = _nvidia_smi("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
-    except FileNotFoundError:
+    if shutil.which("nvidia-smi") is None:
         if settings is not None and settings.device.startswith("cuda"):
             return fail("device is cuda, but there is no nvidia-smi", "install the driver, or set it to auto")
         return not_used("no NVIDIA GPU: everything runs on the processor")
-    except (subprocess.SubprocessError, OSError) as error:
-        return fail(f"nvidia-smi fails ({error})", "reload the driver (`modprobe nvidia`), or restart the machine")
-    gpus = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.strip()]
-    if not gpus:
-        return fail("nvidia-smi lists no GPU", "check whether CUDA_VISIBLE_DEVICES or the container hides them")
-    theirs, ours = driver_cuda(_nvidia_smi()), torch_cuda()
-    detail = f"{len(gpus)} x {gpus[0][0]}, {int(gpus[0][1]):,} MiB, driver {gpus[0][2]}, torch's CUDA {ours or 'none'}"
-    if ours is None:
-        fix = "torch is a build for processors: run `make .venv/.ready`"
-    elif theirs is not None and theirs[0] < int(ours.split(".")[0]):
-        fix = f"the driver supports CUDA {theirs[0]}.{theirs[1]}: install a newer driver"
-    elif settings is not None and settings.train.processes > len(gpus):
+    if torch.version.cuda is None:
+        return fail("torch is a build for processors", "run `make .venv/.ready`")
+    try:
+        torch.cuda.current_device()
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        return fail(f"torch cannot use the GPU ({reason})", "install a newer driver, or see whether the GPU is hidden")
+    count, first = torch.cuda.device_count(), torch.cuda.get_device_properties(0)
+    detail = f"{count} x {first.name}, {first.total_memory >> 20:,} MiB, torch's CUDA {torch.version.cuda}"
+    if settings is not None and settings.train.processes > count:
         fix = f"train.processes is {settings.train.processes}: lower it to the number of GPUs"
-    else:
-        return ok(detail)
-    return fail(detail, fix)
-
-
-def driver_cuda(table: str) -> tuple[int, int] | None:
-    """The newest CUDA version that the driver supports, read from nvidia-smi's table; None if it is not there."""
-    match = re.search(r"CUDA (?:UMD )?Version:\s*(\d+)\.(\d+)", table)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def torch_cuda() -> str | None:
-    """The CUDA version that torch was built with, read without importing torch, which takes seconds."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    match = re.search(r"^cuda\b.*= '([\d.]+)'", Path(spec.origin).with_name("version.py").read_text("utf-8"), re.M)
-    return match[1] if match else None
-
-
-def _nvidia_smi(*options: str) -> str:
-    command = ["nvidia-smi", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=True).stdout
+        return fail(detail, fix)
+    return ok(detail)
 
 
 def check_disk(installation: Installation) -> CheckResult:

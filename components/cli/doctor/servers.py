@@ -1,14 +1,12 @@
-"""Checks of servers and stores: Prefect, MLflow, databases, the DVC remote, and the endpoints of language models.
+"""Checks of servers and stores: Prefect, MLflow, databases, and the endpoints of language models.
 
-Requests to Prefect use the variables of its own client, whose import takes seconds; only flows/ imports it.
+The request to Prefect uses the variables of its own client, whose import takes seconds; only flows/ imports it.
 """
 
 from __future__ import annotations
 
 import base64
-import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -16,13 +14,12 @@ from functools import partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import httpx2
-import yaml
 
 from components.captions.generating.engines import make_engine
-from components.captions.generating.wire import BoundedClient, OversizedError, redirect_of
+from components.captions.generating.wire import BoundedClient, OversizedError
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.tasks import find_task
 from components.cli.doctor.check import (
@@ -36,7 +33,6 @@ from components.cli.doctor.check import (
     warn,
 )
 from components.core.settings import Settings
-from components.core.system.errors import InputError
 from components.core.tables.formats import STORE, refuse_newer
 from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri
 from components.registry.champion import check_files
@@ -48,99 +44,32 @@ if TYPE_CHECKING:
 QUESTION_S = 15.0
 """Time limit of a question to a language model, one for each model, before hours are spent."""
 _CAPTION = "a photograph of two dogs that run over a wide green lawn behind a red ball on a sunny afternoon"
-_CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
-_LOCAL_POOL = "local"
-"""Without a worker of this pool no flow runs here; other pools may belong to other hosts."""
-_DVC_KEYS = {
-    "endpointurl": "endpoint_url",
-    "access_key_id": "key",
-    "secret_access_key": "secret",
-    "profile": "profile",
-}
-"""DVC's names -> options of s3fs."""
-
-
-def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
-    """The response to a GET, or to a POST of `body`; InputError if there is none or it refuses the credentials."""
-    try:
-        headers = {"Authorization": authorization} if authorization else {}
-        with BoundedClient(url, timeout=TIMEOUT_S, headers=headers) as client:
-            response = client.get(url) if body is None else client.post(url, json=body)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OversizedError) as error:
-        reason = str(error) or type(error).__name__
-        raise InputError(f"{url} does not answer ({reason}): {fix}") from None
-    if (target := redirect_of(response)) is not None:
-        raise InputError(f"{url} redirects to {target}, which cliptune does not follow: {fix}")
-    if response.status_code in (401, 403):
-        raise InputError(f"{url} refuses the credentials ({response.status_code}): {_CREDENTIALS}")
-    return response
-
-
-def _prefect_url(environment: Mapping[str, str]) -> str:
-    return environment.get("PREFECT_API_URL", "").rstrip("/")
-
-
-def _prefect(environment: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
-    url = _prefect_url(environment) + path
-    login, token = environment.get("PREFECT_API_AUTH_STRING", ""), environment.get("PREFECT_API_KEY", "")
-    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else token and f"Bearer {token}"
-    response = _request(url, "start it with `make stack`, or correct PREFECT_API_URL", secret, body)
-    if response.status_code != 200 or "json" not in response.headers.get("content-type", "json"):
-        # Without /api every path is one of Prefect's pages.
-        raise InputError(f"{url} answers {response.status_code}: PREFECT_API_URL must end with /api")
-    return response.json()
 
 
 def check_prefect(installation: Installation) -> CheckResult:
     """The Prefect server answers, accepts the credentials and has the installed version."""
-    url = _prefect_url(installation.environment)
+    environment = installation.environment
+    url = environment.get("PREFECT_API_URL", "").rstrip("/")
     if not url:
         return not_used("PREFECT_API_URL is not set; `make stack` prints its value")
-    theirs, ours = str(_prefect(installation.environment, "/admin/version")), version("prefect")
+    login, token = environment.get("PREFECT_API_AUTH_STRING", ""), environment.get("PREFECT_API_KEY", "")
+    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else token and f"Bearer {token}"
+    try:
+        with BoundedClient(url, timeout=TIMEOUT_S, headers={"Authorization": secret} if secret else {}) as client:
+            response = client.get(f"{url}/admin/version")
+    except (httpx2.HTTPError, httpx2.InvalidURL, OversizedError) as error:
+        reason = str(error) or type(error).__name__
+        return fail(f"{url} does not answer ({reason})", "start it with `make stack`, or correct PREFECT_API_URL")
+    if response.status_code in (401, 403):
+        fix = "set PREFECT_API_AUTH_STRING to the server's credentials"
+        return fail(f"{url} refuses the credentials ({response.status_code})", fix)
+    if response.status_code != 200 or "json" not in response.headers.get("content-type", "json"):
+        # Without /api every path is one of Prefect's pages.
+        return fail(f"{url} answers {response.status_code}", "PREFECT_API_URL must end with /api")
+    theirs, ours = str(response.json()), version("prefect")
     if theirs != ours:
         return warn(f"{url} runs Prefect {theirs}, this environment has {ours}", "install the same version in both")
     return ok(f"{url}, Prefect {theirs}")
-
-
-def check_workers(installation: Installation) -> CheckResult:
-    """The work pools of prefect.yaml exist and have workers."""
-    environment, file = installation.environment, installation.folder / "prefect.yaml"
-    if not _prefect_url(environment):
-        return not_used("PREFECT_API_URL is not set")
-    if not file.is_file():
-        raise InputError(f"{file} is missing: run the command in the project's folder")
-    deployments = yaml.safe_load(file.read_text("utf-8"))["deployments"]
-    wanted = sorted({deployment["work_pool"]["name"] for deployment in deployments})
-    existing = {pool["name"] for pool in _prefect(environment, "/work_pools/filter", {})}
-    if missing := [pool for pool in wanted if pool not in existing]:
-        fix = f"make it: `prefect work-pool create {missing[0]} --type process`"
-        return fail(f"no work pool {', '.join(missing)}", fix)
-    if gone := _gone(installation.folder, _prefect(environment, "/deployments/filter", {})):
-        return warn(f"deployments of flows that are gone: {', '.join(gone)}", f"`prefect deployment delete {gone[0]}`")
-    online = {}
-    for pool in wanted:
-        workers = _prefect(environment, f"/work_pools/{pool}/workers/filter", {})
-        online[pool] = sum(worker.get("status") == "ONLINE" for worker in workers)
-    detail = ", ".join(f"{pool}: {count} online" for pool, count in online.items())
-    idle = [pool for pool, count in online.items() if count == 0]
-    if not idle:
-        return ok(detail)
-    is_local = _LOCAL_POOL in idle
-    fix = f"start one: `prefect worker start --pool {_LOCAL_POOL if is_local else idle[0]}`"
-    return fail(detail, fix) if is_local else warn(detail, fix)
-
-
-def _gone(folder: Path, deployments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The deployments whose entrypoint names a function that a file of flows/ no longer has."""
-    gone = []
-    for deployment in deployments:
-        file, _, function = str(deployment.get("entrypoint")).partition(":")
-        if not file.startswith("flows/"):
-            continue
-        code = (folder / file).read_text("utf-8") if (folder / file).is_file() else ""
-        if not re.search(rf"^(def )?{function}\b", code, re.MULTILINE):
-            gone.append(f"{function.replace('_', '-')}/{deployment['name']}")
-    return gone
 
 
 def check_tracking(installation: Installation) -> CheckResult:
@@ -179,37 +108,6 @@ def check_generation_store(installation: Installation) -> CheckResult:
     with closing(database), database.explaining("does not answer", fix), database.streaming() as connection:
         refuse_newer(f"generation store {database.shown}", version_of(connection), STORE)
     return ok(f"{database.shown} answers")
-
-
-def check_dvc_remote(installation: Installation) -> CheckResult:
-    """The DVC remote answers with DVC's credentials."""
-    from dvc.config import Config, ConfigError  # type: ignore[import-untyped]
-
-    from components.core.pictures.storage import S3
-
-    dvc = installation.folder / ".dvc"
-    if not dvc.is_dir():
-        raise InputError(f"{dvc} is missing: run the command in the project's folder")
-    try:
-        config: Mapping[str, Any] = Config(str(dvc))
-    except ConfigError as error:
-        raise InputError(f"{dvc / 'config'} cannot be read ({error}): correct it") from None
-    name = config.get("core", {}).get("remote")
-    if not name:
-        return not_used("no default remote; `dvc remote add --default <name> s3://bucket/dvc` makes one")
-    remote = config.get("remote", {}).get(name)
-    if remote is None:
-        return fail(f"remote '{name}' is not described", f"describe it: `dvc remote add {name} s3://bucket/dvc`")
-    url = str(remote["url"])
-    if url.startswith("s3://"):
-        options = {ours: str(remote[theirs]) for theirs, ours in _DVC_KEYS.items() if remote.get(theirs)}
-        region = {"region_name": str(remote["region"])} if remote.get("region") else {}
-        S3(attempts=1, client_kwargs=region, **options).check_bucket(url)
-    elif "://" in url:
-        return not_used(f"{name}: {url} is neither a folder nor S3; `dvc status --cloud` checks it")
-    elif not (Path(url).is_dir() and os.access(url, os.W_OK)):
-        return fail(f"{name}: {url} is not a writable folder", "make it, mount it, or correct its rights")
-    return ok(f"{name}: {url}")
 
 
 def check_language_models(installation: Installation) -> CheckResult:

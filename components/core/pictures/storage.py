@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 from fsspec.exceptions import FSTimeoutError
@@ -29,17 +29,20 @@ class S3:
 
     Args:
         attempts: of each request; by default `AWS_MAX_ATTEMPTS`, or 10.
-        options: of `s3fs.S3FileSystem`, in place of the environment.
     """
 
-    def __init__(self, attempts: int | None = None, **options: Any) -> None:
+    def __init__(self, attempts: int | None = None) -> None:
         given = os.environ.get("AWS_MAX_ATTEMPTS", "10")
         if not given.isdecimal():
             raise InputError(f"AWS_MAX_ATTEMPTS={given} is not a number: set it to 10, or unset it")
         retries = {"mode": "standard", "total_max_attempts": attempts or max(1, int(given))}
-        options |= {"config_kwargs": {"retries": retries}, "use_listings_cache": False, "max_concurrency": 4}
         # A cached instance would keep the credentials of an earlier environment.
-        self._files = S3FileSystem(skip_instance_cache=True, **options)
+        self._files = S3FileSystem(
+            skip_instance_cache=True,
+            config_kwargs={"retries": retries},
+            use_listings_cache=False,
+            max_concurrency=4,
+        )
         self._files.retries = attempts or S3FileSystem.retries
 
     def open(self, url: str) -> BinaryIO:
@@ -72,12 +75,6 @@ class S3:
         """Upload all files below `folder`; each object appears whole or not at all."""
         with explained(url, "written"):
             self._files.put(f"{folder}/", f"{url.rstrip('/')}/", recursive=True)
-
-    def check_bucket(self, url: str) -> None:
-        """Raise `InputError` if the bucket of `url` is missing or access is denied."""
-        bucket = self._files.split_path(url)[0]
-        with explained(f"s3://{bucket}", "used"):
-            self._files.call_s3("head_bucket", Bucket=bucket)
 
 
 class _Object(S3File):  # type: ignore[misc]

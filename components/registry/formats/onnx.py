@@ -63,26 +63,13 @@ def write_graph(encoder: Encoder, path: Path) -> None:
     sizes: dict[int, Any] = {0: torch.export.Dim("texts", min=1)}
     if encoder.tokenizer.trims:
         sizes[1] = torch.export.Dim("length", min=2, max=longest)
-    save_graph(encoder, path, example, _INPUT, _OUTPUT, sizes)
-
-
-def save_graph(
-    encoder: Encoder, path: Path, example: Tensor, given: str, returned: str, sizes: dict[int, Any] | None = None
-) -> None:
-    """Write the text tower in float32.
-
-    Args:
-        example: token ids `[texts, length]`, whose type is the graph's.
-        given, returned: names of the graph's input and output.
-        sizes: axes that may have other sizes than the example's.
-    """
     with torch.no_grad(), _quiet():
         program: Any = torch.onnx.export(
             _TextSide(encoder.model).eval(),
             (example,),
-            input_names=[given],
-            output_names=[returned],
-            dynamic_shapes=(sizes,) if sizes else None,
+            input_names=[_INPUT],
+            output_names=[_OUTPUT],
+            dynamic_shapes=(sizes,),
             dynamo=True,
             verbose=False,
         )
@@ -98,8 +85,8 @@ def round_graph(path: Path, target: Path) -> None:
         quantize_dynamic(str(path), str(target), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
 
 
-def write_tokenizer(encoder: Encoder, path: Path) -> str:
-    """Write the tokenizer with its padding and truncation to one file; returns the token that it pads with."""
+def write_tokenizer(encoder: Encoder, path: Path) -> None:
+    """Write the tokenizer with its padding and truncation to one file."""
     from tokenizers import Tokenizer
 
     padding: dict[str, Any] = {"pad_id": 0, "pad_token": "!"}
@@ -117,7 +104,6 @@ def write_tokenizer(encoder: Encoder, path: Path) -> str:
     tokenizer.enable_truncation(encoder.tokenizer.context_length)
     tokenizer.enable_padding(**padding, length=None if encoder.tokenizer.trims else encoder.tokenizer.context_length)
     tokenizer.save(str(path))
-    return str(padding["pad_token"])
 
 
 def _canonicalizing(after: Any) -> Any:

@@ -94,7 +94,7 @@ def test_features_are_the_same_in_the_library_and_when_read_back(
 def test_an_export_of_only_texts_or_with_damaged_weights_is_not_read_back(
     tmp_path: Path, language_folders: dict[str, Path]
 ) -> None:
-    assert set(EXPORTED) == set(format_names()) - {"fastembed", "immich", "onnx", "onnx_int8", "vllm"}
+    assert set(EXPORTED) == set(format_names()) - {"onnx", "onnx_int8", "vllm"}
     encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "finetuned")
     write_checked(encoder, find_format("sentence_transformers"), tmp_path / "language")
     for name in ("graph", "broken", "other"):
@@ -185,21 +185,15 @@ def test_sentence_transformers_reads_language_models(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fastembed", "immich", "onnx", "onnx_int8"])
+@pytest.mark.parametrize("name", ["onnx", "onnx_int8"])
 @pytest.mark.parametrize("kind", ["clip", "bert", *FAMILIES])
 def test_graphs_give_the_text_features(name: str, kind: str, tmp_path: Path, language_folders: dict[str, Path]) -> None:
-    # Fastembed and Immich read special tokens in a text.
-    encoder, texts = _encoder(), [*TEXTS, *(["what [PAD] says [SEP]"] if name.startswith("onnx") else [])]
+    encoder, texts = _encoder(), [*TEXTS, "what [PAD] says [SEP]"]
     if kind in FAMILIES:
         write_folder(tmp_path / "published", json.dumps(FAMILIES[kind]))
         encoder = folder_encoder(f"local-dir:{tmp_path / 'published'}")
     elif kind == "bert":
         encoder = with_language_tower(encoder, str(language_folders[kind]), "bottleneck")
-    reads_padding, left = not encoder.tokenizer.trims, getattr(encoder.tokenizer, "padding_side", "") == "left"
-    if (name == "fastembed" and reads_padding) or (name == "immich" and left):
-        with pytest.raises(InputError, match=r"reads the padding of its texts|pads texts on the left"):
-            write_checked(encoder, find_format(name), tmp_path / "exported")
-        return
     summary = write_checked(encoder, find_format(name), tmp_path / "exported")
     found, expected = find_format(name).read(tmp_path / "exported", texts, []).texts, encoder.embed_texts(texts)
     if name != "onnx_int8":
@@ -229,7 +223,7 @@ def test_an_output_that_cannot_be_written_is_named_before_the_export(
         assert message.startswith(f"error: --output {output} cannot be written (")
         assert message.endswith("): name another place\n")
         assert message.count("\n") == 1
-    formats = "choose one of fastembed, huggingface, immich, onnx, onnx_int8, open_clip, sentence_transformers, vllm"
+    formats = "choose one of huggingface, onnx, onnx_int8, open_clip, sentence_transformers, vllm"
     with pytest.raises(InputError, match=formats):
         find_format("tflite")
 
@@ -271,11 +265,6 @@ def test_a_prefix_with_objects_is_not_exported_to(monkeypatch: pytest.MonkeyPatc
             check_export("ViT-B-32-quickgelu:openai", "open_clip", url)
     check_export("ViT-B-32-quickgelu:openai", "open_clip", "s3://bucket/new")
     assert listed == ["s3://bucket/ours/", "s3://bucket/ours/", "s3://bucket/new/"]
-
-
-def test_readmes_tell_of_special_tokens() -> None:
-    for name in ("fastembed", "immich"):
-        assert any("special token" in note for note in find_format(name).notes)
 
 
 def test_a_hugging_face_tower_of_a_local_folder_is_exported_with_its_files(

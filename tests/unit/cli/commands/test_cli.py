@@ -155,7 +155,7 @@ def _commands(command: Any, name: str = "") -> Iterator[str]:
 
 def test_every_help_has_examples_and_flags_without_a_type() -> None:
     names = list(_commands(typer.main.get_command(app)))
-    assert {"init", "mix tune", "answers prune", "profile reset", "index build", "s3 make-bucket"} <= set(names)
+    assert {"init", "mix tune", "answers prune", "profile reset", "index build"} <= set(names)
     for name in names:
         shown = " ".join(cliptune(*name.split(), "--help").split())
         assert re.search(rf"Examples?: cliptune {name}\b", shown), name

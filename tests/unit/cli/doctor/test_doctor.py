@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,9 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.cli.doctor import CHECKS, servers
+from components.cli.doctor import CHECKS
 from components.cli.doctor.check import CheckResult, Installation, examine, fail, ok, read_installation
-from components.cli.doctor.machine import driver_cuda, torch_cuda
 from components.cli.doctor.servers import endpoint_checks
 from components.core.settings import Settings
 from components.core.system.errors import InputError
@@ -82,18 +81,6 @@ def _server(answers: dict[str, Any], auth: str = "") -> Iterator[str]:
         server.server_close()
 
 
-def _prefect(
-    workers: Sequence[str] = (), server: str = "", pools: Sequence[str] = ("local", "gpu"), deployed: Sequence[str] = ()
-) -> dict[str, Any]:
-    return {
-        "/api/admin/version": server or version("prefect"),
-        "/api/work_pools/filter": [{"name": pool} for pool in pools],
-        "/api/work_pools/local/workers/filter": [{"status": status} for status in workers],
-        "/api/work_pools/gpu/workers/filter": [],
-        "/api/deployments/filter": [{"name": "local", "entrypoint": entry} for entry in deployed],
-    }
-
-
 def test_a_check_that_hangs_or_breaks_is_one_line_among_others(settings: Settings) -> None:
     released = threading.Event()
 
@@ -117,37 +104,18 @@ def test_a_check_that_hangs_or_breaks_is_one_line_among_others(settings: Setting
 
 
 def test_prefect_api(settings: Settings) -> None:
-    assert _check("Prefect API", settings).status == _check("work pools and workers", settings).status == "not used"
+    assert _check("Prefect API", settings).status == "not used"
     auth = f"Basic {base64.b64encode(b'admin:pass').decode()}"
-    login = {"PREFECT_API_AUTH_STRING": "admin:pass"}
-    with _server(_prefect(), auth) as url:
+    login, answers = {"PREFECT_API_AUTH_STRING": "admin:pass"}, {"/api/admin/version": version("prefect")}
+    with _server(answers, auth) as url:
         assert _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api", **login).status == "ok"
         refused = _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api")
         wrong = _check("Prefect API", settings, PREFECT_API_URL=url, **login)
     absent = _check("Prefect API", settings, PREFECT_API_URL="http://127.0.0.1:9/api")
     for result, fix in ((refused, "PREFECT_API_AUTH_STRING"), (wrong, "end with /api"), (absent, "make stack")):
         assert (result.status, fix in result.fix) == ("fail", True)
-    with _server(_prefect(server="3.0.0")) as url:
+    with _server({"/api/admin/version": "3.0.0"}) as url:
         assert _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api").status == "warn"
-
-
-def test_a_pool_without_an_online_worker_is_named(settings: Settings) -> None:
-    start = "prefect worker start --pool"
-    Path("flows").mkdir()
-    Path("flows/train.py").write_text("train_paraclip = train.with_options()\n")
-    for answers, status, text in (
-        (_prefect(["ONLINE", "OFFLINE"]), "warn", f"{start} gpu"),
-        (_prefect(["OFFLINE"]), "fail", f"{start} local"),
-        (_prefect(pools=["local"]), "fail", "no work pool gpu"),
-        (
-            _prefect(deployed=["flows/train.py:train_paraclip", "flows/train.py:train_adapted_lm", "mine/a.py:b"]),
-            "warn",
-            "that are gone: train-adapted-lm/local`prefect deployment delete train-adapted-lm/local`",
-        ),
-    ):
-        with _server(answers) as url:
-            result = _check("work pools and workers", settings, PREFECT_API_URL=f"{url}/api")
-        assert (result.status, text in result.detail + result.fix) == (status, True)
 
 
 def test_a_deleted_experiment_fails_the_check_of_tracking(settings: Settings, track_in: Any) -> None:
@@ -263,12 +231,10 @@ def test_an_endpoint_of_today(
     assert (result.status, text in result.detail) == (status, True), result
 
 
-def test_a_prefect_server_that_redirects_is_named_and_not_followed() -> None:
+def test_a_prefect_server_that_redirects_is_not_followed(settings: Settings) -> None:
     with scripted_llm.scripted(lambda *_: scripted_llm.said("")) as other:
         with scripted_llm.scripted(scripted_llm.redirect_to(other.url)) as server:
-            installation = Installation({"PREFECT_API_URL": f"{server.url}/api"}, Path(), None)
-            with pytest.raises(InputError, match=rf"redirects to {other.url}, which cliptune does not follow"):
-                servers._prefect(installation.environment, "/work_pools/filter", {})
+            assert _check("Prefect API", settings, PREFECT_API_URL=f"{server.url}/api").status == "fail"
         assert other.bodies == []
 
 
@@ -282,18 +248,6 @@ def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyP
     assert "correct the URL in synthesize.llms." in result.fix
 
 
-def test_dvc_remote(settings: Settings, tmp_path: Path) -> None:
-    assert "run the command in the project's folder" in _check("DVC remote", settings).fix
-    (tmp_path / ".dvc").mkdir()
-    for content, status in (
-        ("", "not used"),
-        ("[core]\n    remote = disk\n['remote \"disk\"']\n    url = absent\n", "fail"),
-        (f"[core]\n    remote = disk\n['remote \"disk\"']\n    url = {tmp_path}\n", "ok"),
-    ):
-        (tmp_path / ".dvc" / "config").write_text(content)
-        assert _check("DVC remote", settings).status == status
-
-
 def test_disk_space(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for free, status in ((5e8, "fail"), (5e9, "warn"), (5e10, "ok")):
         usage = type("Usage", (), {"free": free, "total": 1e11})
@@ -301,10 +255,57 @@ def test_disk_space(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
         assert _check("disk space", settings).status == status
 
 
-def test_versions_of_cuda_and_packages(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ("| NVIDIA-SMI 580.1  Driver Version: 580.1  CUDA Version: 13.0  |", "nothing")
-    assert [driver_cuda(text) for text in texts] == [(13, 0), None]
-    assert torch_cuda() is not None
+class _Gpus:
+    """torch's modules `version` and `cuda` on a machine with two GPUs, or with the fault of a driver."""
+
+    name, total_memory = "H200", 140 << 30
+
+    def __init__(self, cuda: str | None = "13.0", fault: str = "") -> None:
+        self.cuda, self._fault = cuda, fault
+
+    def current_device(self) -> int:
+        if self._fault:
+            raise RuntimeError(self._fault)
+        return 0
+
+    def device_count(self) -> int:
+        return 2
+
+    def get_device_properties(self, _number: int) -> _Gpus:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("gpus", "settled", "status", "text"),
+    [
+        (None, {}, "not used", "no NVIDIA GPU"),
+        (None, {"device": "cuda"}, "fail", "there is no nvidia-smi"),
+        (_Gpus(None), {}, "fail", "torch is a build for processors"),
+        (_Gpus(fault="driver is too old (found version 11040)\nmore"), {}, "fail", "too old (found version 11040))"),
+        (_Gpus(), {}, "ok", "2 x H200, 143,360 MiB, torch's CUDA 13.0"),
+        (_Gpus(), {"train": {"processes": 3}}, "fail", "train.processes is 3: lower it to the number of GPUs"),
+    ],
+    ids=["none", "wanted", "processors", "old driver", "fine", "too few"],
+)
+def test_gpus(
+    gpus: _Gpus | None,
+    settled: dict[str, Any],
+    status: str,
+    text: str,
+    raw_params: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: gpus and "/usr/bin/nvidia-smi")
+    if gpus is not None:
+        monkeypatch.setattr("torch.version", gpus)
+        monkeypatch.setattr("torch.cuda", gpus)
+    for key, value in settled.items():
+        raw_params[key] = raw_params[key] | value if isinstance(value, dict) else value
+    result = _check("GPU and driver", Settings.model_validate(raw_params))
+    assert (result.status, text in result.detail + result.fix) == (status, True), result
+
+
+def test_versions_of_packages(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     result = _check("versions", settings)
     assert (result.status, version("mlflow") in result.detail) == ("ok", True)
     monkeypatch.setattr("components.cli.doctor.machine.requires", lambda _name: ["numpy>=99", "no-such-package"])

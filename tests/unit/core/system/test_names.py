@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from components.cli.edited_params import overlaid
-from components.cli.launching import launch
 from components.cli.own_data.written_profile import profile_text
 from components.core.settings import Settings, load_settings
 from components.core.system.discovery import FOLDER_NAME
@@ -111,23 +109,6 @@ def test_no_shell_of_a_stage_reads_a_name(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     given_names = (tmp_path / "arguments").read_text().split("\0")[:-1]
     assert {f"train@{name}" for name in HOSTILE} | {f"seed@{name}" for name in HOSTILE} <= set(given_names)
-    assert not list(tmp_path.rglob("MARK*"))
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_job_runs_no_part_of_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither does `launch` take such a stage, nor would its file run it."""
-    monkeypatch.chdir(REPO)
-    job = launch.Job(f"train@{name}", 2, 0, 1, "H100")
-    with pytest.raises(InputError, match="names have only"):
-        launch.check(job, "slurm")
-    script = launch.rendered(job, "slurm").replace(sys.executable, "/bin/true")
-    (tmp_path / "srun").write_text('#!/bin/sh\nshift\nexec "$@"\n')
-    (tmp_path / "srun").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "here"}
-    for lines in (script, yaml.safe_load(launch.rendered(job, "sky").replace(f"@{name}", "@x"))["run"]):
-        subprocess.run(["bash", "-c", lines], cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert yaml.safe_load(launch.rendered(job, "trainjob"))["spec"]["trainer"]["command"][-1] == job.stage
     assert not list(tmp_path.rglob("MARK*"))
 
 

@@ -1,6 +1,6 @@
-"""The program of each machine of a launched job: DVC with the stage on the first, ranks of the stage on the others.
+"""The program of each machine of a job of infra/launch: DVC with the stage on the first, its ranks on the others.
 
-python -m components.cli.launching.node train@paraclip
+python -m components.cli.node train@paraclip
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from components.core.system.errors import InputError, run_command
 from components.core.system.processes import supervised
-from components.core.system.stage_graph import DVC, make_linked_lock
+from components.core.system.stage_graph import DVC, make_linked_lock, outdated, read_graph
 
 SPREAD = ("embed", "train")
 """Stages that compute with ranks on several machines."""
@@ -32,8 +32,9 @@ def command_of(stage: str, node: int, nodes: int) -> list[str]:
         return [*DVC, "repro", stage]
     group, _, entry = stage.partition("@")
     if group not in SPREAD:
-        raise InputError(f"stage '{stage}' computes on one machine: give --nodes 1; {' and '.join(SPREAD)} take more")
+        raise InputError(f"stage '{stage}' computes on one machine: start one; {' and '.join(SPREAD)} take more")
     if node == 0:
+        _check_now(stage)
         return [*DVC, "repro", "--single-item", "--no-run-cache", stage]
     from components.core.settings.block import read_yaml
 
@@ -42,6 +43,18 @@ def command_of(stage: str, node: int, nodes: int) -> list[str]:
         raise InputError(f"dvc.yaml has no stage '{group}'")
     words = shlex.split(declared.get("do", declared)["cmd"])[1:]
     return [sys.executable, *(entry if word == "$DVC_STAGE" else word for word in words)]
+
+
+def _check_now(stage: str) -> None:
+    """Raise InputError for a stage that is up to date, or needs one that is not: the other machines would wait."""
+    graph = read_graph()
+    if stage not in graph.needs:
+        raise InputError(f"dvc.yaml has no stage '{stage}': `cliptune plan` lists them")
+    old = outdated(graph, graph.upstream([stage]))
+    if first := sorted(old - {stage}):
+        raise InputError(f"stage '{stage}' needs {first[0]}, which is out of date: run that first")
+    if not old:
+        raise InputError(f"stage '{stage}' is up to date: there is nothing to run")
 
 
 def main(stage: str) -> None:

@@ -1,23 +1,22 @@
 #!/bin/bash
-#SBATCH --job-name={{ name }}
-#SBATCH --nodes={{ nodes }}
+#SBATCH --job-name=cliptune
 #SBATCH --ntasks-per-node=1
-{% if gpus %}
-#SBATCH --gpus-per-node={{ gpus }}
-{% endif %}
 #SBATCH --exclusive
-#SBATCH --output=state/launch/%x-%j.log
+#SBATCH --output=state/%x-%j.log
 #SBATCH --open-mode=append
 # A stage that is preempted, or whose time is over in two minutes, saves a checkpoint; queued again, it resumes from it.
 #SBATCH --requeue
 #SBATCH --signal=B:TERM@120
 
-export PET_NNODES={{ nodes }} PET_NPROC_PER_NODE={{ processes }}
+# sbatch --nodes 2 --gpus-per-node 8 infra/launch/slurm.sh train@paraclip; RANKS are those of a machine without GPUs.
+gpus=${SLURM_GPUS_PER_NODE##*:}
+export PET_NNODES=$SLURM_NNODES PET_NPROC_PER_NODE=${gpus:-${RANKS:-1}}
 PET_MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export PET_MASTER_ADDR PET_MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 
 # shellcheck disable=SC2016
-srun --kill-on-bad-exit=1 bash -c {{ ("PET_NODE_RANK=$SLURM_NODEID exec " ~ command) | quote }} &
+srun --kill-on-bad-exit=1 bash -c 'PET_NODE_RANK=$SLURM_NODEID exec "$0" -m components.cli.node "$1"' \
+  "${PYTHON:-.venv/bin/python}" "$1" &
 step=$!
 stopped=
 trap 'stopped=yes; kill -TERM "$step"' TERM

@@ -1,1 +1,0 @@
-"""Starts stages where a scheduler runs them: a file from a template, its submission, and the part of each machine."""
