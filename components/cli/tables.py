@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -61,8 +60,10 @@ def _printable(text: str) -> str:
 
 
 def print_json(content: Any) -> None:
-    """Print `content` as JSON, for other programs."""
-    typer.echo(json.dumps(content, indent=2))
+    """Print `content` as JSON, for other programs; endless numbers and NaN, as of missing intervals, are null."""
+    from pydantic_core import to_json
+
+    typer.echo(to_json(content, indent=2, inf_nan_mode="null").decode())
 
 
 def shown_size(size: float) -> str:

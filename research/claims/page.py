@@ -29,7 +29,8 @@ _PLURALS: Mapping[Verdict, str] = {
 RULE = (
     "A comparison holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it "
     "does not hold if all of them fall short of it, in an interval that holds for all comparisons of the claim at once "
-    "(Holm); otherwise it is undecided. A claim holds if all its comparisons hold, and does not hold if one does not."
+    "(Bonferroni); otherwise it is undecided. A claim holds if all its comparisons hold, and does not hold if one does "
+    "not."
 )
 
 

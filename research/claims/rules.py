@@ -1,8 +1,8 @@
 """Claims of papers as comparisons that can be decided, in files of research/papers/, and their verdicts.
 
 A part holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it does not hold
-if all of them fall short of it; otherwise it is undecided. A claim holds if all of its parts hold, and does not hold if
-one does not.
+if all of them fall short of it, in an interval that holds for all parts of the claim at once; otherwise it is
+undecided. A claim holds if all of its parts hold, and does not hold if one does not.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ class JudgedClaim:
 
 def judge(name: str, claim: Claim, results: Results) -> JudgedClaim:
     """Measure every part of a claim."""
-    # Bonferroni's level is Holm's of the clearest part, and one part that does not hold is enough.
+    # Bonferroni's level is Holm's of the clearest part, and one part that does not hold is enough. That all hold needs
+    # no correction: the claim holds by chance no more often than its worst part does.
     strict = 1 - (1 - LEVEL) / len(claim.parts)
     parts = []
     for part in claim.parts:

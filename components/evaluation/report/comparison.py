@@ -17,7 +17,7 @@ from components.evaluation.report.formats import to_markdown
 from components.evaluation.scoring.benchmark import Correlation, Scores
 from components.evaluation.scoring.comparisons import Column, difference_of, estimate_of, significant
 from components.evaluation.scoring.intervals import Interval
-from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, signed
+from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, least_text, signed
 from components.evaluation.scoring.results import Report
 from components.evaluation.scoring.terminal import rich_table
 
@@ -129,7 +129,7 @@ def best_encoder(comparison: Comparison, primary: str, challengers: bool = False
 
 
 def headline(comparison: Comparison, primary: str) -> str:
-    """One sentence: the best encoder on `primary`, by how much, and whether that could be chance."""
+    """The best encoder on `primary`, by how much, and whether that could be chance; and what the test set can show."""
     row = comparison.cells.get(primary)
     if row is None:
         return f"{primary} was not measured, so there is no winner."
@@ -137,17 +137,26 @@ def headline(comparison: Comparison, primary: str) -> str:
     cell, reference = row[best], row[comparison.reference]
     if cell.delta is None:
         others = ": no other encoder exceeds it" if len(row) > 1 else ""
-        return f"{best} is best on {primary} with {cell.value_text}{others}."
-    gap = abs(100 * cell.delta.value)
+        shown = _shown(row[best_encoder(comparison, primary, challengers=True)].delta)
+        return f"{best} is best on {primary} with {cell.value_text}{others}.{shown}"
+    gap, shown = abs(100 * cell.delta.value), _shown(cell.delta)
     span = f"95% interval {signed(cell.delta.low)} to {signed(cell.delta.high)}"
+    if not cell.delta.is_known:
+        span = "too few queries for an interval"
     if f"{gap:.1f}" == "0.0":
-        return f"{best} and {comparison.reference} are equal on {primary} ({span}): {100 * cell.value.value:.1f}."
+        return (
+            f"{best} and {comparison.reference} are equal on {primary} ({span}): {100 * cell.value.value:.1f}.{shown}"
+        )
     beats = "beats" if cell.verdict == "better" else "is ahead of"
     chance = "" if cell.verdict == "better" else ", which could be chance"
     return (
         f"{best} {beats} {comparison.reference} on {primary} by {gap:.1f} points ({span}){chance}: "
-        f"{100 * cell.value.value:.1f} against {100 * reference.value.value:.1f}."
+        f"{100 * cell.value.value:.1f} against {100 * reference.value.value:.1f}.{shown}"
     )
+
+
+def _shown(delta: Interval | None) -> str:
+    return f" The test set shows {least_text(delta.least)}." if delta is not None and delta.is_known else ""
 
 
 def show(comparison: Comparison, primary: str, key: list[str], every: bool = False, groups: bool = False) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from components.core.compute.metrics import Indices, Reals, finite, row_correlations
 from components.evaluation.scoring.benchmark import Correlation
-from components.evaluation.scoring.intervals import LEVEL, Estimate, Interval, over_seeds
+from components.evaluation.scoring.intervals import FEWEST, LEVEL, Estimate, Interval, over_seeds
 
 _CELLS = 4_000_000
 """Resampled values held in memory at once."""
@@ -26,7 +26,7 @@ def correlation_interval(
 ) -> Interval:
     """A correlation with the percentile interval of resamples of rows or `pictures`, each ranked again."""
     drawn = _resampled(correlation, resamples, seed, pictures)
-    return _percentiles(correlation_value(correlation), drawn)
+    return _percentiles(correlation_value(correlation), drawn, _units(correlation, pictures))
 
 
 def correlation_difference(
@@ -47,7 +47,7 @@ def correlation_difference(
     """
     values, drawn = _differences(first, second, resamples, seed, pictures)
     if len(values) == 1:
-        return _percentiles(float(values[0]), drawn[0], level)
+        return _percentiles(float(values[0]), drawn[0], _units(first[0], pictures), level)
     mean = drawn.mean(axis=0)
     together = _estimate(float(values.mean()), mean, len(mean))
     return over_seeds(values, together, float(np.square((drawn - mean).std(axis=1)).sum()), level)
@@ -58,7 +58,7 @@ def correlation_estimate(
 ) -> Estimate:
     """The difference of two correlations with the standard error of its resamples, for the gate."""
     values, drawn = _differences([first], [second], resamples, seed, pictures)
-    return _estimate(float(values[0]), drawn[0], len(first.gold) if pictures is None else len(np.unique(pictures)))
+    return _estimate(float(values[0]), drawn[0], _units(first, pictures))
 
 
 def _estimate(value: float, drawn: Reals, units: int) -> Estimate:
@@ -66,7 +66,13 @@ def _estimate(value: float, drawn: Reals, units: int) -> Estimate:
     return Estimate(value, np.full(units, drawn.std() / math.sqrt(units)), math.inf)
 
 
-def _percentiles(value: float, drawn: Reals, level: float = LEVEL) -> Interval:
+def _units(correlation: Correlation, pictures: Indices | None) -> int:
+    return len(correlation.gold) if pictures is None else len(np.unique(pictures))
+
+
+def _percentiles(value: float, drawn: Reals, units: int, level: float = LEVEL) -> Interval:
+    if units < FEWEST:
+        return Interval(value, -math.inf, math.inf)
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(low), float(high))
 

@@ -19,7 +19,8 @@ from components.core.compute.metrics import Indices, Reals, finite
 LEVEL = 0.95
 FEWEST = 20
 """Units below which no interval is stated."""
-_ROUNDING, _POWER = 1e-12, 0.8
+_ROUNDING, POWER_ERRORS = 1e-12, 0.8416212335729143
+"""Standard errors behind which four of five values are: a power of 80%."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Interval:
     def is_known(self) -> bool:
         """Whether there were units enough for an interval."""
         return math.isfinite(self.half_width)
+
+    @property
+    def least(self) -> float:
+        """Of a difference: the least true one that an interval of this length tells from 0 with a power of 80%."""
+        return self.half_width * (1 + POWER_ERRORS / student(LEVEL))
 
     @property
     def excludes_zero(self) -> bool:
@@ -81,12 +87,12 @@ class Estimate:
 
     def interval(self, level: float = LEVEL) -> Interval:
         """Student's interval. Where all units agree, one of another value could be as frequent as Wilson's bound."""
-        if self.units < FEWEST:
-            return Interval(self.value, -math.inf, math.inf)
         return self.reaching(student(level, self.degrees))
 
     def reaching(self, errors: float) -> Interval:
         """The interval of so many standard errors to both sides."""
+        if self.units < FEWEST:
+            return Interval(self.value, -math.inf, math.inf)
         reach = errors * self.error or errors**2 / (self.units + errors**2)
         return Interval(self.value, self.value - reach, self.value + reach)
 
@@ -101,7 +107,7 @@ class Estimate:
 
     def units_for(self, distance: float, errors: float) -> int:
         """How many units end the interval of so many standard errors before `distance`, with a power of 80%."""
-        return math.ceil(self.units * ((errors + student(2 * _POWER - 1)) * self.error / distance) ** 2)
+        return math.ceil(self.units * ((errors + POWER_ERRORS) * self.error / distance) ** 2)
 
 
 def detectable(units: int, spread: float) -> float:
@@ -110,7 +116,7 @@ def detectable(units: int, spread: float) -> float:
     Args:
         spread: standard deviation of the difference of two encoders per query.
     """
-    return (student(LEVEL) + student(2 * _POWER - 1)) * spread / math.sqrt(units)
+    return (student(LEVEL) + POWER_ERRORS) * spread / math.sqrt(units)
 
 
 def student(level: float, degrees: float = math.inf) -> float:
@@ -203,7 +209,9 @@ def paired_interval(
     """The first encoder's mean less the second's, of the same queries; as `paired_estimate`."""
     value = estimate(paired(first, second), strata, pictures).value
     span = paired_estimate(first, second, strata, pictures).interval(level)
-    return Interval(value, min(span.low, value), max(span.high, value))
+    # No difference of two shares is beyond 1.
+    most = 1.0 if span.is_known and np.isin((first, second), (0, 1)).all() else math.inf
+    return Interval(value, max(-most, min(span.low, value)), min(most, max(span.high, value)))
 
 
 def paired_estimate(

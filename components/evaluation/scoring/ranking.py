@@ -14,7 +14,13 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, missing_tables, table_files
 from components.evaluation.scoring.benchmark import Scores, key_metrics
-from components.evaluation.scoring.comparisons import behind_best, letters_of, sign_flip_p, significant
+from components.evaluation.scoring.comparisons import (
+    behind_best,
+    least_difference,
+    letters_of,
+    sign_flip_p,
+    significant,
+)
 from components.evaluation.scoring.evaluate import image_features, score_all
 from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.results import DEFAULT, Folders, Report, write_results
@@ -29,23 +35,27 @@ class Ranked:
     """One encoder's place on a metric.
 
     Attributes:
-        value: with its 95% interval.
         behind: less the best of the other encoders, in intervals that hold for all encoders at once (Hsu 1984).
         groups: letters; encoders that share one do not differ significantly (Holm 1979, at 5%).
     """
 
     encoder: str
-    value: Interval
+    value: float
     behind: Interval
     groups: str
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """All encoders on one metric, the best first."""
+    """All encoders on one metric, the best first.
+
+    Attributes:
+        least: the least difference of any two that the queries show beside all others, with a power of 80%.
+    """
 
     metric: str
     queries: int
+    least: float
     encoders: tuple[Ranked, ...]
 
 
@@ -89,6 +99,8 @@ def score_encoders(
 
 def rank(scored: Sequence[tuple[Report, Scores]], benchmarks: Sequence[ProjectBenchmark], seed: int) -> list[Ranking]:
     """The key metrics of the benchmarks, each with all encoders; only those with a value per query of one picture."""
+    if len(scored) < 2:
+        raise InputError("give at least two encoders")
     report, scores = scored[0]
     names = [name for name in key_metrics(benchmarks, list(report.metrics)) if name in scores.values]
     single = [name for name in names if name not in scores.pictures or scores.pictures[name].ndim == 1]
@@ -107,5 +119,5 @@ def _ranking(metric: str, scored: Sequence[tuple[Report, Scores]], seed: int) ->
     p = {pair: sign_flip_p(values[pair[0]], values[pair[1]], draws, seed, *about) for pair in pairs}
     letters = letters_of(order, significant(p))
     behind = behind_best({encoder: values[encoder] for encoder in order}, sign, *about)
-    ranked = (Ranked(encoder, results[encoder].interval, behind[encoder], letters[encoder]) for encoder in order)
-    return Ranking(metric, len(values[order[0]]), tuple(ranked))
+    ranked = (Ranked(encoder, results[encoder].value, behind[encoder], letters[encoder]) for encoder in order)
+    return Ranking(metric, len(values[order[0]]), least_difference(values, *about), tuple(ranked))

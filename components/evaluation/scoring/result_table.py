@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isfinite, nan
 from typing import Literal
 
 from components.evaluation.scoring.intervals import Interval
@@ -102,6 +102,13 @@ def signed(share: float) -> str:
 def span_text(delta: Interval) -> str:
     """Such as `[+7.8, +10.1]`."""
     return f"[{signed(delta.low)}, {signed(delta.high)}]" if delta.is_known else "[too few queries]"
+
+
+def least_text(least: float) -> str:
+    """What queries show, such as `differences from 1.6 points on (power 80%)`; nothing if `least` is endless."""
+    if not isfinite(least):
+        return "no difference: they are too few"
+    return f"differences from {100 * least:.1f} points on (power 80%)"
 
 
 def ends_text(value: Interval) -> str:

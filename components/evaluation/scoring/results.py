@@ -217,9 +217,10 @@ def read_scores(report: Report, folder: Path) -> Scores:
             for key in file.keys():  # noqa: SIM118 - the file is not a mapping
                 kind, name = key.split("/", 1)
                 found.setdefault(kind, {})[name] = file.get_tensor(key)
+        finite(*found.get("values", {}).values())
     except FileNotFoundError:
         raise InputError(f"{path} is missing: {report.fix}") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}): {report.fix}") from None
     correlations = {
         name.removeprefix("gold/"): Correlation(kind, gold, found[kind][name.replace("gold/", "predicted/", 1)])
@@ -254,18 +255,18 @@ def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: i
     """Results of all metrics with values, in the order in which the benchmark reports them."""
     results: dict[str, Result] = {}
 
-    def add(name: str, value: float, ci95: tuple[float, float] | None, queries: int | None) -> None:
+    def add(name: str, found: Interval, queries: int | None) -> None:
+        ends = (found.low, found.high) if found.is_known else None
         higher = benchmark.metric(name).higher_is_better
-        results[name] = Result(value=value, ci95=ci95, higher_is_better=higher, queries=queries)
+        results[name] = Result(value=found.value, ci95=ends, higher_is_better=higher, queries=queries)
 
     for name, values in scores.values.items():
         if len(values):
-            mean = mean_interval(values, scores.strata.get(name), scores.pictures.get(name))
-            add(name, mean.value, (mean.low, mean.high) if mean.is_known else None, len(values))
+            add(name, mean_interval(values, scores.strata.get(name), scores.pictures.get(name)), len(values))
     for name, columns in scores.correlations.items():
-        estimate = correlation_interval(columns, resamples, seed, scores.pictures.get(name))
-        add(name, estimate.value, (estimate.low, estimate.high), len(columns.gold))
+        found = correlation_interval(columns, resamples, seed, scores.pictures.get(name))
+        add(name, found, len(columns.gold))
     finite(*scores.scalars.values())
     for name, scalar in scores.scalars.items():
-        add(name, float(scalar), None, None)
+        add(name, exact(float(scalar)), None)
     return results

@@ -18,7 +18,7 @@ from components.evaluation.scoring.result_table import (
     Difference,
     ResultRow,
     ResultTable,
-    ends_text,
+    least_text,
     number,
     signed,
     span_text,
@@ -34,8 +34,10 @@ _PAPER = "(paper): value from the paper."
 _PARTIAL = "*: the data was not as published, so the value is not comparable."
 _TESTS = "▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided."
 _GROUPS = (
-    "Values times 100. Encoders that share a letter do not differ significantly (paired permutation tests of all "
-    "pairs, Holm, 5%)."
+    "Values times 100. Less the best: less the best of the others, with intervals that all hold at once (Hsu, 95%); an "
+    "encoder whose interval reaches 0 could be the best. Encoders that share a letter do not differ significantly "
+    "(paired permutation tests of all pairs, Holm, 5%), which does not make them equal: a smaller difference than the "
+    "least that the queries show would rarely be found."
 )
 _RESAMPLES = 2000
 
@@ -156,15 +158,14 @@ def _paired_rows(report: PublishedReport, other: PublishedReport, folder: Path, 
 
 
 def ranking_tables(rankings: Sequence[Ranking]) -> list[ResultTable]:
-    """A table per metric: encoders with their groups, the best first, and their difference to it."""
+    """A table per metric: encoders with their groups, the best first, and their difference to the best other one."""
     tables = []
     for one in rankings:
         rows = []
         for place in one.encoders:
             behind = f"{signed(place.behind.value)} {span_text(place.behind)}"
-            cells = (number(place.value.value), ends_text(place.value), behind, place.groups)
-            rows.append(ResultRow(place.encoder, cells))
-        columns = ("encoder", "value", "95% interval", "less the best", "groups")
-        title = f"{one.metric}, {one.queries:,} queries"
+            rows.append(ResultRow(place.encoder, (number(place.value), behind, place.groups)))
+        columns = ("encoder", "value", "less the best", "groups")
+        title = f"{one.metric}, {one.queries:,} queries show {least_text(one.least)}"
         tables.append(ResultTable(title, columns, rows, notes=(_GROUPS,)))
     return tables

@@ -62,7 +62,7 @@ def test_correlations_are_those_of_scipy_with_ties(rows: list[tuple[int, int]]) 
 
 def test_the_correlation_with_a_constant_column_is_zero() -> None:
     for kind in ("spearman", "pearson", "tau_c"):
-        constant = Correlation(kind, np.arange(10.0), np.full(10, 0.1))
+        constant = Correlation(kind, np.arange(20.0), np.full(20, 0.1))
         assert correlation_interval(constant, 50, seed=0) == Interval(0.0, 0.0, 0.0), kind
 
 
@@ -112,8 +112,8 @@ def test_paired_difference_of_correlations_shares_resamples() -> None:
 def test_columns_that_do_not_pair_up_are_refused() -> None:
     gold, predicted = _columns(20)
     first = Correlation("spearman", gold, predicted)
-    for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted), predicted):
-        with pytest.raises(ValueError, match=r"no paired difference|argument 2"):
+    for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted)):
+        with pytest.raises(ValueError, match="no paired difference"):
             correlation_difference([first], [other], 10, 0)
     with pytest.raises(ValueError, match="same queries"):
         sign_flip_p(gold, predicted[1:], 10, seed=0)

@@ -36,7 +36,7 @@ def test_results_have_values_intervals_protocols_and_values_per_query(
     assert content["protocol"] == protocols
     found = content["metrics"]["paraphrased_retrieval/ao_at_2"]
     assert set(found) == {"value", "ci95", "higher_is_better", "queries"}
-    assert found["ci95"][0] <= found["value"] <= found["ci95"][1]
+    assert found["ci95"] is None, "three queries are too few"
     for metric, value in (
         ("paraphrased_retrieval/ao_at_2", (0.5 + 0.25 + 1) / 3),
         ("swaps/relation_accuracy", 2 / 3),
@@ -53,8 +53,6 @@ def test_results_have_values_intervals_protocols_and_values_per_query(
     pictures = {f"swaps/relation_{kind}accuracy": [0, 0, 2] for kind in ("", "macro_")}
     found = {name: numbers.tolist() for name, numbers in scores.pictures.items()}
     assert found == pictures | {"caption_ratings/tau_c": [0, 0, 1, 2]}
-    # Both swaps of picture a are right and the one of c is a tie: draws of two pictures give 0, 2/3 or 1.
-    assert report.metrics["swaps/relation_accuracy"].ci95 == (0, 1)
 
 
 def test_equal_runs_write_equal_bytes(encoder: Any, folders: Folders, make_settings: Make) -> None:

@@ -10,6 +10,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.benchmarks.project import find_benchmark
+from components.evaluation.report.published.tables import ranking_tables
 from components.evaluation.scoring import ranking
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.comparisons import letters_of
@@ -40,12 +41,31 @@ def test_encoders_are_in_order_and_those_that_differ_share_no_letter() -> None:
         ("worst", "c"),
     ]
     best, *others = found.encoders
-    second = max(place.value.value for place in others)
+    second = max(place.value for place in others)
     assert best.behind.low > 0
-    assert best.behind.value == pytest.approx(best.value.value - second)
+    assert best.behind.value == pytest.approx(best.value - second)
     for place in others:
         assert place.behind.low < place.behind.value < place.behind.high < 0
-        assert place.behind.value == pytest.approx(place.value.value - best.value.value)
+        assert place.behind.value == pytest.approx(place.value - best.value)
+    # Two independent parts of a tenth's width; 2.6 standard errors hold for six pairs, and 0.84 are four of five.
+    assert found.least == pytest.approx((2.6 + 0.84) * 0.1 * (2 / 12 / 400) ** 0.5, rel=0.1)
+
+
+def test_few_queries_constant_values_and_equal_encoders_show_nothing() -> None:
+    few = [_scored(name, np.array(values)) for name, values in (("one", [0.5]), ("two", [0.7]))]
+    (found,) = ranking.rank(few, [BENCHMARK], seed=0)
+    assert [place.groups for place in found.encoders] == ["a", "a"]
+    (table,) = ranking_tables([found])
+    assert table.title == f"{METRIC}, 1 queries show no difference: they are too few"
+    assert [row.cells[1] for row in table.rows] == ["+20.0 [too few queries]", "-20.0 [too few queries]"]
+    values = np.random.default_rng(0).random(200)
+    scored = [_scored("same", values), _scored("again", values.copy()), _scored("lower", values - values.mean())]
+    (found,) = ranking.rank(scored, [BENCHMARK], seed=0)
+    first, second, _ = found.encoders
+    for place in (first, second):
+        assert place.behind.low < 0 < place.behind.high, "encoders that never differ have an interval with a length"
+    with pytest.raises(InputError, match="at least two encoders"):
+        ranking.rank(scored[:1], [BENCHMARK], seed=0)
 
 
 @pytest.mark.parametrize(

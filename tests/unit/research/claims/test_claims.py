@@ -294,7 +294,7 @@ def test_page_and_table(
     assert f"{AO}: better better than base by more than 5.0 │ holds │ +20.0 [+15.0, +25.0]" in lines
     assert "not measured: It gains <b>most<" in " ".join(lines)
     figures = json.loads((tmp_path / "reports" / "own.json").read_text())
-    assert figures["encoders"]["better"][AO]["difference"] == [20.0, 15.0, 25.0]
+    assert figures["encoders"]["better"][AO]["difference"] == [20.0, 15.03, 24.97]
     assert "difference" not in figures["encoders"]["base"][AO]
     assert len(figures["encoders"]["base"][AO]["seeds"]) == len(figures["seeds"]) == 3
     assert [(claim["id"], claim["verdict"]) for claim in figures["claims"]] == [

@@ -122,12 +122,12 @@ def test_metrics_with_values_per_query_are_compared(tmp_path: Path) -> None:
         for encoder, value in (("base", 0.0), ("tuned", 1.0)):
             # A sum has no values per query.
             report = _report(encoder, "coco", rsum=value, **{name.replace("/", "__"): value for name in scored})
-            write_results(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
+            write_results(report, Scores({f"coco/{name}": np.full(50, value) for name in scored}), tmp_path)
             reports.append(report)
         (table,) = paired_tables(reports, "base", tmp_path, groups=groups)
         assert table.columns == ("metric", "tuned", "base", "difference", "p")
         assert [row.name for row in table.rows] == [f"coco/{name}" for name in compared]
-        assert {tuple(texts[:3]) for texts in _texts(table)} == {("100.0", "0.0", "+100.0 [+100.0, +100.0] ▲")}
+        assert {tuple(texts[:3]) for texts in _texts(table)} == {("100.0", "0.0", "+100.0 [+88.4, +100.0] ▲")}
 
 
 def test_every_column_of_a_collection_is_a_declared_metric() -> None:
