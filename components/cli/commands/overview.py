@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_rows, say, shown_size, shown_time
+from components.cli.tables import PIPE_WIDTH, AsJson, print_json, print_rows, say, shown_time
 from components.core.system.errors import InputError
 from components.core.system.project import in_project
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STATES = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
 _STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
-_COSTS = ("stage", "work", "tokens in + out", "time", "memory", "disk")
+_COSTS = ("stage", "work", "tokens in + out", "time")
 
 
 @in_project
@@ -28,7 +28,7 @@ def plan(
         list[str] | None, typer.Argument(help="Stages of dvc.yaml, or groups such as `train`; by default `compare`.")
     ] = None,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Also estimate questions, tokens, time, memory and disk of these stages.")
+        bool, typer.Option("--cost", help="Also estimate questions, tokens and time of these stages.")
     ] = False,
     rates: Annotated[
         str | None,
@@ -104,7 +104,7 @@ def report(
 
 @in_project
 def doctor(as_json: AsJson = False) -> None:
-    """Check servers, stores, GPU, disk, versions and clock; the exit code is 1 if a check fails.
+    """Check servers, stores, GPU, disk and versions; the exit code is 1 if a check fails.
 
     Examples: cliptune doctor; cliptune doctor --json
     """
@@ -156,11 +156,10 @@ def print_costs(costs: Sequence[Cost]) -> None:
     rows = []
     for cost in costs:
         time = "?" if cost.seconds is None else shown_time(cost.seconds)
-        row = [cost.stage, cost.work, _tokens(cost.questions, cost.tokens_in, cost.tokens_out)]
-        row += [time, shown_size(cost.memory), shown_size(cost.disk)]
+        row = [cost.stage, cost.work, _tokens(cost.questions, cost.tokens_in, cost.tokens_out), time]
         rows.append([*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else [])])
     columns = (*_COSTS, "price") if priced else _COSTS
-    print_rows(columns, [*rows, _total(costs, priced)], numbers=("time", "memory", "disk", "price"))
+    print_rows(columns, [*rows, _total(costs, priced)], numbers=("time", "price"))
     for note in dict.fromkeys(note for cost in costs for note in cost.notes):
         stages = ", ".join(cost.stage for cost in costs if note in cost.notes)
         say(f"{stages}: {note}", err=True)
@@ -171,7 +170,6 @@ def _total(costs: Sequence[Cost], priced: bool) -> list[str]:
     time = shown_time(sum(cost.seconds or 0.0 for cost in costs))
     sums = (sum(getattr(cost, name) for cost in costs) for name in ("questions", "tokens_in", "tokens_out"))
     row = [f"{len(costs)} stages", "", _tokens(*sums), f"over {time}" if is_partial else time]
-    row += [shown_size(max(cost.memory for cost in costs)), shown_size(sum(cost.disk for cost in costs))]
     return row + ([f"{sum(cost.price or 0.0 for cost in costs):.2f}"] if priced else [])
 
 

@@ -205,9 +205,6 @@ def serve(
     exclude: Annotated[
         bool, typer.Option("--exclude", help="Texts such as `a street -people` or `... without people` exclude.")
     ] = False,
-    count_unlike: Annotated[
-        bool, typer.Option("--count-unlike", help="Count texts unlike this project's captions and test queries.")
-    ] = False,
 ) -> None:
     """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
 
@@ -226,11 +223,10 @@ def serve(
         raise InputError("a server has one encoder and a challenger: give --encoder at most twice")
     with bind(host, port) as place:
         quiet_mlflow()
-        from components.evaluation.scoring.drift import known_texts
         from components.serving.server.serve import serve as run
         from components.serving.server.served import Loading
 
-        loading = Loading(cache, precision, device, exclude, known_texts() if count_unlike else ())
+        loading = Loading(cache, precision, device, exclude)
         run(names, place, tokens, limits, loading, any_tower=allow_tower_change, every=poll_seconds)
 
 

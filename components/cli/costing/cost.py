@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import torch
-from torch import nn
 
 from components.captions.test_queries.kinds import written_files
 from components.cli.costing.questions import TaskQuestions, count_questions
@@ -19,16 +17,12 @@ from components.core.tables import NEIGHBOUR
 from components.core.tables.folders import EVALUATION, PAIRS
 from components.core.tables.training_columns import IMAGES, holders_of, table_file
 from components.core.tables.written_queries import read_summary
-from components.encoders.adapter.architecture import build
 from components.encoders.adapter.language_tower import PACKAGED
-from components.encoders.adapter.model_configs import model_config
 from components.training.methods.joint import Joint
 from components.training.methods.lm_text_tower import LmTextTower, LmTextTowerSettings
 from components.training.methods.query_adapter import QueryAdapterSettings
 from components.training.methods.registry import find_entry
 
-_WEIGHT, _TRAINED_WEIGHT = 4, 16
-"""Bytes of a weight, and of a weight with its gradient and AdamW's two averages."""
 _JUDGED_TOKENS = 80
 """Tokens of a question to a judge, about."""
 _NOT_COUNTED = "not counted are passes of teachers, texts that a method tries in each batch, and early metrics"
@@ -43,7 +37,6 @@ class Cost:
 
     Attributes:
         seconds: None if a rate is unknown.
-        disk, memory: bytes of output, and bytes of peak memory without those of a batch.
         questions, tokens_in, tokens_out: to a language model; the tokens of its answers are an upper bound.
         price: of the tokens, if prices are given and a server answers.
         notes: unknown rates, and reasons why a number is a guess.
@@ -52,8 +45,6 @@ class Cost:
     stage: str
     work: str
     seconds: float | None
-    disk: float
-    memory: float
     questions: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
@@ -77,35 +68,30 @@ class Costing:
         costs = []
         for stage in stages:
             group, _, name = stage.partition("@")
-            cost = self._groups[group](name) if group in self._groups else self._cost("other", 0, "")
+            cost = self._groups[group](name) if group in self._groups else self._cost("")
             costs.append(replace(cost, stage=stage))
         return costs
 
-    def _cost(
-        self, stage: str, rows: int, work: str, *counts: Count, weights: int = 0, notes: Sequence[str] = ()
-    ) -> Cost:
-        """The cost of `rows` in a stage, of further `counts`, and of bytes of `weights` in memory."""
-        held, seconds, unknown = self._rates.bytes[stage], self._rates.start_s, list[str]()
+    def _cost(self, work: str, *counts: Count, notes: Sequence[str] = ()) -> Cost:
+        """The cost of some counts."""
+        seconds, unknown = self._rates.start_s, list[str]()
         for number, unit, of in counts:
             rate = self._rates.per_second.get(unit, {}).get(of)
             if rate is not None:
                 seconds += number / rate
             elif number:
                 unknown.append(f"no rate for {unit} of {of} on {self._rates.machine}: give it with --rates")
-        memory = held.memory_gb * 1e9 + rows * held.memory_per_row + weights
-        time = None if unknown else seconds
-        return Cost("", work, time, rows * held.disk_per_row, memory, notes=(*unknown, *notes))
+        return Cost("", work, None if unknown else seconds, notes=(*unknown, *notes))
 
     def _prepare(self, _name: str) -> Cost:
         pairs = self._settings.prepare.counts.total
-        return self._cost("prepare", pairs, f"{pairs:,} pairs", (pairs, "rows", "prepare"))
+        return self._cost(f"{pairs:,} pairs", (pairs, "rows", "prepare"))
 
     def _base(self, _name: str) -> Cost:
-        base, weights = self._settings.base, self._weights()
+        base = self._settings.base
         plan = {"scratch": base.scratch, "timm": base.fit}.get(base.source)
         if plan is None:
-            cost = self._cost("base", 0, f"loads {base.model}", weights=2 * _WEIGHT * weights)
-            return replace(cost, disk=_WEIGHT * weights)
+            return self._cost(f"loads {base.model}")
         pairs = self._settings.prepare.counts.train
         # `fit` sees each picture once in an epoch, and computes the features of its frozen image tower once.
         visited = pairs if base.source == "scratch" else self._pictures(pairs)
@@ -114,8 +100,7 @@ class Costing:
         pictures: Count = visited, "pictures", base.model
         if base.source == "scratch":
             pictures = samples, "trained_pictures", base.model
-        cost = self._cost("base", 0, f"{samples:,} samples", texts, pictures, weights=_TRAINED_WEIGHT * weights)
-        return replace(cost, disk=_WEIGHT * weights)
+        return self._cost(f"{samples:,} samples", texts, pictures)
 
     def _embed(self, _name: str) -> Cost:
         base, counts = self._settings.base, self._settings.prepare.counts
@@ -123,9 +108,7 @@ class Costing:
         given = self._settings.prepare.source == "embeddings"
         work = f"{images:,} vectors" if given else f"{images:,} pictures"
         # Given vectors are copied.
-        computed: Count = 0 if given else images, "pictures", base.model
-        cost = self._cost("embed", images, work, computed, weights=_WEIGHT * self._weights())
-        return replace(cost, disk=4.0 * model_config(base.model)["embed_dim"] * images)
+        return self._cost(work, (0 if given else images, "pictures", base.model))
 
     def _synthesize(self, name: str) -> Cost:
         block, questions = self._settings.synthesize, self._questions[name]
@@ -143,7 +126,7 @@ class Costing:
         done = questions.all - questions.open
         work = f"{questions.open:,} questions" + (f", {done:,} have an answer" if done else "")
         return replace(
-            self._cost("synthesize", questions.all, work, *counts, notes=notes),
+            self._cost(work, *counts, notes=notes),
             questions=questions.open,
             tokens_in=questions.tokens_in,
             tokens_out=questions.tokens_out,
@@ -157,9 +140,9 @@ class Costing:
         """Its questions and those of its judge, whose number follows from the settings."""
         options = self._settings.test_set
         if read_summary() is not None:
-            return self._cost("synthesize", 0, "keeps the test set")
+            return self._cost("keeps the test set")
         if options.llm is None:
-            return self._cost("synthesize", 0, "")
+            return self._cost("")
         counts = self._settings.prepare.counts
         captions = min(options.max_captions, counts.test) + min(options.max_validation_captions, counts.val)
         kinds = [kind.name for kind in written_files(EVALUATION)]
@@ -168,7 +151,7 @@ class Costing:
         # A judge answers with one word.
         tokens_in, tokens_out = _JUDGED_TOKENS * questions, questions * options.max_tokens // 2
         asked: Count = questions, "questions", self._engine(options.llm)
-        cost = self._cost("synthesize", questions, f"{questions:,} questions", asked)
+        cost = self._cost(f"{questions:,} questions", asked)
         return replace(cost, questions=questions, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def _validate(self, table: str) -> Cost:
@@ -176,7 +159,7 @@ class Costing:
         # The caption and its answer are embedded.
         texts = 2 * rows if block.limits(table).measure_similarity else 0
         similar: Count = texts, "texts", Path(block.similarity_model or PACKAGED).name
-        return self._cost("validate", rows, f"{rows:,} answers", (rows, "rows", "validate"), similar)
+        return self._cost(f"{rows:,} answers", (rows, "rows", "validate"), similar)
 
     def _train(self, name: str) -> Cost:
         entry, base = find_entry(self._settings.methods, name), self._settings.base
@@ -192,30 +175,14 @@ class Costing:
         frozen = (tower and tower.strategy == "frozen") or isinstance(hyper, QueryAdapterSettings)
         passes: Count = samples * texts, "texts" if frozen else "trained_texts", self._text_tower(name)
         pictures: Count = samples * images, "trained_pictures", base.model
-        trained = self._weights() if images else self._weights("visual.")
-        weights = _WEIGHT * self._weights() + _TRAINED_WEIGHT * trained
-        work = f"{samples:,} samples of {texts} texts"
-        cost = self._cost("train", rows, work, passes, pictures, weights=weights, notes=[_NOT_COUNTED])
-        return replace(cost, disk=cost.disk + _WEIGHT * self._weights())
+        return self._cost(f"{samples:,} samples of {texts} texts", passes, pictures, notes=[_NOT_COUNTED])
 
     def _evaluate(self, name: str) -> Cost:
         """Every benchmark embeds about one text for each test picture."""
         pictures = self._settings.prepare.counts.test
         texts = len(self._settings.evaluate.benchmarks) * pictures
         passes: Count = texts, "texts", self._text_tower(name)
-        return self._cost("evaluate", pictures, f"{texts:,} texts", (pictures, "rows", "evaluate"), passes)
-
-    @cached_property
-    def _model(self) -> nn.Module:
-        """The base's architecture without weights, for its number of parameters."""
-        with torch.device("meta"):
-            model: nn.Module = build(model_config(self._settings.base.model))
-        return model
-
-    def _weights(self, without: str | None = None) -> int:
-        """The number of the base's parameters, without those whose names begin with `without`."""
-        named = self._model.named_parameters()
-        return sum(weights.numel() for name, weights in named if without is None or not name.startswith(without))
+        return self._cost(f"{texts:,} texts", (pictures, "rows", "evaluate"), passes)
 
     def _text_tower(self, encoder: str) -> str:
         """The name of an encoder's text tower: a language model's, or the base's."""

@@ -18,14 +18,6 @@ TWO_CORES = "two_cores"
 Unit = Literal["pictures", "trained_pictures", "texts", "trained_texts", "questions", "rows"]
 
 
-class RowBytes(Block):
-    """Memory of a stage without rows, and bytes of memory and of disk for each row."""
-
-    memory_gb: NonNegativeFloat
-    memory_per_row: NonNegativeFloat = 0.0
-    disk_per_row: NonNegativeFloat = 0.0
-
-
 class Rates(Block):
     """The rates of one machine, or of a cluster; a rate that was not measured is left out.
 
@@ -33,25 +25,19 @@ class Rates(Block):
         start_s: seconds until a stage can begin.
         per_second: unit -> its rates. Pictures and texts have one for each encoder or language model, questions for
             each engine, rows for each stage. `trained_` is forward and backward.
-        bytes: stage -> its memory and disk.
     """
 
     machine: str
     start_s: NonNegativeFloat = 0.0
     per_second: dict[Unit, dict[str, PositiveFloat]]
-    bytes: dict[str, RowBytes]
 
 
 def load_rates(given: str = TWO_CORES) -> Rates:
-    """The rates of a machine of this package, such as `h200`, or of a file.
-
-    A file without `bytes` has those of this package, which hold for every machine.
-    """
+    """The rates of a machine of this package, such as `h200`, or of a file."""
     shipped = _SHIPPED / f"{given}.yaml"
     path = shipped if shipped.is_file() else Path(given)
-    common = {"bytes": _read(_SHIPPED / f"{TWO_CORES}.yaml")["bytes"]}
     try:
-        return Rates.model_validate(common | _read(path))
+        return Rates.model_validate(_read(path))
     except ValidationError as error:
         raise InputError(f"{path}: {explain_fault(error, Rates)}") from None
 

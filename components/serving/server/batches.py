@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from components.serving.server.address import ServingLimits
@@ -40,9 +39,7 @@ class Metrics:
         self.seconds = Histogram("cliptune_request_seconds", seconds, buckets=_SECONDS, registry=own)
         self.batches = Histogram("cliptune_batch_texts", "Texts of a batch.", buckets=_TEXTS, registry=own)
         self.texts = Counter("cliptune_texts", "Embedded texts.", registry=own)
-        unlike = "Texts unlike those that the encoder was trained and tested on; counted with --count-unlike."
         self.one_word = Counter("cliptune_one_word_texts", "Texts of one word.", registry=own)
-        self.unlike = Counter("cliptune_unlike_texts", unlike, registry=own)
         self.dropped = Counter("cliptune_dropped_requests", dropped, registry=own)
         self.queue = Gauge("cliptune_queue_texts", "Waiting texts.", registry=own)
         self.failures = Counter(
@@ -155,8 +152,6 @@ class Batcher:
                 self._metrics.texts.inc(len(vectors))
                 words = (len(text.split()) for waiting in batch for text in waiting.request.texts)
                 self._metrics.one_word.inc(sum(count == 1 for count in words))
-                if (known := batch[0].served.known) is not None:
-                    self._metrics.unlike.inc(known.unlike(np.stack(vectors)))
             # Once per batch: waking the event loop costs as much as a response.
             batch[0].future.get_loop().call_soon_threadsafe(_deliver, batch, results)
 

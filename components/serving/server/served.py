@@ -17,7 +17,6 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.precision import Precision
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.encoders.excluding import combined, parts_of
-from components.evaluation.scoring.drift import KnownText, KnownTexts
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
 from components.registry.model import find_alias
@@ -52,7 +51,6 @@ class Served:
         tokenizer: texts to their tokens.
         tower: token ids `[texts, context_length]` to unit vectors `[texts, dim]`.
         excludes: whether texts such as `a street -people` exclude something.
-        known: texts that queries are compared with for `/metrics`; None for no comparison.
     """
 
     id: str
@@ -65,7 +63,6 @@ class Served:
     tower: Callable[[Tokens], npt.NDArray[np.float32]]
     cache: LRUCache[str, TextVector] | None
     excludes: bool = False
-    known: KnownTexts | None = None
 
     def unsupported(self, request: EmbeddingRequest) -> ApiError | None:
         """The reason why this version does not support a request, None if it does."""
@@ -146,14 +143,13 @@ class Loading:
     Attributes:
         cache: texts whose vectors are cached, least recently used first out; 0 for no cache.
         precision: of the text tower; see `Encoder.compute_in`.
-        excludes, known: see `Served`.
+        excludes: see `Served`.
     """
 
     cache: int = 0
     precision: Precision = "fp32"
     device: str = "auto"
     excludes: bool = False
-    known: Sequence[KnownText] = ()
 
     def first(self, name: str) -> Served:
         """The version to serve when the server starts."""
@@ -197,7 +193,6 @@ class Loading:
             tower=encoder.embed_tokens,
             cache=LRUCache(self.cache) if self.cache else None,
             excludes=self.excludes,
-            known=KnownTexts.of(encoder.embed_texts, self.known) if self.known else None,
         )
 
 

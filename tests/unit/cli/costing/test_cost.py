@@ -40,7 +40,6 @@ RATES = Rates(
         "questions": {"local": 10},
         "rows": {"prepare": 4000, "synthesize": 10_000, "validate": 2000, "evaluate": 200},
     },
-    bytes=load_rates().bytes,
 )
 FIT = {"epochs": 6, "batch_size": 256, "lr": 5e-5, "projection_lr": 0.001, "warmup_steps": 0, "weight_decay": 0.01}
 
@@ -98,7 +97,6 @@ def test_only_what_is_trained_costs_training_time(cost: Costs, raw_params: Raw) 
     raw_params["methods"]["paraclip"] |= {"image_tower": "trained"}
     trained = cost(["train@paraclip"])
     assert _work(trained)["train"] - _work(frozen)["train"] == pytest.approx(4800 / 100)
-    assert trained["train@paraclip"].memory > frozen["train@paraclip"].memory
     # The table of people's paraphrases, before `prepare` has written it.
     raw_params["methods"]["paraclip"] |= {"train_data": "data/pairs/people_paraphrases.parquet"}
     assert cost(["train@paraclip"])["train@paraclip"].work == "20,000 samples of 3 texts"
@@ -182,7 +180,7 @@ def test_every_entry_of_methods_and_unknown_stages_have_a_cost(cost: Costs, raw_
     stages += ["seed@1", "compare"]
     found = cost(stages)
     assert list(found) == stages
-    assert all((value.seconds or 0) > 0 and value.memory > 0 for value in found.values())
+    assert all((value.seconds or 0) > 0 for value in found.values())
     assert any("tries in each batch" in note for note in found["train@leaf"].notes)
     raw_params["methods"]["lm_alignment"]["language_model"] = "nobody/has-fetched-it"
     (note,) = cost(["evaluate@lm_alignment"])["evaluate@lm_alignment"].notes
@@ -194,7 +192,6 @@ def test_rates_of_a_file_stand_alone(tmp_path: Path) -> None:
     file.write_text("machine: eight GPUs\nper_second:\n  questions: {server: 150}\n")
     rates, usual = load_rates(str(file)), load_rates()
     assert (rates.machine, rates.per_second) == ("eight GPUs", {"questions": {"server": 150}})
-    assert rates.bytes == usual.bytes
     assert (usual.machine, load_rates("h200").machine) == ("two cores with AMX", "one H200")
     for text, fault in {
         "machines: x": "'machines': did you mean 'machine'?",

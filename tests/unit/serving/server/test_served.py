@@ -90,15 +90,6 @@ def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_en
     assert _answer(chosen, "a dog -cat").tokens == 4 + 3
 
 
-def test_texts_unlike_known_ones_are_counted(folder: Path) -> None:
-    known = [(f"a small dog number {number}", str(number)) for number in range(300)]
-    found = Loading(known=known).load(str(folder))
-    assert found.known is not None
-    assert len(found.known.texts) == 150
-    assert found.known.unlike(np.stack(_answer(found, ["qq zz xx vv", found.known.texts[3]]).vectors)) == 1
-    assert Loading().load(str(folder)).known is None
-
-
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "_MOST_WORDS", 50)
     found = Loading().load(str(folder))
