@@ -27,9 +27,9 @@ _PLURALS: Mapping[Verdict, str] = {
     "not measured": "are not measured",
 }
 RULE = (
-    "A comparison holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it "
+    "A comparison holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound. It "
     "does not hold if all of them fall short of it, in an interval that holds for all comparisons of the claim at once "
-    "(Bonferroni); otherwise it is undecided. A claim holds if all its comparisons hold, and does not hold if one does "
+    "(Bonferroni). Otherwise it is undecided. A claim holds if all its comparisons hold, and does not hold if one does "
     "not."
 )
 

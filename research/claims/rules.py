@@ -1,7 +1,7 @@
 """Claims of papers as comparisons that can be decided, in files of research/papers/, and their verdicts.
 
-A part holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it does not hold
-if all of them fall short of it, in an interval that holds for all parts of the claim at once; otherwise it is
+A part holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound. It does not hold
+if all of them fall short of it, in an interval that holds for all parts of the claim at once. Otherwise it is
 undecided. A claim holds if all of its parts hold, and does not hold if one does not.
 """
 

@@ -20,6 +20,8 @@ VERDICTS = {
     "pc_clip_retrieval": "does not hold",
     "frozen_language_model": "does not hold",
     "frozen_language_model_images": "does not hold",
+    "language_similarity": "undecided",
+    "semclip_negation_alone": "undecided",
     "frozen_loses_clip": "does not hold",
     "paraclip_composition": "undecided",
     "query_expansion": "not measured",

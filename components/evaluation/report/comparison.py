@@ -129,7 +129,7 @@ def best_encoder(comparison: Comparison, primary: str, challengers: bool = False
 
 
 def headline(comparison: Comparison, primary: str) -> str:
-    """The best encoder on `primary`, by how much, and whether that could be chance; and what the test set can show."""
+    """The best encoder on `primary`, by how much, whether that could be chance, and the least that would show."""
     row = comparison.cells.get(primary)
     if row is None:
         return f"{primary} was not measured, so there is no winner."

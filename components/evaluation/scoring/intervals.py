@@ -43,7 +43,7 @@ class Interval:
 
     @property
     def least(self) -> float:
-        """Of a difference: the least true one that an interval of this length tells from 0 with a power of 80%."""
+        """Of a difference: the least true one that an interval of this length shows with a power of 80%."""
         return self.half_width * (1 + POWER_ERRORS / student(LEVEL))
 
     @property
