@@ -10,7 +10,7 @@ from components.core.compute.metrics import Reals
 from components.evaluation.benchmarks.project import find_benchmark
 from components.evaluation.report.comparison import compare
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.comparisons import behind_best
+from components.evaluation.scoring.comparisons import behind_best, least_difference
 from components.evaluation.scoring.ranking import rank
 from components.evaluation.scoring.results import Report
 from tests.support.simulated import EFFORTS, draws, encoders, judged, rate
@@ -47,6 +47,20 @@ def test_a_ranking_of_equal_encoders_rarely_shows_a_difference(
         found.append(any(one.groups != "a" or one.behind.excludes_zero for one in ranking.encoders))
     kind = "hits" if share else "agreement"
     assert rate(f"letters or intervals differ: {count} equal encoders, {size} queries, {kind}", found).at_most(0.05)
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize(("count", "size"), [(3, 300), (6, 100)])
+def test_the_least_difference_of_a_ranking_is_found_in_eighty_percent_or_more(
+    count: int, size: int, effort: int
+) -> None:
+    found = []
+    for generator in draws(80 * effort, count, size):
+        values = dict(zip("abcdefghij", encoders(generator, count, size, 0.7), strict=False))
+        values["a"] = values["a"] + least_difference(values)
+        found.append(behind_best(values, 1)["b"].high < 0)
+    # It is that of the two encoders that differ most by query.
+    assert rate(f"least difference found: {count} encoders, {size} queries", found).within(0.75, 0.92)
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
