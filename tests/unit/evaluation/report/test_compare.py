@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable
@@ -212,6 +213,13 @@ def test_verdicts_and_headlines() -> None:
         tuned = Cell(Interval(value, value - 0.1, value + 0.1), delta, True)
         found = headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m")
         assert found.startswith(sentence)
+
+
+def test_few_queries_have_no_interval_in_words() -> None:
+    endless = Interval(0.1, -math.inf, math.inf)
+    cells = {"base": Cell(Interval(0.0, -math.inf, math.inf)), "tuned": Cell(endless, endless)}
+    found = headline(Comparison(("base", "tuned"), {"m": cells}), "m")
+    assert found.endswith("by 10.0 points (too few queries for an interval), which could be chance: 10.0 against 0.0.")
 
 
 def _log(settings: Settings, folder: Path) -> str | None:

@@ -12,7 +12,8 @@ from components.core.system.errors import InputError
 from components.core.tables.records import LABELS
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.scoring import evaluate
-from components.evaluation.scoring.results import Folders, read_report, read_scores
+from components.evaluation.scoring.benchmark import Scores
+from components.evaluation.scoring.results import Folders, read_report, read_scores, write_results
 
 Make = Callable[..., Settings]
 
@@ -99,7 +100,12 @@ def test_the_data_hash_depends_on_the_tables_and_values_of_other_data_are_refuse
 
 
 def test_missing_and_damaged_results_are_named(encoder: Any, folders: Folders, make_settings: Make) -> None:
-    evaluate.run(make_settings(), "base", folders)
+    report = evaluate.run(make_settings(), "base", folders)
+    write_results(
+        report, Scores({"retrieval/t2i_recall_at_5": np.array([1.0, np.nan])}), folders.metrics, folders.per_query
+    )
+    with pytest.raises(InputError, match=r"base.safetensors is damaged \(a metric is given NaN"):
+        read_scores(report, folders.per_query)
     for path in (folders.per_query / "base.safetensors", folders.metrics / "base.json"):
         path.write_bytes(b"\x00broken")
         with pytest.raises(InputError, match=rf"{path.name} is damaged"):

@@ -311,6 +311,22 @@ def test_an_encoder_for_all_needs_has_the_smallest_of_largest_shortfalls(results
     assert list(second.needs) == ["paraphrase", "difference"]
 
 
+def test_many_encoders_are_left_out_as_the_best_one_rarely_together(
+    seeds: dict[int, Folders], settings: Settings
+) -> None:
+    for folders in seeds.values():
+        for name in "abcdef":
+            write_encoder(folders, name, int(folders.reports.name), 0.11)
+    few = read_results(["base", "better"], list(seeds.values()), settings.evaluate)
+    many = read_results(["base", "better", *"abcdef"], list(seeds.values()), settings.evaluate)
+    width = {}
+    for results in (few, many):
+        found = {one.encoder: one.needs["p"].shortfall for one in rank_for_all_needs(results, {"p": AO})}
+        width[len(found)] = found["base"].half_width / (0.02 / math.sqrt(3))
+    # Student's quantiles of two degrees at 5%, and at 5% by seven comparisons, one-sided.
+    assert width == pytest.approx({2: 2.92, 8: 8.27}, rel=0.01)
+
+
 def test_regressions_are_listed_with_the_largest_loss_first(results: Results) -> None:
     comparison = comparison_over_seeds(results, [AO, TAU, LOSS, "none/none"])
     assert list(comparison.cells) == [AO, TAU, LOSS]
