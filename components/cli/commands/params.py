@@ -20,6 +20,7 @@ profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlay
 _Name = Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
 _Diff = Annotated[bool, typer.Option("--diff", help="Print every changed line.")]
+_SHOWN = "On the half of the validation pictures that chose nothing, times 100"
 
 
 @profile.command("list")
@@ -154,12 +155,13 @@ def tune(
     """Search the learning rate, the epochs and the share of the base's weights of a method, on the validation split.
 
     Each trial is a training run in MLflow below one parent; half of them are stopped early. The best one gains most on
-    promote.metric and breaks no guard. A stopped search resumes.
+    promote.metric and breaks no guard on one half of the validation pictures. Its gain is that on the other half, and
+    --write follows if its whole interval is above 0. A stopped search resumes.
 
     Examples: cliptune tune --dry-run; cliptune tune --method semclip --trials 20 --write
     """
     from components.core.system.checking import load_checked
-    from components.evaluation.scoring.evaluate import ValidationScores
+    from components.evaluation.scoring.validation import ValidationScores
     from components.training.tuning.entry import planned
     from components.training.tuning.entry import tune as run
     from components.training.tuning.trials import STORE, gate_metrics
@@ -173,12 +175,13 @@ def tune(
     found = run(settings, method, trials, ValidationScores.of(settings, metrics), store or STORE)
     columns = ("base", "best trial")
     rows = [(name, *(f"{100 * abs(values[name]):.1f}" for values in (found.base, found.scores))) for name in metrics]
-    print_rows(("metric", *columns), rows, "On the validation split, times 100", columns)
-    say(f"{found.trials} trials, {found.stopped} of them stopped early; gain {100 * found.gain:+.1f}")
+    print_rows(("metric", *columns), rows, _SHOWN, columns)
+    say(f"{found.trials} trials, {found.stopped} of them stopped early; gain {found.gain}")
     if found.broken:
         say(f"every trial broke a guard ({', '.join(found.broken)}): nothing to write")
-    elif found.gain <= 0:
-        say("no trial gained: nothing to write; docs/flat_or_refused.md")
+    elif found.gain.low <= 0:
+        about = f"; if it is the truth, about {2 * found.gain.wanted:,} validation queries show it"
+        say(f"no gain is shown{about if found.gain.wanted else ''}: nothing to write; docs/flat_or_refused.md")
     elif write:
         _write_blocks({"methods": {method: found.values}}, method)
     else:
@@ -205,14 +208,14 @@ def tune_mix(
 ) -> None:
     """Search the mix of encoders' weights that serves all metrics best, on the validation split.
 
-    The score of a mix is its largest shortfall from the best encoder of a metric. Each mix is an MLflow run below one
-    parent.
+    The score of a mix is its largest shortfall from the best encoder of a metric. One half of the pictures chooses, and
+    the values are those of the other half. Each mix is an MLflow run below one parent.
 
     Examples: cliptune mix tune --from paraclip --from semclip --from laclip_ft;
     cliptune mix tune --from paraclip --from semclip --trials 200 --write
     """
     from components.core.system.checking import load_checked
-    from components.evaluation.scoring.evaluate import ValidationScores
+    from components.evaluation.scoring.validation import ValidationScores
     from components.training.tuning.mixes import search
     from components.training.tuning.trials import STORE, gate_metrics
 
@@ -225,8 +228,8 @@ def tune_mix(
     for metric, value in outcome.scores.items():
         best, encoder = outcome.best[metric]
         rows.append((metric, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder))
-    print_rows(("metrics", "mix", "best", "encoder"), rows, "On the validation split, times 100", ("mix", "best"))
-    say(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
+    print_rows(("metrics", "mix", "best", "encoder"), rows, _SHOWN, ("mix", "best"))
+    say(f"{outcome.trials} mixes; largest shortfall of the chosen one {100 * outcome.shortfall:.1f}")
     if write:
         _write_mix(name, outcome)
     else:

@@ -242,7 +242,8 @@ def drift(
     """Compare a log of queries with the texts that the encoder was trained and tested on.
 
     A query is unlike them if it is further from its nearest one than 95% of them are from those of other pictures. If
-    surely twice as many queries are, new captions and test queries are due, and a new champion with them.
+    surely more than twice as many queries are, new captions and test queries are due, and a new champion with them. The
+    log may be looked at every week.
 
     Examples: cliptune drift last_month.txt; cliptune drift data/shop/queries.tsv --encoder models/paraclip --json
     """

@@ -36,8 +36,8 @@ class KnownTexts:
     """Known texts with their unit vectors `[texts, dim]`, and how near texts of other pictures are to them.
 
     Attributes:
-        least: cosine with the nearest that 95% of the texts of held-out pictures reach.
-        held_out: number of those texts, one of each picture.
+        least: cosine with the nearest text of another picture that 95% of them reach.
+        held_out: number of texts, one of each picture, that this was measured on.
     """
 
     texts: Sequence[str]
@@ -49,21 +49,20 @@ class KnownTexts:
     def of(embed: Callable[[Sequence[str]], Vectors], known: Sequence[KnownText], seed: int = 0) -> KnownTexts:
         """At most 5,000 distinct texts, drawn; raises InputError where they are of too few pictures.
 
-        A text's siblings, other texts of its picture, are nearer to it than any text is to a user's query. So whole
-        pictures are held out.
+        A text's siblings, other texts of its picture, are nearer to it than any text is to a user's query. So a text
+        of a picture is compared with those of all others.
         """
         draw = random.Random(seed)
-        texts_of: dict[str, list[str]] = {}
-        for text, picture in known:
-            texts_of.setdefault(picture, []).append(text)
-        if len(texts_of) < 2 * _FEWEST:
-            raise InputError(f"known texts are of {len(texts_of)} pictures: at least {2 * _FEWEST} are needed")
-        pictures = draw.sample(list(texts_of), len(texts_of))
-        held = [draw.choice(texts_of[picture]) for picture in pictures[: min(_HELD_OUT, len(pictures) // 2)]]
-        texts = _drawn(draw, [text for picture in pictures[len(held) :] for text in texts_of[picture]], _MOST)
+        picture_of = dict(known)
+        if (pictures := len(set(picture_of.values()))) < 2 * _FEWEST:
+            raise InputError(f"known texts are of {pictures} pictures: at least {2 * _FEWEST} are needed")
+        texts = _drawn(draw, list(picture_of), _MOST)
         features = embed(texts)
-        nearest = (embed(held) @ features.T).max(axis=1)
-        return KnownTexts(texts, features, float(np.quantile(nearest, USUAL)), len(held))
+        _, first, owners = np.unique([picture_of[text] for text in texts], return_index=True, return_inverse=True)
+        held = draw.sample(first.tolist(), min(_HELD_OUT, len(first)))
+        cosines = features[held] @ features.T
+        cosines[owners[held][:, None] == owners] = -1
+        return KnownTexts(texts, features, float(np.quantile(cosines.max(axis=1), USUAL)), len(held))
 
     def unlike(self, vectors: Vectors) -> int:
         """How many of the unit vectors `[queries, dim]` are further from their nearest known text than that."""
@@ -76,9 +75,9 @@ class Drift:
 
     Attributes:
         queries, known: numbers of distinct texts that were compared.
-        unlike: share of the queries that are further from their nearest known text than 95% of held-out texts of other
-            pictures are, with its 95% interval.
-        more: `unlike` less the share of the held-out texts, with the interval of both.
+        unlike: share of the queries that are further from their nearest known text than 95% of the known texts are from
+            those of other pictures, with its 95% interval.
+        more: `unlike` less the share of the known texts, with the interval of both.
         one_word: share of one-word texts among queries, and among known texts.
         most_unlike: queries with their nearest known text and the cosine, the least alike first.
     """

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,6 @@ from components.core.system.checking import load_checked
 from components.core.system.errors import InputError, printable
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, file_hash
-from components.core.tables.folders import BASE, VALIDATION
 from components.core.tables.records import PAIRS
 from components.core.tables.written_queries import SUMMARY, read_summary
 from components.core.tracking import add_metrics, tracked_run
@@ -156,53 +154,6 @@ def _written(tables: Sequence[Path]) -> str:
     """Who wrote the test queries of these tables, if a language model did."""
     folder = next((path.parent for path in tables if (path.parent / SUMMARY).is_file()), None)
     return str(read_summary(folder) or "") if folder is not None else ""
-
-
-@dataclass(frozen=True)
-class ValidationScores:
-    """Scores of encoders with the base's image tower on the validation split, for searches.
-
-    Test pictures and test texts are not used. The scores have no intervals.
-    """
-
-    settings: Settings
-    metrics: Sequence[str]
-    benchmarks: Sequence[ProjectBenchmark]
-    image_ids: Sequence[str]
-    image_features: Features
-
-    @staticmethod
-    def of(settings: Settings, metrics: Sequence[str]) -> ValidationScores:
-        """Read the tables and the image features of the split; raises InputError for a metric that nothing computes."""
-        names = settings.evaluate.benchmarks
-        for metric in metrics:
-            if not any(metric.split("/")[0].startswith(name) for name in names):
-                raise InputError(f"params.yaml: evaluate.benchmarks lacks the benchmark of {metric}: add it")
-        chosen = {name for metric in metrics for name in names if metric.split("/")[0].startswith(name)}
-        benchmarks = [find_benchmark(name) for name in names if name in chosen]
-        table_files(benchmarks, DEFAULT.evaluation / VALIDATION)
-        pairs = DEFAULT.pairs / "val.parquet"
-        ids, features = image_features(Encoder.load(BASE), DEFAULT.embeddings, pairs, settings.embed.batch_size)
-        return ValidationScores(settings, metrics, benchmarks, ids, features)
-
-    def __call__(self, encoder: Encoder) -> dict[str, float]:
-        """Metric -> value, higher being better."""
-        under_test = EncoderUnderTest(encoder.sidecar.name, _Quiet(encoder), "")
-        evaluate = self.settings.evaluate.model_copy(update={"bootstrap": 1})
-        places = DEFAULT.evaluation / VALIDATION, evaluate.top_k, self.image_ids, self.image_features
-        _, results = score(self.benchmarks, ProjectContext(under_test, *places), evaluate)
-        found = {metric: results[metric] for metric in self.metrics}
-        return {metric: one.value if one.higher_is_better else -one.value for metric, one in found.items()}
-
-
-@dataclass(frozen=True)
-class _Quiet:
-    """An encoder without a progress bar."""
-
-    encoder: Encoder
-
-    def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Features:
-        return self.encoder.embed_texts(texts, batch_size)
 
 
 def print_report(report: Report) -> None:

@@ -2,14 +2,15 @@
 
 Optuna's tree-structured Parzen estimator, with seed `train.seed`, proposes the runs. Successive halving stops those
 whose early metric is in the lower half (Jamieson and Talwalkar 2016). Every encoder is scored alone and averaged
-with the base, which needs no training. No test picture or text is used.
+with the base, which needs no training. One half of the validation pictures chooses, and the other half shows the gain
+of the choice. No test picture or text is used.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from components.training.methods.registry import Entry, find_entry
 from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
 from components.training.train import run as train
-from components.training.tuning.trials import STORE, Scores, gate_metrics, open_study, run_trials
+from components.training.tuning.trials import STORE, Gain, HalfScores, Scores, gate_metrics, open_study, run_trials
 
 STATE = Path("state/tune")
 SHARES = (1.0, 0.75, 0.5)
@@ -50,13 +51,13 @@ class Tuned:
 
     Attributes:
         values: keys of the entry in `methods` and their values.
-        gain: of the primary metric on the validation split; `scores` are all metrics, `base` the base's.
+        gain: on the half of the validation pictures that chose nothing, as all `scores` and those of `base`.
         trials: number of trials, `stopped` of them early.
-        broken: the guards that every trial broke, if there is none that held them all.
+        broken: the guards that every trial broke on the half that chooses, if there is none that held them all.
     """
 
     values: dict[str, float | int]
-    gain: float
+    gain: Gain
     scores: dict[str, float]
     base: dict[str, float]
     trials: int
@@ -76,14 +77,15 @@ def tune(settings: Settings, name: str, trials: int, scores: Scores, store: str 
             raise InputError(f"no trial of '{name}' was completed: give more --trials")
         kept = [trial for trial in complete if not trial.user_attrs["broken"]]
         best = max(kept or complete, key=lambda trial: trial.user_attrs["gain"])
-        parent.log_metrics({"gain": best.user_attrs["gain"]})
+        gain = Gain(*best.user_attrs["shown_gain"])
+        parent.log_metrics({"gain": gain.value})
     values: dict[str, float | int] = {"lr": float(f"{best.params['lr']:.3g}")}
     values["epochs"] = _epochs(entry, best.params["epochs_factor"])
     facts = best.user_attrs
     if facts["share"] < 1:
         values["weight_ensemble"] = facts["share"]
     broken = () if kept else tuple(facts["broken"])
-    return Tuned(values, facts["gain"], facts["scores"], start, len(ended), len(ended) - len(complete), broken)
+    return Tuned(values, gain, facts["scores"], start.shown, len(ended), len(ended) - len(complete), broken)
 
 
 def planned(settings: Settings, name: str, trials: int) -> str:
@@ -106,7 +108,7 @@ def _study(store: str, settings: Settings, entry: Entry, base: Encoder) -> optun
     files = sorted(entry.reads.rglob("*.parquet")) if entry.reads.is_dir() else [entry.reads]
     made_of = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files if path.is_file()]
     own, seed = entry.method.settings, settings.train.seed
-    parts = entry.name, repr(own), base.sidecar.weights_sha256, settings.promote.model_dump_json(), str(seed)
+    parts = entry.name, repr(own), base.sidecar.weights_sha256, settings.promote.model_dump_json(), str(seed), "halves"
     return open_study(
         store,
         f"tune-{content_hash(*parts, *made_of)[:16]}",
@@ -122,7 +124,7 @@ def _try_one(
     entry: Entry,
     study: optuna.Study,
     scores: Scores,
-    start: Mapping[str, float],
+    start: HalfScores,
     trial: optuna.Trial,
 ) -> None:
     """Train and score one proposal; a run whose early metric is in the lower half is stopped."""
@@ -147,7 +149,8 @@ def _try_one(
     if not train(changed, called, TrainingFiles(validated=entry.reads, models=STATE), observe):
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         return
-    verdict = max((_judged(settings, start, share, found) for share, found in _shared(folder, scores)), key=_value)
+    judged = (_judged(settings, start.chosen, share, found) for share, found in _shared(folder, scores))
+    verdict = max(judged, key=_value)
     metrics = {"gain": verdict["gain"], "share": verdict["share"]}
     add_metrics(folder, metrics | {f"validation/{metric}": value for metric, value in verdict["scores"].items()})
     for key, fact in verdict.items():
@@ -156,8 +159,8 @@ def _try_one(
     shutil.rmtree(folder)
 
 
-def _shared(folder: Path, scores: Scores) -> Iterator[tuple[float, dict[str, float]]]:
-    """Share of the trained weights -> metrics on the validation split."""
+def _shared(folder: Path, scores: Scores) -> Iterator[tuple[float, HalfScores]]:
+    """Share of the trained weights -> metrics on the halves of the validation pictures."""
     encoder, base = Encoder.load(folder), weights_of(Encoder.load(BASE))
     trained = {name: tensor.clone() for name, tensor in weights_of(encoder).items()}
     alike = trained.keys() == base.keys() and all(trained[name].shape == base[name].shape for name in base)
@@ -168,18 +171,17 @@ def _shared(folder: Path, scores: Scores) -> Iterator[tuple[float, dict[str, flo
         yield share, scores(encoder)
 
 
-def _judged(
-    settings: Settings, start: Mapping[str, float], share: float, scores: Mapping[str, float]
-) -> dict[str, Any]:
+def _judged(settings: Settings, start: Mapping[str, float], share: float, found: HalfScores) -> dict[str, Any]:
     """The gain and the losses of a trial; values are signed, so that higher is better."""
-    policy = settings.promote
+    policy, scores = settings.promote, found.chosen
     beyond = {
         guard: start[guard] - scores[guard] - allowed
         for guard, allowed in policy.active_guards.items()
         if start[guard] - scores[guard] > allowed
     }
     gain = scores[policy.metric] - start[policy.metric]
-    return {"share": share, "gain": gain, "scores": dict(scores), "broken": list(beyond), "loss": sum(beyond.values())}
+    shown = {"scores": found.shown, "shown_gain": astuple(found.gain)}
+    return {"share": share, "gain": gain, "broken": list(beyond), "loss": sum(beyond.values())} | shown
 
 
 def _value(verdict: Mapping[str, Any]) -> float:

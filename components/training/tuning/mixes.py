@@ -1,8 +1,9 @@
 """Searches the shares of a mix (`components.training.mixing`) for all metrics, on the validation split.
 
 Optuna's tree-structured Parzen estimator, with seed `train.seed`, tries all pairs of the given encoders. The objective
-is the largest shortfall: over all metrics, the gap to the best of the given encoders and the base. No test picture or
-text is used; stage `evaluate` scores the best mix on those.
+is the largest shortfall: over all metrics, the gap to the best of the given encoders and the base. One half of the
+validation pictures chooses, and the other half shows the scores. No test picture or text is used; stage `evaluate`
+scores the best mix on those.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class MixSearchResult:
 
     Attributes:
         mix: as an entry of `mixes`.
-        scores: metric -> value on the validation split.
-        best: metric -> the best value of the given encoders and the base, and the name of the encoder.
+        scores: metric -> value on the half of the validation pictures that chose nothing.
+        best: metric -> there, the value of the best of the given encoders and the base, and its name.
+        shortfall: there, the largest.
         trials: number of mixes, including those of earlier runs of the same search.
     """
 
@@ -72,13 +74,14 @@ class Members:
         self.encoder.model.load_state_dict(mixed(self.base, members, mix.weights))
         return self.encoder
 
-    def best_single(self, scores: Scores) -> dict[str, tuple[float, str]]:
-        """Metric -> the best value of the members and the base, and the encoder's name."""
-        best: dict[str, tuple[float, str]] = {}
+    def best_single(self, scores: Scores) -> dict[str, tuple[float, str, float]]:
+        """Metric -> the best value of the members and the base, the encoder's name, and its value on the other half."""
+        best: dict[str, tuple[float, str, float]] = {}
         for name, weights in {BASE.name: self.base, **self.weights}.items():
             self.encoder.model.load_state_dict(dict(weights))
-            for metric, value in scores(self.encoder).items():
-                best[metric] = max(best.get(metric, (value, name)), (value, name))
+            found = scores(self.encoder)
+            for metric, value in found.chosen.items():
+                best[metric] = max(best.get(metric, (value, "", 0.0)), (value, name, found.shown[metric]))
         return best
 
 
@@ -94,7 +97,7 @@ def search(
     members = Members.load(names, models)
     best = members.best_single(scores)
     # Other encoders, metrics or seeds have another study.
-    made_of = content_hash(*names, *members.hashes, repr(sorted(best)), str(settings.train.seed))
+    made_of = content_hash(*names, *members.hashes, repr(sorted(best)), str(settings.train.seed), "halves")
     pairs = {f"{first}+{second}": (first, second) for first, second in combinations(names, 2)}
     shares = (0.5, 1.0)
     first = [{"pair": pair, "first_share": share, "second_share": share} for pair in pairs for share in shares]
@@ -103,10 +106,12 @@ def search(
     with parent_run("search", "search", settings, {"from": ",".join(names), "trials": trials}) as parent:
         ended = run_trials(study, "search", trials, partial(_try_one, settings, study, pairs, members, scores, best))
         winner = study.best_trial
-        assert winner.value is not None
-        parent.log_metrics({"shortfall": winner.value})
-    found = {metric: float(winner.user_attrs[metric]) for metric in best}
-    return MixSearchResult(_mix(winner.params, pairs), found, best, winner.value, len(ended))
+        parent.log_metrics({"shortfall": study.best_value})
+    mix = _mix(winner.params, pairs)
+    found = scores(members.become(mix)).shown
+    shown = {metric: (value, name) for metric, (_, name, value) in best.items()}
+    shortfall = max(shown[metric][0] - value for metric, value in found.items())
+    return MixSearchResult(mix, found, shown, shortfall, len(ended))
 
 
 def _try_one(
@@ -115,19 +120,17 @@ def _try_one(
     pairs: Mapping[str, tuple[str, str]],
     members: Members,
     scores: Scores,
-    best: Mapping[str, tuple[float, str]],
+    best: Mapping[str, tuple[float, str, float]],
     trial: optuna.Trial,
 ) -> None:
     trial.suggest_categorical("pair", list(pairs))
     for share in ("first_share", "second_share"):
         trial.suggest_float(share, 0, 1)
     mix = _mix(trial.params, pairs)
-    found = scores(members.become(mix))
+    found = scores(members.become(mix)).chosen
     shortfall = max(best[metric][0] - value for metric, value in found.items())
     with tracked_run("search", f"mix-{trial.number}", settings, mix.model_dump(mode="json"), {}) as run:
         run.log_metrics({"shortfall": shortfall} | {f"validation/{metric}": value for metric, value in found.items()})
-    for metric, value in found.items():
-        trial.set_user_attr(metric, value)
     study.tell(trial, shortfall)
 
 

@@ -15,6 +15,7 @@ from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
 from components.training.tuning import entry as tuning
 from components.training.tuning.entry import planned, tune
+from components.training.tuning.trials import Gain, HalfScores
 
 PRIMARY, GUARD = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5"
 
@@ -23,10 +24,15 @@ START = [0.0]
 """The mean of the base's weight."""
 
 
-def _scores(encoder: Encoder) -> dict[str, float]:
-    """The primary metric is the mean shift of a weight from the base, up to 2; the guard loses half of it."""
+def _scores(encoder: Encoder) -> HalfScores:
+    """The primary metric is the mean shift of a weight from the base, up to 2; the guard loses half of it.
+
+    The half that chooses nothing shows a tenth of both.
+    """
     shift = float(weights_of(encoder)["text_projection"].mean()) - START[0]
-    return {PRIMARY: min(shift, 2 - shift), GUARD: 1 - shift / 2}
+    gain = min(shift, 2 - shift)
+    shown = {PRIMARY: gain / 10, GUARD: 1 - shift / 20}
+    return HalfScores({PRIMARY: gain, GUARD: 1 - shift / 2}, shown, Gain(gain / 10, gain / 10 - 0.02, 0.2, 30))
 
 
 @pytest.fixture
@@ -81,12 +87,13 @@ def test_the_best_trial_within_the_guards_wins_and_an_interrupted_search_resumes
     assert (trained[0]["lr"], trained[0]["epochs"]) == (1e-4, 4)
     assert {entry["epochs"] for entry in trained} <= {2, 4, 8}
     assert found.stopped == sum(entry["stopped"] for entry in trained) > 0
-    # A shift of one gains most; the guard allows exactly that.
-    assert 0.5 < found.gain <= 1.0
+    # A shift of one gains most; the guard allows exactly that. The gain is that of the half that chose nothing.
+    assert 0.05 < found.gain.value <= 0.1
+    assert found.gain.low == pytest.approx(found.gain.value - 0.02)
     assert found.broken == ()
     shift = found.values["lr"] * 10_000 * found.values.get("weight_ensemble", 1.0)
-    assert found.gain == pytest.approx(min(shift, 2 - shift), abs=0.01)
-    assert found.scores[GUARD] >= 0.5 - 1e-6
+    assert found.gain.value == pytest.approx(min(shift, 2 - shift) / 10, abs=0.001)
+    assert found.scores[GUARD] >= 0.95 - 1e-6
     client = make_client()
     experiment = client.get_experiment_by_name(settings.dataset.name)
     runs = client.search_runs([experiment.experiment_id])

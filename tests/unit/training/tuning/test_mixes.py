@@ -18,10 +18,11 @@ from components.core.system.errors import InputError
 from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.scoring.evaluate import ValidationScores
 from components.evaluation.scoring.results import Folders
+from components.evaluation.scoring.validation import ValidationScores
 from components.training.mixing.mix import mixed, run, weights_of
 from components.training.tuning.mixes import search
+from components.training.tuning.trials import Gain, HalfScores
 from research.claims import repeat_mix
 
 _METHODS = {name: {"method": "paraclip"} for name in ("one", "other")}
@@ -69,15 +70,16 @@ def _save_moved(encoder: Encoder, folder: Path, projection: torch.Tensor) -> Non
 
 @dataclass
 class Evaluator:
-    """`up` is the mean shift of a weight, `down` what is left of 1."""
+    """`up` is the mean shift of a weight, `down` what is left of 1; the half that chooses nothing shows a tenth."""
 
     start: float
     shifts: list[float]
 
-    def __call__(self, encoder: Encoder) -> dict[str, float]:
+    def __call__(self, encoder: Encoder) -> HalfScores:
         shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
         self.shifts.append(shift)
-        return {"up": shift, "down": 1 - shift}
+        chosen = {"up": shift, "down": 1 - shift}
+        return HalfScores(chosen, {name: value / 10 for name, value in chosen.items()}, Gain(0, 0, 0, 0))
 
 
 @pytest.fixture
@@ -103,13 +105,14 @@ def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
 ) -> None:
     found = _search(settings, tmp_path, 3, evaluator)
     # The best single encoders have 1 on either need; half of `one` is half a point short of both.
-    assert found.best["up"] == (pytest.approx(1, abs=1e-5), "one")
-    assert found.best["down"][0] == pytest.approx(1, abs=1e-5)
-    assert (found.mix.weights[0], found.shortfall, found.trials) == (*[pytest.approx(0.5, abs=0.1)] * 2, 3)
+    assert found.best["up"] == (pytest.approx(0.1, abs=1e-6), "one")
+    assert found.best["down"][0] == pytest.approx(0.1, abs=1e-6)
+    assert (found.mix.weights[0], found.trials) == (pytest.approx(0.5, abs=0.1), 3)
+    assert found.shortfall == pytest.approx(0.05, abs=0.01)
     before = len(evaluator.shifts)
     resumed = _search(settings, tmp_path, 5, evaluator)
-    # Base and members are scored a second time, the earlier mixes are not.
-    assert len(evaluator.shifts) - before == 3 + 2
+    # Base, members and the chosen mix are scored a second time, the earlier mixes are not.
+    assert len(evaluator.shifts) - before == 3 + 2 + 1
     finished = _search(settings, tmp_path, 5, evaluator)
     assert (finished.mix, finished.trials) == (resumed.mix, resumed.trials) == (resumed.mix, 5)
     client = make_client()
