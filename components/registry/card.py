@@ -11,6 +11,7 @@ from components.core.system.errors import InputError
 from components.data.leaks.report import FOLDER as LEAKS
 from components.data.leaks.report import read_counts
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
+from components.evaluation.scoring.result_table import least_text
 from components.evaluation.scoring.results import DEFAULT, Report, Result
 from components.registry.decision import BASE, Decision
 from components.registry.evidence import read_summary, tables_trained_on
@@ -52,7 +53,10 @@ def model_card(subject: CardSubject, settings: Settings) -> str:
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.dataset.name}', {decision.time[:10]}.",
         "## Known weaknesses\n\n" + _weaknesses(subject, settings),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
-        "## Metrics\n\n" + _test_queries(subject, settings) + _metrics(subject.candidate, subject.incumbent.report),
+        "## Metrics\n\n"
+        + _test_queries(subject, settings)
+        + _shown(subject, settings.promote.metric)
+        + _metrics(subject.candidate, subject.incumbent.report),
         "## Training data\n\n" + _data(sidecar, settings),
         "## Prompts\n\n" + _prompts(sidecar),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
@@ -65,6 +69,12 @@ def model_card(subject: CardSubject, settings: Settings) -> str:
 def _decision(decision: Decision) -> list[str]:
     lines = [f"- {rule.name}: {rule.reason}" for rule in decision.rules]
     return lines + ([f"- looks at these test data: {decision.look}"] if decision.look else [])
+
+
+def _shown(subject: CardSubject, primary: str) -> str:
+    """Which differences the test set can show; empty without values per query."""
+    change = gain_of(subject.judged, subject.incumbent, primary)
+    return "" if change is None else f"The test set shows {least_text(change.interval().least)} of {primary}.\n\n"
 
 
 def _method(sidecar: Sidecar) -> str:

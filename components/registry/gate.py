@@ -15,7 +15,7 @@ from components.core.settings import Promote
 from components.core.system.errors import InputError
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.comparisons import estimate_of, reach_of_all
-from components.evaluation.scoring.intervals import FEWEST, LEVEL, Estimate, student
+from components.evaluation.scoring.intervals import FEWEST, LEVEL, POWER_ERRORS, Estimate, student
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
@@ -138,7 +138,9 @@ def _primary(candidate: Judged, incumbent: Judged, policy: Promote, errors: floa
     passed = found.units >= FEWEST and span.low > least
     relation = "above" if passed else "not all above"
     reason = f"{values} [{span.low:+.4f}, {span.high:+.4f}] is {relation} {least:g}"
-    return RuleVerdict(name=name, passed=passed, reason=reason + ("" if passed else _wanted(found, least, errors)))
+    return RuleVerdict(
+        name=name, passed=passed, reason=reason + ("" if passed else _wanted(found, least, "gains", errors))
+    )
 
 
 def _guard(candidate: Judged, incumbent: Judged, name: str, margin: float) -> RuleVerdict:
@@ -154,17 +156,20 @@ def _guard(candidate: Judged, incumbent: Judged, name: str, margin: float) -> Ru
     kept, lost = span.low > -margin, span.high < -margin
     outcome = "kept" if kept else "lost" if lost else "not shown"
     reason = f"{values} [{span.low:+.4f}, {span.high:+.4f}], allowed loss {margin:g}: {outcome}"
-    wanted = "" if kept or lost else _wanted(found, -margin)
+    wanted = "" if kept or lost else _wanted(found, -margin, "losses")
     return RuleVerdict(name=f"guard {name}", passed=kept, reason=reason + wanted)
 
 
-def _wanted(found: Estimate, bound: float, errors: float | None = None) -> str:
-    """What would show that the truth is above a bound; empty where the measured value is not."""
+def _wanted(found: Estimate, bound: float, shown: str, errors: float | None = None) -> str:
+    """What the test queries can show, such as `gains`, and how many show it if the measured value is the truth."""
     if found.units < FEWEST:
         return f": {found.units} test pictures or queries have no interval, at least {FEWEST} are needed"
+    errors = student(LEVEL, found.degrees) if errors is None else errors
+    least = found.reaching(errors + POWER_ERRORS).half_width
+    line = f": {found.units:,} test queries show only {shown} from {least:.4f} on"
     if found.value <= bound:
-        return ""
-    return f": it may be chance; if it is the truth, about {units_wanted(found, bound, errors):,} queries show it"
+        return line
+    return f"{line}; if the measured value is the truth, about {units_wanted(found, bound, errors):,} show it"
 
 
 def _valid(tables: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,11 +73,13 @@ class Estimate:
     degrees: float
     enlarged: float = 1.0
     """Ratio of the standard error to the root of the squared parts."""
+    added: int = 0
+    """Units at the end that no test set has; see `paired_estimate`."""
 
     @property
     def units(self) -> int:
         """Number of queries, or of pictures."""
-        return len(self.parts)
+        return len(self.parts) - self.added
 
     @property
     def error(self) -> float:
@@ -232,7 +234,7 @@ def paired_estimate(
     if pictures is not None:
         added = pictures.max() + 1 + np.arange(2 * pictures[:1].size).reshape(2, *pictures.shape[1:])
         pictures = np.concatenate([pictures, added])
-    return estimate(np.concatenate([difference, [1.0, -1.0]]), None, pictures)
+    return replace(estimate(np.concatenate([difference, [1.0, -1.0]]), None, pictures), added=2)
 
 
 def interval_over_seeds(
