@@ -49,15 +49,12 @@ def run_supervised(
     folder: Path,
     hours: float | None = None,
     environment: Mapping[str, str] | None = None,
-) -> str:
+) -> None:
     """Run `command` for a task of a flow run, and log its lines; none of its processes outlives the flow run.
 
     Args:
         hours: its time limit; None for no limit.
         environment: variables added to those of this process.
-
-    Returns:
-        Its last line.
 
     Raises:
         CommandError: it failed; the message has its last lines.
@@ -90,7 +87,6 @@ def run_supervised(
     if status:
         last = "\n".join(tail)
         raise CommandError(f"{name} failed with exit code {status}; its last lines:\n{last}")
-    return tail[-1] if tail else ""
 
 
 def _environment() -> dict[str, str]:

@@ -14,14 +14,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
-from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from components.core.settings import load_settings
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import Graph, outdated, read_graph
 from components.core.tracking import parent_run
 from flows.commands import stops_commands
-from flows.shards import AnyRunner
 from flows.stages import HOURS, run_stage
 
 PARALLEL = 4
@@ -64,7 +63,7 @@ def bring_up_to_date(
         if work.todo:
             ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
             # The order matters: leaving the runner waits for its threads, and these wait for their commands.
-            threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
+            threads: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=parallel)
             with threads as runner, stops_commands():
                 _work_off(work, runner, {"hours": hours, "ranks": ranks})
         show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
@@ -91,7 +90,7 @@ def _parent(targets: list[str]) -> AbstractContextManager[object]:
     return parent_run("flow", name, load_settings(), params)
 
 
-def _work_off(work: _Work, runner: AnyRunner, options: dict[str, Any]) -> None:
+def _work_off(work: _Work, runner: TaskRunner[Any], options: dict[str, Any]) -> None:
     ended: SimpleQueue[tuple[str, PrefectFuture[Any]]] = SimpleQueue()
     while True:
         for stage in work.ready():

@@ -28,7 +28,6 @@ from prefect.logging import get_run_logger
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import DVC
 from flows.commands import run_supervised
-from flows.shards import make_parts
 
 HOURS = 24.0
 """Default time limit of a stage."""
@@ -80,21 +79,20 @@ def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
 
     Args:
         name: the stage, such as `train@paraclip`.
-        hours: its time limit, without waiting and without shards that workers process first.
+        hours: its time limit, without waiting.
         ranks: the number of GPUs of a stage that trains.
 
     Returns:
         Its duration in seconds.
 
     Raises:
-        CommandError: the stage or a shard of it failed; the message has its last lines.
+        CommandError: the stage failed; the message has its last lines.
         StoppedError: the flow ended first.
         TimeLimitError: it exceeded `hours`; its processes were ended.
     """
     # Only with --wait-for-lock and single stages can two flows work in one checkout.
     command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
     title, begun = f"stage {name}", time.monotonic()
-    make_parts(name)
     with own_gpus(name, ranks) as devices:
 
         def work() -> None:

@@ -99,8 +99,7 @@ def check(settings: Settings, shard: Shard) -> None:
     source = find_source(settings.prepare.source)
     if source.parts is None:
         raise InputError(
-            f"params.yaml: prepare.scale: the pictures of source '{settings.prepare.source}' cannot be split: "
-            "remove prepare.scale"
+            f"--shard: the pictures of source '{settings.prepare.source}' cannot be split: run prepare without --shard"
         )
     parts = source.parts(settings.prepare)[shard.number :: shard.of]
     print(f"prepare shard {shard}: made {check_now(parts, settings.prepare)}")

@@ -18,7 +18,7 @@ import griffe
 import typer
 
 from components.cli import app
-from components.core.settings import Block, Limits, Scale, Settings
+from components.core.settings import Block, Limits, Settings
 from components.core.system.renamed import KEYS, MODULES, REMOVED, VALUES
 from components.evaluation.benchmarks.project import benchmark_names, find_benchmark
 from components.evaluation.benchmarks.published import published_benchmarks
@@ -50,7 +50,6 @@ def settings_page() -> str:
             parts += [f"## {key}\n", f"{_type(field.annotation).capitalize()}. {_docs(Settings).get(name, '')}\n"]
         else:
             parts += ["## methods\n", *_methods()]
-    parts += ["## scale\n", *_block(Scale, "scale", True)]
     return "\n".join(parts)
 
 
@@ -73,10 +72,9 @@ def _block(block: type[Block], path: str, nested: bool) -> Iterator[str]:
         )
         default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
         inner = list(_blocks(field.annotation))
-        if inner != [Scale]:
-            deeper += [(one, f"{path}.{name}") for one in inner]
-        place, limits = "scale" if inner == [Scale] else f"{path}.{name}", f" {bounds}" if bounds else ""
-        kind = f"block `{place}`" if inner else f"{_type(field.annotation)}{limits}"
+        deeper += [(one, f"{path}.{name}") for one in inner]
+        limits = f" {bounds}" if bounds else ""
+        kind = f"block `{path}.{name}`" if inner else f"{_type(field.annotation)}{limits}"
         yield f"| `{name}` | {kind} | {default} | {_cell(docs.get(name, ''))} |"
     if skipped:
         yield "| any key of `validate` | | that of `validate` | A limit for this table only. |"

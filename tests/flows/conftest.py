@@ -61,26 +61,10 @@ match sys.argv[1:]:
         sys.exit(f"fake dvc does not know {other}")
 """
 
-FAKE_SHARD = """
-import json, os, sys, time
-from pathlib import Path
-
-# The arguments are `[--task <task>] --shard <shard>`.
-name, shard = f"{Path(sys.argv[-3]).stem} {sys.argv[-1]}", sys.argv[-1]
-print(name, file=Path("ran.txt").open("a"))
-exec(json.loads(Path("plan.json").read_text()).get(name, ""))
-print(f"{name} shard {shard}: replayed 2, generated 3, failed 1, rejected 0, skipped 0")
-"""
-
 
 def with_server(test: Any) -> Any:
     """Mark a test that needs the Prefect server."""
     return pytest.mark.integration(pytest.mark.usefixtures("prefect_server")(test))
-
-
-def run_module(*command: str) -> str:
-    """Code of a stage that runs a module with these arguments."""
-    return f"import subprocess; subprocess.run([sys.executable, '-m', *{command}], check=True)"
 
 
 def decision(**changes: Any) -> Decision:
@@ -96,12 +80,12 @@ class Project:
     folder: Path
 
     def ran(self) -> list[str]:
-        """Names of the stages and shards that ran, in order."""
+        """Names of the stages that ran, in order."""
         path = self.folder / "ran.txt"
         return path.read_text().splitlines() if path.exists() else []
 
     def plan(self, code: Mapping[str, str]) -> None:
-        """Let stages (`train@paraclip`) and shards (`prepare 0/3`) execute code."""
+        """Let stages (`train@paraclip`) execute code."""
         (self.folder / "plan.json").write_text(json.dumps(code))
 
     def fake_dvc(self, monkeypatch: pytest.MonkeyPatch, needs: str) -> None:
@@ -112,22 +96,6 @@ class Project:
         monkeypatch.setenv("PYTHONPATH", str(REPO))
         for name in ("flows.stages.DVC", "components.core.system.stage_graph.READING_DVC"):
             monkeypatch.setattr(name, (sys.executable, str(self.folder / "dvc.py")))
-
-    def fake_shards(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-        """Replace the module that processes shards, and do not wait before a retry."""
-        path = self.folder / module
-        path.parent.mkdir(parents=True)
-        path.write_text(FAKE_SHARD)
-        for folder in (path.parent, path.parent.parent):
-            (folder / "__init__.py").touch()
-        monkeypatch.setattr("flows.shards.run_shard.retry_delay_seconds", [0])
-
-    def set_scale(self, stage: str, scale: dict[str, Any] | None) -> None:
-        """Set or remove a stage's `scale` in params.yaml."""
-        path = self.folder / "params.yaml"
-        raw = yaml.safe_load(path.read_text())
-        raw[stage]["scale"] = scale
-        path.write_text(yaml.safe_dump(raw))
 
     def score(self, *encoders: str) -> None:
         """Let encoders have results."""

@@ -66,7 +66,7 @@ def test_lines_are_logged_and_errors_carry_the_last(
     code = "import sys; print('10%\\r20%\\rdone %s'); [print(f'line {n}.') for n in range(100)]"
     command = [sys.executable, "-c", code]
     with caplog.at_level(logging.INFO, "flow"):
-        assert run_supervised(command, "stage x", folder=tmp_path) == "line 99."
+        run_supervised(command, "stage x", folder=tmp_path)
     assert [record.getMessage() for record in caplog.records][:4] == ["10%", "20%", "done %s", "line 0."]
     command[-1] += "; print('why', file=sys.stderr); sys.exit(7)"
     with pytest.raises(CommandError, match=r"stage x failed with exit code 7(.|\n)*why") as failure:

@@ -13,14 +13,16 @@ import psutil
 import pytest
 import yaml
 from prefect import get_client
+from prefect.states import Cancelling
 
+import flows.commands
 import flows.stages
 from components.core.settings import Settings, load_settings
 from components.core.system.errors import InputError
 from components.core.system.processes import CommandError
 from components.core.system.stage_graph import read_graph
 from components.core.tracking import make_client
-from flows.commands import TimeLimitError
+from flows.commands import StoppedError, TimeLimitError
 from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.flows.conftest import artifact, flow_runs_named, with_server
 from tests.support.params import every_method
@@ -153,6 +155,26 @@ def test_a_cancelled_flow_ends_as_cancelled(project: Any, monkeypatch: pytest.Mo
 
 
 @with_server
+def test_a_flow_that_the_server_ends_leaves_no_process(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.commands, "_POLLS_PER_REQUEST", 1)
+    project.plan({"prepare": "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"})
+    file = project.folder / "pid.txt"
+
+    def end() -> None:
+        wait_until(lambda: file.exists() and file.read_text(), 120)
+        with get_client(sync_client=True) as client:
+            (run,) = client.read_flow_runs(flow_run_filter=flow_runs_named("ended by the server"))
+            client.set_flow_run_state(run.id, Cancelling())
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    with pytest.raises(StoppedError, match="stage prepare stopped with its flow"):
+        train_paraclip.with_options(flow_run_name="ended by the server")(method="paraclip")
+    thread.join()
+    wait_until(lambda: not psutil.pid_exists(int(file.read_text())), 120)
+
+
+@with_server
 def test_a_stage_that_takes_too_long_is_ended(project: Any) -> None:
     project.plan({"prepare": "time.sleep(300)"})
     with pytest.raises(TimeLimitError, match=r"stage prepare took longer than its 0\.0003 hours and was ended"):
@@ -193,7 +215,7 @@ def test_every_flow_has_its_deployments_and_a_known_method() -> None:
         if flow.name.startswith("train-"):
             assert entry["parameters"]["method"] in known
     methods = ("paraclip", "pc-clip", "semclip", "lm-text-tower", "joint")
-    wanted = {*(f"train-{name}" for name in methods), "compare-methods", "synthesize-captions", "promote", "sweep"}
+    wanted = {*(f"train-{name}" for name in methods), "compare-methods", "promote", "sweep"}
     assert places == {name: ["local", "gpu"] for name in wanted}
     on = {entry["name"]: entry["schedules"][0].get("active", True) for entry in deployments if "schedules" in entry}
     assert on == {"local": True, "gpu": False}

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from components.core.settings.block import Block, Device, Name, Scale, explain_fault, explain_yaml, read_yaml
+from components.core.settings.block import Block, Device, Name, explain_fault, explain_yaml, read_yaml
 from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate, WrittenTestSet
 from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
 from components.core.settings.training import Card, Compare, Evaluate, Mix, Promote, Shards, Study, Train
@@ -17,7 +17,7 @@ from components.core.system.project import GO_THERE
 
 __all__ = [
     "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Depends", "Embed", "Evaluate", "Fit", "Limits",
-    "Mix", "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task",
+    "Mix", "Prepare", "Promote", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task",
     "Train", "Validate", "WrittenTestSet", "explain_fault", "load_settings", "parsed_settings",
 ]  # fmt: skip
 

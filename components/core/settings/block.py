@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from components.core.system.discovery import FOLDER_NAME
 from components.core.system.renamed import hint
@@ -36,17 +36,6 @@ class Block(BaseModel):
     """A frozen group of settings that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Scale(Block):
-    """How a flow spreads work over workers, which may be on many machines."""
-
-    shards: PositiveInt = 2
-    runner: Literal["threads", "ray", "dask"] = "threads"
-    workers: PositiveInt = 2
-    """Number of shards that run at the same time."""
-    address: str | None = None
-    """Address of a running Ray or Dask cluster; by default a local one is started."""
 
 
 def read_yaml(text: str) -> Any:

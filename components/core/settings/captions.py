@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Name, Scale, Seed
+from components.core.settings.block import Block, Name, Seed
 
 
 class Task(Block):
@@ -62,8 +62,6 @@ class Synthesize(Block):
     max_failed_share: float = Field(0.05, ge=0, le=1)
     """Share of a task's questions that may fail; if more fail, the stage ends with an error, and its next run repeats
     them."""
-    scale: Scale = Scale()
-    """How the flow `synthesize-captions` spreads a task's rows over workers."""
 
     def model_of(self, task: Task) -> str:
         """The model of a task: a key of `llms`."""

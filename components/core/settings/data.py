@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Scale, Seed
+from components.core.settings.block import Block, Seed
 from components.core.system.user_files import Bound
 
 
@@ -82,8 +82,6 @@ class Prepare(Block):
     """Processes that read and decode pictures; by default one per core."""
     state: Path = Path("state/prepare")
     """Results of the checks of pictures; deleting them costs only the time to repeat the checks."""
-    scale: Scale | None = None
-    """How flows spread the source's pictures over workers, which must share `state`, before the stage; None: not."""
     exclude_test_by: Literal["images", "rows"] = "images"
     """For sources `semclip_...`: the rows to exclude from training because SemCLIP tests on them: all rows of their
     images or, as in its released code, only these rows."""
@@ -173,5 +171,3 @@ class Embed(Block):
     """Pairs that are embedded and saved together, so that a stopped stage resumes after them."""
     state: Path = Path("state/embed")
     """Finished parts, outside every stage's outputs; emptied at the end."""
-    scale: Scale | None = None
-    """How flows spread the parts over workers, which must share `state`, before the stage; by default they do not."""

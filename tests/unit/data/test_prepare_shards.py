@@ -84,7 +84,7 @@ def test_each_part_is_checked_by_one_shard_and_the_stage_gives_the_same_bytes(
 
 
 def test_a_source_without_files_cannot_be_split(raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: remove prepare\.scale"):
+    with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: run prepare without --shard"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))
 
 
