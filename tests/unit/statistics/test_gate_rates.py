@@ -117,7 +117,7 @@ def test_the_advised_number_of_queries_promotes_if_the_gain_is_the_truth(
     differ: float, size: int, look: int, effort: int
 ) -> None:
     found = []
-    for generator in draws(250 * effort, size, look, differ):
+    for generator in draws(150 * effort, size, look, differ):
         while True:
             old, new = hits(generator, size, 0.6, differ, 0.02) if differ else encoders(generator, 2, size, 0.7)
             alone = judged({METRIC: new}), judged({METRIC: old})

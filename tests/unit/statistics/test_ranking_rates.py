@@ -55,7 +55,7 @@ def test_the_least_difference_of_a_ranking_is_found_in_eighty_percent_or_more(
     count: int, size: int, effort: int
 ) -> None:
     found = []
-    for generator in draws(80 * effort, count, size):
+    for generator in draws(40 * effort, count, size):
         values = dict(zip("abcdefghij", encoders(generator, count, size, 0.7), strict=False))
         values["a"] = values["a"] + least_difference(values)
         found.append(behind_best(values, 1)["b"].high < 0)
