@@ -26,7 +26,7 @@ from components.training import fine_tuning
 from tests.conftest import REPO, TINY
 from tests.support.registry_project import make_project
 
-SCENES = 12
+SCENES = 24
 ROWS = {"caption": ["a dog", "two cats", "a boat", "a tree"] * 4, "paraphrase_1": ["dog", "cats", "boat", "tree"] * 4}
 ROWS["paraphrase_2"] = ["an animal", "two animals", "a vessel", "a plant"] * 4
 SMALL = {"lr": 0.001, "batch_size": 4, "epochs": 2}

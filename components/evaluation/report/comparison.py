@@ -70,7 +70,9 @@ class Comparison:
 
 def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int, seed: int) -> Comparison:
     """Differences of every encoder to the first, with the intervals of their difference per query."""
-    first = reports[0]
+    first, names = reports[0], [report.encoder for report in reports]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"compare_encoders has '{twice[0]}' twice: name each encoder once")
     for other in reports[1:]:
         left, right = ((report.data_hash, report.protocol, list(report.metrics)) for report in (first, other))
         if left != right:

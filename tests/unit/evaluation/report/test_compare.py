@@ -166,6 +166,8 @@ def test_results_on_different_data_are_refused(evaluated: Folders, make_settings
     write_results(changed, read_scores(report, evaluated.per_query), evaluated.metrics, evaluated.per_query)
     with pytest.raises(InputError, match="'base' and 'tuned' were evaluated on different data"):
         compare.run(make_settings(), evaluated)
+    with pytest.raises(InputError, match="compare_encoders has 'base' twice"):
+        compare.run(make_settings(compare_encoders=["base", "base"]), evaluated)
 
 
 def test_results_of_a_deleted_or_retrained_encoder_are_compared_without_its_origin(
