@@ -173,7 +173,9 @@ def test_a_dry_run_writes_nothing_and_reports_facts_and_problems(project: Path) 
     assert sorted(project.rglob("*")) == before
     assert (output["source"], output["images"], output["captions"]) == ("folder", {"train": 20}, {"train": 40})
     assert output["counts"] == {"train": 32, "val": 2, "test": 2}
-    assert output["problems"] == ["2 test images, fewer than 10 in evaluate.top_k: add images, or lower it"]
+    gains, depth = output["problems"]
+    assert gains.startswith("2 test images show only gains of AO@10 above 40 points, and no gain below 20 images")
+    assert depth == "2 test images, fewer than 10 in evaluate.top_k: add images, or lower it"
     assert output["prepare_bytes"] > 0
     shutil.copy("set/6.png", "set/5.png")
     output = json.loads(cliptune("init", "set", "--dry-run", "--json"))

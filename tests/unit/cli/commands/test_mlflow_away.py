@@ -9,7 +9,6 @@ import pytest
 
 from components.core.settings import Settings
 from components.core.system.errors import InputError
-from components.core.tables.files import write_json
 from components.core.tracking import tracked_run
 from components.core.tracking.errors import WAIT
 from components.registry.champion import rollback
@@ -18,7 +17,7 @@ from components.registry.evidence import find_links
 from components.registry.promotion import promote
 from components.registry.sweep import sweep_aliases, sweep_runs
 from components.serving.server.served import Alias, Loading
-from tests.support.registry_project import results
+from tests.support.registry_project import Project
 
 CALLS: dict[str, Callable[[Settings], object]] = {
     "promote": promote,
@@ -39,7 +38,7 @@ def test_one_line_without_password(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://bob:s3cr3t@127.0.0.1:1")
     monkeypatch.setenv(WAIT, "0")
     for encoder in settings.compare_encoders:
-        write_json(Path(f"reports/metrics/{encoder}.json"), results(encoder, "s", 0.5).model_dump(mode="json"))
+        Project(settings, {}).score(encoder, "s", 0.5)
     for name, call in CALLS.items():
         with pytest.raises(InputError, match=r"http://\*\*\*@127.0.0.1:1 does not answer") as output:
             call(settings)
