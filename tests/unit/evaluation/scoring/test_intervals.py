@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_1samp
 
-from components.evaluation.scoring.comparisons import behind_best, reach_of_all
+from components.evaluation.scoring.comparisons import behind_best
 from components.evaluation.scoring.intervals import (
     FEWEST,
     estimate,
@@ -75,12 +75,3 @@ def test_the_interval_to_the_best_shows_a_clear_loss_and_a_clear_lead() -> None:
     assert higher["c"].high < 0
     assert lower["a"].low > 0
     assert not lower["b"].excludes_zero
-
-
-def test_siblings_need_less_than_unrelated_candidates() -> None:
-    generator = np.random.default_rng(6)
-    common = generator.normal(size=300)
-    siblings = [estimate(common + 0.1 * generator.normal(size=300)) for _ in range(20)]
-    unrelated = [estimate(generator.normal(size=300)) for _ in range(20)]
-    assert 1.9 < reach_of_all(siblings) < 2.5
-    assert 2.9 < reach_of_all(unrelated) < 3.4
