@@ -22,7 +22,6 @@ from components.core.system.user_files import Bound
 from components.core.tables import formats
 from components.core.tables.formats import read_record
 from components.encoders.under_test import EncoderUnderTest
-from components.serving.traces import span
 
 FACTS = "index.json"
 EXACT, LANCE, AUTO = "exact", "lance", "auto"
@@ -146,8 +145,7 @@ class ImageIndex(ABC):
             raise InputError(f"cannot search for {k} images: request 1 or more")
         if not len(queries):
             return nothing(0, k)
-        with span("index.search", images=len(self), queries=len(queries), k=k):
-            return self.best(queries, k, where)
+        return self.best(queries, k, where)
 
     def rows(self, numbers: npt.ArrayLike) -> pa.Table:
         """Rows by number, in the given order: image_id, caption, name, file, position, size and further columns."""

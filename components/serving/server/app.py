@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from components.serving.server.address import ServingLimits, is_foreign, names_this_machine
 from components.serving.server.batches import Batcher, Metrics
 from components.serving.server.messages import ApiError, EmbeddingRequest, EncodeResponse, read_request
-from components.serving.traces import span
 
 _OPEN = ("/health", "/health/live", "/health/ready")
 _ONE_MODEL = "/v1/models/{name:path}"
@@ -73,10 +72,8 @@ class _Routes:
 
     async def embeddings(self, request: Request) -> Response:
         parsed = read_request(await _body(request, self._limits.body), self._limits)
-        with span("embeddings", request.headers, texts=len(parsed.texts)) as current:
-            answer = await self._answer(request, parsed)
-            current.set_attribute("model", answer.model)
-            return answer.response(parsed.encoding_format)
+        answer = await self._answer(request, parsed)
+        return answer.response(parsed.encoding_format)
 
     async def _answer(self, request: Request, parsed: EmbeddingRequest) -> EncodeResponse:
         vectors = self._batcher.submit(parsed)

@@ -21,7 +21,6 @@ from components.serving.server.address import ServingLimits
 from components.serving.server.app import make_app
 from components.serving.server.batches import Batcher, Metrics
 from components.serving.server.served import Alias, Loading, Served
-from components.serving.traces import exported_spans
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +53,6 @@ def serve(
     metrics.serves(first)
     batcher, watches = Batcher(first, limits, metrics, *others), list[Watch]()
     with ExitStack() as stack:
-        stack.enter_context(exported_spans())
         for number, name in enumerate(encoders):
             if (alias := Alias.of(name)) is not None:
                 load = partial(loading.version, alias)
