@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlencode
 
 from playwright.sync_api import sync_playwright
 
@@ -25,24 +25,24 @@ def main() -> int:
     if browser is None or not report.exists():
         print("needs Chromium on the PATH, and reports/comparison.html: run make demo", file=sys.stderr)
         return 1
-    with TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page = Path(folder, "explorer.html")
-        encoders = ["--encoder", "base", "--encoder", "models/paraclip"]
-        subprocess.run(
-            ["cliptune", "explore", *encoders, "--export", str(page), "--query", f"{FIRST}|{SECOND}"], check=True
-        )
+    command = ["cliptune", "explore", "--encoder", "base", "--encoder", "models/paraclip", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+        assert server.stdout is not None
+        address = next(line for line in server.stdout if line.startswith("http")).split()[0]
         launched = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for scheme, ending in (("light", ""), ("dark", "-dark")):
-            _take(launched, page, scheme, DOCS / f"explorer{ending}.png", 880)
-            _take(launched, report, scheme, DOCS / f"report{ending}.png", 900)
+            explorer = f"{address}?{urlencode({'q': FIRST, 'p': SECOND})}"
+            _take(launched, explorer, scheme, DOCS / f"explorer{ending}.png", 880)
+            _take(launched, report.absolute().as_uri(), scheme, DOCS / f"report{ending}.png", 900)
         launched.close()
+        server.terminate()
     return 0
 
 
-def _take(browser: Any, page: Path, scheme: str, picture: Path, height: int) -> None:
+def _take(browser: Any, url: str, scheme: str, picture: Path, height: int) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": height}, color_scheme=scheme)
     opened = context.new_page()
-    opened.goto(page.absolute().as_uri())
+    opened.goto(url)
     opened.wait_for_load_state("networkidle")
     opened.screenshot(path=str(picture))
     context.close()

@@ -24,8 +24,8 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation.report import compare
 from components.registry.reviews import read_reviewed
 from components.serving.explorer.reviewing import Reviewing, review_app
-from components.serving.explorer.server import Explored, make_app, snapshot
-from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
+from components.serving.explorer.server import Explored, make_app
+from tests.support.exploring import HOSTILE, make_explored, write_evaluation
 from tests.support.report_pages import make_settings, write_project
 from tests.support.written_queries import write_test_set
 
@@ -234,20 +234,6 @@ def test_it_fits_a_phone_in_both_themes(browser: Any, address: str) -> None:
                 inks[scheme] = seen.page.evaluate("getComputedStyle(document.body).color")
                 assert seen.page.evaluate("[...document.images].every(image => image.alt)")
         assert inks["light"] != inks["dark"]
-
-
-def test_the_exported_page_needs_no_server(browser: Any, explored: Explored, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(snapshot(explored, QUERIES[:2], PICTURES), "utf-8")
-    with opened(browser, (tmp_path / "page.html").as_uri(), DESK, "light") as seen:
-        page = seen.page
-        page.locator(".hit").first.wait_for()
-        page.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
-        assert page.locator(".side").count() == 4
-        assert _rows(page, 0, 0) == [hit.row for hit in explored.explorer.compare(*QUERIES[0], PICTURES).sides[0].query]
-        page.locator(".hit").first.click()
-        assert page.locator("dialog").is_visible()
-        assert (seen.console, seen.errors) == ([], [])
-        assert [url for url in seen.requests if not url.startswith("data:")] == [(tmp_path / "page.html").as_uri()]
 
 
 STORE = "sqlite:///store.db"

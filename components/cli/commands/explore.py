@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Device, encoder_names, new_file, print_json, print_rows, say
+from components.cli.tables import AsJson, Device, encoder_names, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
@@ -47,19 +47,6 @@ def explore(
     host: _Host = "127.0.0.1",
     port: _Port = PORT,
     device: Device = "auto",
-    export: Annotated[
-        Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
-    ] = None,
-    query: Annotated[
-        list[str] | None, typer.Option(help="With --export: a query, or two with a bar between them.")
-    ] = None,
-    queries: Annotated[
-        Path | None,
-        typer.Option(help="With --export: a file with a query on each line, and its paraphrase after a tab."),
-    ] = None,
-    k: Annotated[
-        int, typer.Option("-k", help="With --export: number of pictures for each query.", min=1, max=100)
-    ] = 10,
 ) -> None:
     """Open a page that compares the results of two encoders for a query.
 
@@ -69,25 +56,11 @@ def explore(
     Examples: cliptune explore
 
     cliptune explore --encoder base --encoder models/paraclip --images ~/photographs
-
-    cliptune explore --export page.html --query "a kid on a sofa|a child on a couch"
     """
-    names, lines = encoder or ["base", "text-encoder@champion"], _queries(query, queries)
-    page = None if export is None else new_file(export)
-    if page is not None and not lines:
-        raise InputError("--export needs queries: give --query or --queries")
-    explored = _explored(names, images, device)
-    if page is None:
-        from components.serving.explorer.server import make_app
+    from components.serving.explorer.server import make_app
 
-        _serve(lambda hosts: make_app(explored, hosts), host, port)
-        return
-    from components.core.tables.files import atomic_file
-    from components.serving.explorer.server import snapshot
-
-    with atomic_file(page) as temporary:
-        temporary.write_text(snapshot(explored, lines, k), "utf-8")
-    say(f"wrote {export}: {len(lines)} queries")
+    explored = _explored(encoder or ["base", "text-encoder@champion"], images, device)
+    _serve(lambda hosts: make_app(explored, hosts), host, port)
 
 
 @in_project
@@ -171,17 +144,6 @@ def _index(images: str, encoder: EncoderUnderTest, settings: Prepare) -> ImageIn
     is_own = settings.folder is not None and settings.folder.absolute() == Path(place).absolute()
     fields = {} if is_own else {"text": None, "item": None, "image": None}
     return own_index(place, encoder, Path("state/explore"), settings.model_copy(update=fields))
-
-
-def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]]:
-    lines = [line.replace("|", "\t", 1) for line in given or []]
-    if file is not None:
-        try:
-            lines += from_root(file).read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--queries {file} cannot be read ({error})") from None
-    parts = [line.partition("\t") for line in lines if line.strip()]
-    return [(query.strip(), paraphrase.strip()) for query, _, paraphrase in parts]
 
 
 def _serve(make: Callable[[list[str] | None], FastAPI], host: str, port: int) -> None:

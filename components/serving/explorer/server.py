@@ -1,13 +1,10 @@
-"""The explorer over HTTP: one page, its data as JSON, and thumbnails; or the page with chosen queries as one file."""
+"""The explorer over HTTP: one page, its data as JSON, and thumbnails."""
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from html import escape
 from importlib.resources import files
 from threading import Lock
 from typing import Annotated, Any, Protocol
@@ -19,7 +16,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from components.core.pictures.rgb import upright_jpeg
-from components.core.pictures.stored_pictures import is_picture
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import Sidecar
@@ -256,44 +252,3 @@ def _filter(request: Request, explorer: Explorer) -> str | None:
     query = request.query_params
     wanted = {name.removeprefix("is."): value for name, value in query.items() if name.startswith("is.")}
     return explorer.filtered(wanted, query.get("words", "")[:LONGEST])
-
-
-_SNAPSHOT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-
-
-def snapshot(explored: Explored, queries: Sequence[tuple[str, str]], k: int) -> str:
-    """The page as one file without a server: comparisons of queries with their paraphrases, which may be empty."""
-    compared = [explored.explorer.compare(query, paraphrase, k) for query, paraphrase in queries]
-    hits = (
-        hit
-        for comparison in compared
-        for side in comparison.sides
-        for hit in (*side.query, *side.paraphrase, *side.lost)
-    )
-    shown = sorted({hit.row for hit in hits})
-    rows = explored.explorer.index.rows(shown).to_pylist()
-    content = {
-        "about": f"{' against '.join(explored.names)} · {len(explored.explorer.index):,} pictures",
-        "compared": [comparison.model_dump() for comparison in compared],
-        # The page shows the caption of a vector without a picture.
-        "pictures": {
-            row: f"data:image/jpeg;base64,{base64.b64encode(explored.thumbnail(row)).decode('ascii')}"
-            if is_picture({"image": None, **facts})
-            else ""
-            for row, facts in zip(shown, rows, strict=True)
-        },
-    }
-    # A caption may contain </script>.
-    in_script = json.dumps(content, ensure_ascii=True).replace("<", "\\u003c")
-    page = page_file("explorer.html")
-    parts = {
-        '<link rel="stylesheet" href="explorer.css">': f'<meta http-equiv="Content-Security-Policy" '
-        f'content="{escape(_SNAPSHOT_POLICY)}">\n<style>\n{page_file("explorer.css")}</style>',
-        '<script type="application/json" id="snapshot">null</script>': '<script type="application/json" '
-        f'id="snapshot">{in_script}</script>',
-        '<script src="explorer.js" defer></script>': f"<script>\n{page_file('explorer.js')}</script>",
-    }
-    for marker, inlined in parts.items():
-        assert marker in page
-        page = page.replace(marker, inlined)
-    return page

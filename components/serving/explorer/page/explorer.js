@@ -3,7 +3,6 @@
 const $ = (selector) => document.querySelector(selector);
 const form = $("#query");
 const found = $("#found");
-const snapshot = JSON.parse($("#snapshot").textContent);
 const ownStrings = ["q", "p", "k", "words", "metric", "a", "b", "texts"];
 let info = null;
 let asking = 0;
@@ -35,7 +34,7 @@ function announce(text, wrong = false) {
 
 const percent = (value) => (100 * value).toFixed(1);
 const signed = (value) => (value < 0 ? "−" : "+") + (100 * Math.abs(value)).toFixed(1);
-const source = (row, large) => (snapshot ? snapshot.pictures[row] : `${large ? "pictures" : "thumbs"}/${row}.jpg`);
+const source = (row, large) => `${large ? "pictures" : "thumbs"}/${row}.jpg`;
 
 // The request is in the address, so that it can be shared, reloaded and returned to.
 
@@ -138,7 +137,7 @@ function enlarge(hit) {
     el("img", { src: source(hit.row, true), alt: hit.caption || hit.name }),
     el("p", {}, hit.caption || "no caption"),
     el("p", { class: "measure" }, `${hit.name || "row"} · row ${hit.row}${hit.score ? ` · cosine ${hit.score.toFixed(3)}` : ""}`),
-    el("p", {}, snapshot ? null : el("button", { type: "button", onclick: showSimilar }, "More like this"), " ", el("button", { type: "button", onclick: () => $("#large").close() }, "Close")),
+    el("p", {}, el("button", { type: "button", onclick: showSimilar }, "More like this"), " ", el("button", { type: "button", onclick: () => $("#large").close() }, "Close")),
   );
   $("#large").showModal();
 }
@@ -166,7 +165,6 @@ function compared(result) {
 }
 
 async function compare() {
-  if (snapshot) return { parts: snapshot.compared.map((one) => el("section", {}, el("h2", { class: "wording" }, one.paraphrase ? `${one.query} / ${one.paraphrase}` : one.query), compared(one))) };
   const params = new URLSearchParams(location.search);
   const request = filters();
   request.set("k", params.get("k") ?? "10");
@@ -255,10 +253,6 @@ function fill(select, options) {
 }
 
 async function start() {
-  if (snapshot) {
-    $("#about").textContent = snapshot.about;
-    return show();
-  }
   info = await ask("api/info");
   $("#about").textContent = `${info.encoders.join(" against ")} · ${info.rows.toLocaleString("en")} pictures`;
   fill(form.elements.metric, [["ao", "AO@k"], ["js", "JS@k"], ["recall", "recall@k of the paraphrase"]]);

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from components.cli.commands.explore import _explored
 from components.encoders.adapter.encoder import Encoder
 from components.registry.encoder_lookup import find_encoder
 from components.serving.explorer.own_index import own_index
@@ -110,16 +111,9 @@ def test_mistakes_with_indexes_are_one_line() -> None:
         assert refusal in output
 
 
-def test_a_page_is_written_and_the_index_kept() -> None:
-    output = run("explore", *BOTH, "--export", "page.html", "--query", "a dog|one hound", "-k", "2")
-    assert "wrote page.html: 1 queries" in output
-    page = Path("page.html").read_text()
-    assert "one hound" in page
-    assert "base against tuned" in page
-    Path("queries.tsv").write_text("a dog\tone hound\n\na cat\n")
-    output = run("explore", *BOTH, "--export", "other.html", "--queries", "queries.tsv")
-    assert "wrote other.html: 2 queries" in output
-    assert "3 pictures" in Path("other.html").read_text()
+def test_the_explorer_has_both_encoders_and_the_pictures() -> None:
+    explored = _explored(["models/base", "models/tuned"], "pictures", "cpu")
+    assert (explored.names, len(explored.explorer.index)) == (["base", "tuned"], 3)
 
 
 @pytest.mark.parametrize(
@@ -155,15 +149,11 @@ def test_the_kept_index_follows_the_folder(
 
 def test_mistakes_are_one_line_and_no_file_is_overwritten() -> None:
     for arguments, refusal in (
-        ((), "--export needs queries"),
-        (("--queries", "none.tsv"), "--queries none.tsv cannot be read"),
-        (("--encoder", "models/base", "--query", "a"), "names one encoder twice"),
-        (("--encoder", "models/stranger", "--query", "a"), "image tower"),
+        (("--encoder", "models/base"), "names one encoder twice"),
+        (("--encoder", "models/stranger"), "image tower"),
     ):
-        assert refusal in run("explore", *BOTH, "--export", "page.html", *arguments, code=1)
-        assert not Path("page.html").exists()
+        assert refusal in run("explore", *BOTH, *arguments, code=1)
     Path("captions.tsv").write_text("mine")
-    explore = f"explore {' '.join(BOTH)} --query dog --export"
-    for command in (explore, "table --output", f"answers export --store {STORE}"):
+    for command in ("table --output", f"answers export --store {STORE}"):
         assert "captions.tsv exists: name a new file" in run(*command.split(), "captions.tsv", code=1)
         assert Path("captions.tsv").read_text() == "mine"

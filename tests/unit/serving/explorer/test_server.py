@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.serving.explorer.comparing import Explorer, changed, overlap, scored
-from components.serving.explorer.server import Explored, make_app, snapshot
+from components.serving.explorer.server import Explored, make_app
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
 
 
@@ -235,29 +233,3 @@ def test_requests_of_other_sites_are_refused(client: TestClient) -> None:
         assert client.post("/api/wordings", json={"texts": ["a dog"]}, headers=headers).status_code == status
     headers = dict(client.get("/api/info", headers={"origin": "http://evil.example"}).headers)
     assert "access-control-allow-origin" not in headers
-
-
-def test_a_vector_without_a_picture_has_its_caption(explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = explored.explorer.index
-    rows = index.rows(range(PICTURES))
-    bare = rows.set_column(rows.schema.get_field_index("size"), "size", [[None] * PICTURES])
-    monkeypatch.setattr(index, "rows", bare.take)
-    page = snapshot(explored, [("a dog", "")], 2)
-    assert '"pictures": {"' in page
-    assert "data:image" not in page
-    assert "of a dog" in page
-
-
-def test_the_exported_page_is_complete_and_safe(explored: Explored) -> None:
-    page = snapshot(explored, [("a dog", "one hound"), ("a </script> cat", "")], PICTURES)
-    found = re.search(r'<script type="application/json" id="snapshot">(.*?)</script>', page, re.DOTALL)
-    content = json.loads(found.group(1))
-    assert [one["query"] for one in content["compared"]] == ["a dog", "a </script> cat"]
-    assert content["compared"][0] == explored.explorer.compare("a dog", "one hound", PICTURES).model_dump()
-    assert len(content["pictures"]) == PICTURES
-    assert all(uri.startswith("data:image/jpeg;base64,") for uri in content["pictures"].values())
-    assert HOSTILE not in page
-    assert page.count("<script") == page.count("</script>") == 2
-    assert "src=" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert "connect-src" not in page
-    assert "default-src &#x27;none&#x27;" in page
