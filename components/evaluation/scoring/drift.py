@@ -62,7 +62,8 @@ class KnownTexts:
         held = draw.sample(first.tolist(), min(_HELD_OUT, len(first)))
         cosines = features[held] @ features.T
         cosines[owners[held][:, None] == owners] = -1
-        return KnownTexts(texts, features, float(np.quantile(cosines.max(axis=1), USUAL)), len(held))
+        least = float(np.quantile(cosines.max(axis=1), USUAL, method="lower"))
+        return KnownTexts(texts, features, least, len(held))
 
     def unlike(self, vectors: Vectors) -> int:
         """How many of the unit vectors `[queries, dim]` are further from their nearest known text than that."""

@@ -80,6 +80,9 @@ class ValidationScores:
         evaluate = self.settings.evaluate.model_copy(update={"bootstrap": 1})
         places = DEFAULT.evaluation / VALIDATION, evaluate.top_k, self.image_ids, self.image_features
         scores, results = score(self.benchmarks, _HalfContext(under_test, *places, half=half), evaluate)
+        if lacking := [metric for metric in self.metrics if metric not in results]:
+            advice = "name another metric, or raise prepare.counts.val"
+            raise InputError(f"half of the validation split has no {lacking[0]}: {advice}")
         return scores, {metric: results[metric] for metric in self.metrics}
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from components.cli.commands import params
 from components.core.settings import Settings
 from components.core.tracking import make_client, tracked_run
 from components.encoders.adapter.encoder import Encoder
 from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
 from components.training.tuning import entry as tuning
-from components.training.tuning.entry import planned, tune
-from components.training.tuning.trials import Gain, HalfScores
+from components.training.tuning.entry import Tuned, planned, tune
+from components.training.tuning.trials import Gain, HalfScores, gate_metrics
 
 PRIMARY, GUARD = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5"
 
@@ -114,3 +115,25 @@ def test_the_plan_names_the_ranges(settings: Settings) -> None:
     plan = planned(_settings(settings, 0.5), "paraclip", 12)
     assert "12 trials; lr 1.3e-05 to 0.0008; epochs 2, 4, 8; shares of the trained weights 1.0, 0.75, 0.5" in plan
     assert plan.endswith(f"scored by {PRIMARY}, {GUARD} on the validation split")
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (Gain(0.02, 0.01, 0.03, 50), "gain +2.0 [+1.0, +3.0]"),
+        (Gain(0.014, -0.002, 0.03, 412), "no gain is shown; if it is the truth, about 824 validation queries show it"),
+        (Gain(-0.01, -0.02, 0.0, 0), "no gain is shown: nothing to write"),
+    ],
+)
+def test_only_a_gain_that_is_shown_is_written(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gain: Gain, words: str
+) -> None:
+    written: list[Any] = []
+    values = dict.fromkeys(gate_metrics(settings), 0.5)
+    monkeypatch.setattr(tuning, "tune", lambda *_: Tuned({"lr": 1e-4}, gain, values, values, 12, 6))
+    monkeypatch.setattr("components.core.system.checking.load_checked", lambda entries: settings)
+    monkeypatch.setattr("components.evaluation.scoring.validation.ValidationScores.of", lambda *_: None)
+    monkeypatch.setattr(params, "_write_blocks", lambda *block: written.append(block))
+    params.tune("paraclip", 12, "", write=True, dry_run=False)
+    assert words in capsys.readouterr().out
+    assert len(written) == (gain.low > 0)
