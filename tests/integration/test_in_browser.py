@@ -203,7 +203,7 @@ def test_the_most_changed_queries_open_in_the_comparison(browser: Any, address: 
         assert {row % 2 for row in _rows(page, 0, 0)} == {0}
 
 
-def test_the_model_writes_wordings_and_their_results_are_shown(
+def test_the_model_writes_a_paraphrase_and_its_results_are_shown(
     browser: Any, address: str, explored: Explored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explored.writer, "paraphrases", lambda text, count: [f"{text} {n}" for n in range(count)])
@@ -213,19 +213,17 @@ def test_the_model_writes_wordings_and_their_results_are_shown(
     with opened(browser, address, DESK, "light") as seen:
         page = seen.page
         page.locator("nav button").first.wait_for()
-        page.keyboard.press("3")
-        page.locator("textarea").fill("a dog")
+        page.get_by_role("textbox", name="Query").fill("a dog")
         page.locator("#about").get_by_text("pictures").wait_for()
-        page.get_by_role("button", name="Generate paraphrases").click()
+        page.get_by_role("button", name="Generate a paraphrase").click()
         page.locator(".side").nth(1).wait_for()
-        texts = page.locator("textarea").input_value().split("\n")
-        assert texts == ["a dog", *(f"a dog {number}" for number in range(4))]
-        lists = explored.explorer.wordings(texts, 10)
-        assert _rows(page, 1, 4) == [hit.row for hit in lists[1][4]]
+        assert page.locator("input[name=p]").input_value() == "a dog 0"
+        expected = explored.explorer.compare("a dog", "a dog 0", 10)
+        assert _rows(page, 1, 1) == [hit.row for hit in expected.sides[1].paraphrase]
 
 
 def test_it_fits_a_phone_in_both_themes(browser: Any, address: str) -> None:
-    for query in ("?q=a+dog&p=one+hound", "?view=changed", "?view=wordings&texts=a+dog%0Aone+hound"):
+    for query in ("?q=a+dog&p=one+hound", "?view=changed"):
         inks = {}
         for scheme in ("light", "dark"):
             with opened(browser, f"{address}{query}", PHONE, scheme) as seen:

@@ -199,7 +199,6 @@ def _explore(place: Place) -> None:
     _index(place)
     explorer = _explored([str(place.base)], str(place.folder / "index"), GPU).explorer
     explorer.compare("a dog", "a puppy", 2, "name NOT LIKE '%1.png'")
-    explorer.wordings(["a dog", "a puppy"], 2)
     explorer.similar(0, 2)
 
 

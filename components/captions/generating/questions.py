@@ -170,7 +170,7 @@ class ParaphraseWriter:
     def paraphrases(self, text: str, count: int) -> list[str]:
         """Up to `count` different paraphrases of a text."""
         if not self.can:
-            raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the wordings yourself")
+            raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the paraphrase yourself")
         questions = questions_of(self._settings, TASK, self._engine)
         task = questions.task
         source = InputRow("", 0, dict.fromkeys(task.inputs, text))

@@ -50,8 +50,7 @@ def explore(
 ) -> None:
     """Open a page that compares the results of two encoders for a query.
 
-    It shows shared, gained and lost pictures, AO@k and JS@k, the queries of an evaluation that changed
-    most, and the stability of results across paraphrases.
+    It shows shared, gained and lost pictures, AO@k and JS@k, and the queries of an evaluation that changed most.
 
     Examples: cliptune explore
 

@@ -116,17 +116,6 @@ class Explorer:
         scores = dict(zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True))
         return [hit.model_copy(update={"score": scores[hit.row]}) for hit in self.shown(rows)]
 
-    def wordings(self, texts: Sequence[str], k: int, among: str | None = None) -> list[list[list[Hit]]]:
-        """For every encoder the list of each wording; `both` marks results of all wordings."""
-        sides = []
-        for encoder in self.encoders:
-            found = self.index.search(self._embedded(encoder, texts), k, among)
-            lists = [_existing(rows) for rows in found.rows]
-            shared = set.intersection(*map(set, lists))
-            hits = [self.shown(rows) for rows in lists]
-            sides.append([[hit.model_copy(update={"both": hit.row in shared}) for hit in one] for one in hits])
-        return sides
-
     def shown(self, rows: Sequence[int]) -> list[Hit]:
         """Pictures by their rows, without scores."""
         columns = self.index.rows(rows).select([CAPTION, "name"]).to_pylist() if len(rows) else []

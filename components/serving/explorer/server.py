@@ -13,7 +13,6 @@ from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 
 from components.core.pictures.rgb import upright_jpeg
 from components.core.settings import Settings
@@ -21,11 +20,11 @@ from components.core.system.errors import InputError
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.reviews import LONGEST
-from components.serving.explorer.comparing import METRICS, Changed, Compared, Explorer, changed, overlap, scored
+from components.serving.explorer.comparing import METRICS, Changed, Compared, Explorer, changed, scored
 from components.serving.server.address import is_foreign
 
 MOST_SHOWN = 100
-MOST_WORDINGS = 12
+_MOST_PARAPHRASES = 12
 SIDE = 192
 """Longest side of a thumbnail in pixels."""
 LARGE = 768
@@ -38,13 +37,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 _K = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
-
-
-class WordingsRequest(BaseModel):
-    """One query in several wordings."""
-
-    texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST)]] = Field(min_length=1, max_length=MOST_WORDINGS)
-    k: int = Field(10, ge=1, le=MOST_SHOWN)
 
 
 class Writer(Protocol):
@@ -117,18 +109,6 @@ class Explored:
             del changes.opens["is.split"]
         return changes
 
-    def stability(self, request: WordingsRequest, among: str | None) -> dict[str, Any]:
-        """For every encoder, the lists of all wordings and their mean overlap over all pairs."""
-        wordings = self.explorer.wordings(request.texts, request.k, among)
-        sides = []
-        for name, lists in zip(self.names, wordings, strict=True):
-            rows = [[hit.row for hit in hits] for hits in lists]
-            pairs = [overlap(a, b, request.k) for place, a in enumerate(rows) for b in rows[place + 1 :]]
-            ao, js = (sum(values) / len(pairs) for values in zip(*pairs, strict=True)) if pairs else (None, None)
-            first = [overlap(rows[0], other, request.k)[0] for other in rows]
-            sides.append({"encoder": name, "ao": ao, "js": js, "lists": lists, "to_first": first})
-        return {"texts": request.texts, "k": request.k, "sides": sides}
-
 
 def small_jpeg(encoded: bytes, side: int, subject: str) -> bytes:
     """The picture as JPEG, at most `side` pixels long."""
@@ -169,15 +149,10 @@ def make_app(explored: Explored, hosts: Sequence[str] | None = None) -> FastAPI:
         with explored.lock:
             return explored.changed(a, b, metric, count)
 
-    @app.post("/api/wordings")
-    def wordings(request: Request, texts: WordingsRequest) -> dict[str, Any]:
-        with explored.lock:
-            return explored.stability(texts, _filter(request, explorer))
-
     @app.post("/api/paraphrases")
     def paraphrases(
         text: Annotated[str, Body(min_length=1, max_length=LONGEST)],
-        count: Annotated[int, Body(ge=1, le=MOST_WORDINGS)] = 3,
+        count: Annotated[int, Body(ge=1, le=_MOST_PARAPHRASES)] = 3,
     ) -> list[str]:
         with explored.lock:
             return explored.writer.paraphrases(text, count)

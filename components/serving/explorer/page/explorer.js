@@ -3,7 +3,7 @@
 const $ = (selector) => document.querySelector(selector);
 const form = $("#query");
 const found = $("#found");
-const ownStrings = ["q", "p", "k", "words", "metric", "a", "b", "texts"];
+const ownStrings = ["q", "p", "k", "words", "metric", "a", "b"];
 let info = null;
 let asking = 0;
 
@@ -100,8 +100,6 @@ function filters() {
   return kept;
 }
 
-const with_ = (path, params) => (params.toString() ? `${path}?${params}` : path);
-
 // Pictures
 
 function badge(hit) {
@@ -190,28 +188,14 @@ async function changed() {
   return { parts: [el("article", { class: "side" }, el("header", {}, el("h2", {}, `${result.metric} over the test pictures: ${result.second} less ${result.first}`)), gains), el("div", { class: "sides" }, listed("Gained most", result.best), listed("Lost most", result.worst))] };
 }
 
-async function wordings() {
-  const texts = (new URLSearchParams(location.search).get("texts") ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
-  if (!texts.length) return { parts: [], message: "Type one query in several wordings, or one wording and let the model generate more." };
-  const result = await ask(with_("api/wordings", filters()), { texts, k: Number(form.elements.k.value) });
-  const sides = result.sides.map((side) => {
-    const parts = side.lists.flatMap((hits, place) => [el("p", { class: "wording" }, el("b", {}, `${place + 1} `), result.texts[place], place ? ` · AO to the first ${percent(side.to_first[place])}` : ""), strip(hits, `${place + 1}`)]);
-    return sideOf({ ...side, parts }, result.k);
-  });
-  return { parts: [el("div", { class: "sides" }, ...sides)], message: texts.length > 1 ? "AO and JS are means over all pairs of wordings; green pictures are found for every wording." : "" };
-}
-
-const views = { compare, changed, wordings };
+const views = { compare, changed };
 
 async function write() {
-  const wording = view() === "wordings";
-  const text = wording ? form.elements.texts.value.split("\n")[0].trim() : form.elements.q.value.trim();
-  if (!text) return announce("Type a first wording for the model to rewrite.", true);
+  const text = form.elements.q.value.trim();
+  if (!text) return announce("Type a query for the model to rewrite.", true);
   announce("The model is writing …");
   try {
-    const paraphrases = await ask("api/paraphrases", { text, count: wording ? 4 : 1 });
-    if (wording) form.elements.texts.value = [text, ...paraphrases].join("\n");
-    else form.elements.p.value = paraphrases[0];
+    [form.elements.p.value] = await ask("api/paraphrases", { text, count: 1 });
     await go(readForm(view()));
   } catch (error) {
     announce(error.message, true);
@@ -242,8 +226,8 @@ document.addEventListener("keydown", (event) => {
   const views_ = [...document.querySelectorAll("nav button")];
   if (event.key === "/") {
     event.preventDefault();
-    (form.elements.q.closest("[data-for]").hidden ? form.elements.texts : form.elements.q).focus();
-  } else if (/^[1-3]$/.test(event.key)) views_[Number(event.key) - 1]?.click();
+    form.elements.q.focus();
+  } else if (/^[12]$/.test(event.key)) views_[Number(event.key) - 1]?.click();
 });
 
 // Start

@@ -86,18 +86,10 @@ def test_similar_pictures_leave_out_the_picture_itself(explorer: Explorer) -> No
     assert found[0].score == pytest.approx(float(similarity[0, expected[0]]), abs=1e-6)
 
 
-def test_images_found_by_all_wordings_are_marked(explorer: Explorer) -> None:
-    texts = ["a dog", "one hound", "the puppy"]
-    for number, lists in enumerate(explorer.wordings(texts, 5)):
-        ranked = [_ranked(explorer, number, text)[:5] for text in texts]
-        assert [[hit.row for hit in hits] for hits in lists] == ranked
-        shared = set(ranked[0]) & set(ranked[1]) & set(ranked[2])
-        assert all({hit.row for hit in hits if hit.both} == shared for hits in lists)
-
-
 def test_cached_texts_are_dropped_only_after_use(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.serving.explorer.comparing._KEPT", 3)
-    explorer.wordings(["1", "2", "3", "4", "5"], 4)
+    for query, paraphrase in (("1", "2"), ("3", "4"), ("5", "")):
+        explorer.compare(query, paraphrase, 4)
     explorer.compare("a dog", "", 4)
     found = explorer.compare("a dog", "one hound", 4)
     assert [hit.row for hit in found.sides[0].query] == _ranked(explorer, 0, "a dog")[:4]
@@ -173,16 +165,6 @@ def test_pictures_are_small_jpegs_and_damaged_ones_are_named(client: TestClient,
     assert (answer.status_code, "04.png" in answer.json()["error"]) == (400, True)
 
 
-def test_overlap_of_wordings(client: TestClient) -> None:
-    found = client.post("/api/wordings", json={"texts": ["a dog", "one hound", "a dog"], "k": 4}).json()
-    (side, _) = found["sides"]
-    assert len(side["lists"]) == 3
-    assert side["to_first"][0] == side["to_first"][2] == 1.0
-    assert side["ao"] == pytest.approx((1.0 + 2 * side["to_first"][1]) / 3)
-    single = client.post("/api/wordings", json={"texts": ["a dog"], "k": 4}).json()
-    assert single["sides"][0]["ao"] is None
-
-
 def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
     for path, status in (
         ("/../../etc/passwd", 404),
@@ -201,8 +183,8 @@ def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
         assert answer.status_code == status, (path, answer.text)
         assert status != 400 or "\n" not in answer.json()["error"]
     # Values that a JSON response cannot hold.
-    for body in ('{"texts": ["\\ud800"]}', '{"texts": ["a"], "k": NaN}', '{"texts": ["a"], "k": 1e999}', "{"):
-        answer = client.post("/api/wordings", content=body, headers={"content-type": "application/json"})
+    for body in ('{"text": "\\ud800"}', '{"text": "a", "count": NaN}', '{"text": "a", "count": 1e999}', "{"):
+        answer = client.post("/api/paraphrases", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422
         assert answer.json()["detail"][0]["msg"]
 
@@ -211,7 +193,6 @@ def test_hostile_texts_are_returned_unchanged(client: TestClient) -> None:
     for text in ("\x00\x1b[31m\r\n", "<script>alert(1)</script>", "' OR 1=1; --", "\u202e\U0001f415" * 100):
         found = client.get("/api/compare", params={"q": text}).json()
         assert found["query"] == text
-        assert client.post("/api/wordings", json={"texts": [text]}).json()["texts"] == [text]
     found = client.get("/api/compare", params={"q": "a", "k": PICTURES, "words": "onerror"})
     assert found.json()["sides"][0]["query"][0]["caption"] == HOSTILE
     assert found.headers["content-type"] == "application/json"
@@ -219,17 +200,20 @@ def test_hostile_texts_are_returned_unchanged(client: TestClient) -> None:
 
 def test_large_bodies_and_those_of_unknown_length_are_refused_unread(client: TestClient) -> None:
     for body in (b"x" * 70_000, iter([b"x" * 10])):
-        assert client.post("/api/wordings", content=body).status_code == 413
+        assert client.post("/api/paraphrases", content=body).status_code == 413
 
 
-def test_requests_of_other_sites_are_refused(client: TestClient) -> None:
+def test_requests_of_other_sites_are_refused(
+    client: TestClient, explored: Explored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explored.writer, "paraphrases", lambda text, count: [text] * count)
     assert client.get("/api/info", headers={"host": "evil.example"}).status_code == 400
     for site, status in (("cross-site", 403), ("same-origin", 200)):
         headers = {"sec-fetch-site": site}
-        assert client.post("/api/wordings", json={"texts": ["a dog"]}, headers=headers).status_code == status
+        assert client.post("/api/paraphrases", json={"text": "a dog"}, headers=headers).status_code == status
     # To other names than 127.0.0.1 browsers send no such header over HTTP.
     for origin, status in (("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8321", 200)):
         headers = {"origin": origin, "host": "127.0.0.1:8321"}
-        assert client.post("/api/wordings", json={"texts": ["a dog"]}, headers=headers).status_code == status
+        assert client.post("/api/paraphrases", json={"text": "a dog"}, headers=headers).status_code == status
     headers = dict(client.get("/api/info", headers={"origin": "http://evil.example"}).headers)
     assert "access-control-allow-origin" not in headers
