@@ -32,7 +32,7 @@ def _is_due(reference: KnownTexts, log: Vectors) -> bool:
 @pytest.mark.parametrize(
     ("pictures", "captions", "size", "likeness", "count"),
     [
-        (100, 3, 300, 0.55, 10),
+        (100, 3, 300, 0.55, 6),
         (1000, 5, 1000, 0.89, 4),
         *(pytest.param(*shape, likeness, 100, marks=pytest.mark.slow) for shape in SHAPES for likeness in (0.55, 0.89)),
         *(pytest.param(100, 1, 300, likeness, 1000, marks=pytest.mark.slow) for likeness in (0.55, 0.89)),

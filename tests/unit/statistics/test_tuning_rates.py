@@ -51,7 +51,7 @@ def test_the_gain_of_the_best_of_twelve_trials_is_none_where_the_truth_is_none(
     values: dict[str, Any] = {}
     unscored = _validation(settings, values)
     lucky, printed, written = [], [], []
-    for generator in draws(12 * effort):
+    for generator in draws(8 * effort):
         base = generator.random(PICTURES)
         values |= {"base": base}
         values |= {str(trial): base + 0.3 * generator.normal(size=PICTURES) for trial in range(TRIALS)}
