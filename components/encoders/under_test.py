@@ -1,4 +1,4 @@
-"""An encoder that benchmarks, an index or the explorer use, with its name and hashes."""
+"""An encoder that benchmarks, an index or the explorer use, with its name and hashes; what a search scores of it."""
 
 from __future__ import annotations
 
@@ -89,3 +89,36 @@ def raw_encoder(under_test: EncoderUnderTest) -> RawEncoder:
     if not isinstance(under_test.encoder, RawEncoder):
         raise InputError(f"encoder '{under_test.name}' only returns unit features: choose one of open_clip")
     return under_test.encoder
+
+
+@dataclass(frozen=True)
+class ShownGain:
+    """How much better than the base an encoder is on the primary metric, with the 95% interval of the difference.
+
+    Attributes:
+        wanted: number of queries or pictures that show it with a power of 80% if it is the truth; 0 without a gain.
+    """
+
+    value: float
+    low: float
+    high: float
+    wanted: int
+
+    def __str__(self) -> str:
+        """The gain in points."""
+        return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+
+
+@dataclass(frozen=True)
+class HalfScores:
+    """Metrics of an encoder by name, higher being better, on two halves of the validation pictures.
+
+    Attributes:
+        chosen: on the half that a search chooses by.
+        shown: on the other half. It chose nothing, so that the luck of the choice is not in it.
+        gain: on that half.
+    """
+
+    chosen: dict[str, float]
+    shown: dict[str, float]
+    gain: ShownGain

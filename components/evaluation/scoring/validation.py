@@ -14,7 +14,7 @@ from components.core.system.errors import InputError
 from components.core.tables.folders import BASE, VALIDATION, benchmark_table
 from components.core.tables.table import Table
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.under_test import EncoderUnderTest
+from components.encoders.under_test import EncoderUnderTest, HalfScores, ShownGain
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.comparisons import estimate_of
@@ -22,7 +22,6 @@ from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.evaluate import image_features, score
 from components.evaluation.scoring.intervals import LEVEL, student
 from components.evaluation.scoring.results import DEFAULT, Result
-from components.training.tuning.trials import Gain, HalfScores
 
 _PICTURES = ("image_id", "first_id", "second_id")
 """Columns of tables that name pictures."""
@@ -73,7 +72,7 @@ class ValidationScores:
         found = estimate_of(new, old, 0, scores.strata.get(name), scores.pictures.get(name))
         span = found.interval()
         wanted = found.units_for(found.value, student(LEVEL, found.degrees)) if found.value > 0 else 0
-        return HalfScores(_signed(chosen), _signed(shown), Gain(found.value, span.low, span.high, wanted))
+        return HalfScores(_signed(chosen), _signed(shown), ShownGain(found.value, span.low, span.high, wanted))
 
     def _half(self, encoder: Encoder, half: int) -> tuple[Scores, dict[str, Result]]:
         under_test = EncoderUnderTest(encoder.sidecar.name, _Quiet(encoder), "")

@@ -24,12 +24,13 @@ from components.core.tables.files import content_hash
 from components.core.tables.folders import BASE
 from components.core.tracking import add_metrics, parent_run
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import HalfScores, ShownGain
 from components.training.data import TrainingFiles
 from components.training.methods.registry import Entry, find_entry
 from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
 from components.training.train import run as train
-from components.training.tuning.trials import STORE, Gain, HalfScores, Scores, gate_metrics, open_study, run_trials
+from components.training.tuning.trials import STORE, Scores, gate_metrics, open_study, run_trials
 
 STATE = Path("state/tune")
 SHARES = (1.0, 0.75, 0.5)
@@ -57,7 +58,7 @@ class Tuned:
     """
 
     values: dict[str, float | int]
-    gain: Gain
+    gain: ShownGain
     scores: dict[str, float]
     base: dict[str, float]
     trials: int
@@ -77,7 +78,7 @@ def tune(settings: Settings, name: str, trials: int, scores: Scores, store: str 
             raise InputError(f"no trial of '{name}' was completed: give more --trials")
         kept = [trial for trial in complete if not trial.user_attrs["broken"]]
         best = max(kept or complete, key=lambda trial: trial.user_attrs["gain"])
-        gain = Gain(*best.user_attrs["shown_gain"])
+        gain = ShownGain(*best.user_attrs["shown_gain"])
         parent.log_metrics({"gain": gain.value})
     values: dict[str, float | int] = {"lr": float(f"{best.params['lr']:.3g}")}
     values["epochs"] = _epochs(entry, best.params["epochs_factor"])

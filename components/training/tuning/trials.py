@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,43 +12,9 @@ from optuna.trial import FrozenTrial, TrialState
 from components.core.settings import Settings
 from components.core.system.progress import track
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import HalfScores
 
 STORE = "sqlite:///state/search.db"
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How much better than the base an encoder is on the primary metric, with the 95% interval of the difference.
-
-    Attributes:
-        wanted: number of queries or pictures that show it with a power of 80% if it is the truth; 0 without a gain.
-    """
-
-    value: float
-    low: float
-    high: float
-    wanted: int
-
-    def __str__(self) -> str:
-        """The gain in points."""
-        return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
-
-
-@dataclass(frozen=True)
-class HalfScores:
-    """Metrics of an encoder by name, higher being better, on two halves of the validation pictures.
-
-    Attributes:
-        chosen: on the half that a search chooses by.
-        shown: on the other half. It chose nothing, so that the luck of the choice is not in it.
-        gain: on that half.
-    """
-
-    chosen: dict[str, float]
-    shown: dict[str, float]
-    gain: Gain
-
-
 Scores = Callable[[Encoder], HalfScores]
 
 

@@ -12,11 +12,12 @@ from components.cli.commands import params
 from components.core.settings import Settings
 from components.core.tracking import make_client, tracked_run
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.under_test import HalfScores, ShownGain
 from components.training.mixing.mix import weights_of
 from components.training.train import StoppedEarlyError
 from components.training.tuning import entry as tuning
 from components.training.tuning.entry import Tuned, planned, tune
-from components.training.tuning.trials import Gain, HalfScores, gate_metrics
+from components.training.tuning.trials import gate_metrics
 
 PRIMARY, GUARD = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5"
 
@@ -33,7 +34,7 @@ def _scores(encoder: Encoder) -> HalfScores:
     shift = float(weights_of(encoder)["text_projection"].mean()) - START[0]
     gain = min(shift, 2 - shift)
     shown = {PRIMARY: gain / 10, GUARD: 1 - shift / 20}
-    return HalfScores({PRIMARY: gain, GUARD: 1 - shift / 2}, shown, Gain(gain / 10, gain / 10 - 0.02, 0.2, 30))
+    return HalfScores({PRIMARY: gain, GUARD: 1 - shift / 2}, shown, ShownGain(gain / 10, gain / 10 - 0.02, 0.2, 30))
 
 
 @pytest.fixture
@@ -120,13 +121,16 @@ def test_the_plan_names_the_ranges(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
-        (Gain(0.02, 0.01, 0.03, 50), "gain +2.0 [+1.0, +3.0]"),
-        (Gain(0.014, -0.002, 0.03, 412), "no gain is shown; if it is the truth, about 824 validation queries show it"),
-        (Gain(-0.01, -0.02, 0.0, 0), "no gain is shown: nothing to write"),
+        (ShownGain(0.02, 0.01, 0.03, 50), "gain +2.0 [+1.0, +3.0]"),
+        (
+            ShownGain(0.014, -0.002, 0.03, 412),
+            "no gain is shown; if it is the truth, about 824 validation queries show it",
+        ),
+        (ShownGain(-0.01, -0.02, 0.0, 0), "no gain is shown: nothing to write"),
     ],
 )
 def test_only_a_gain_that_is_shown_is_written(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gain: Gain, words: str
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gain: ShownGain, words: str
 ) -> None:
     written: list[Any] = []
     values = dict.fromkeys(gate_metrics(settings), 0.5)

@@ -18,11 +18,11 @@ from components.core.system.errors import InputError
 from components.core.tracking import make_client
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import Sidecar
+from components.encoders.under_test import HalfScores, ShownGain
 from components.evaluation.scoring.results import Folders
 from components.evaluation.scoring.validation import ValidationScores
 from components.training.mixing.mix import mixed, run, weights_of
 from components.training.tuning.mixes import search
-from components.training.tuning.trials import Gain, HalfScores
 from research.claims import repeat_mix
 
 _METHODS = {name: {"method": "paraclip"} for name in ("one", "other")}
@@ -79,7 +79,7 @@ class Evaluator:
         shift = float(weights_of(encoder)["text_projection"].mean()) - self.start
         self.shifts.append(shift)
         chosen = {"up": shift, "down": 1 - shift}
-        return HalfScores(chosen, {name: value / 10 for name, value in chosen.items()}, Gain(0, 0, 0, 0))
+        return HalfScores(chosen, {name: value / 10 for name, value in chosen.items()}, ShownGain(0, 0, 0, 0))
 
 
 @pytest.fixture
