@@ -26,6 +26,7 @@ from components.evaluation.benchmarks.project.rankings import PARAPHRASED, score
 from components.evaluation.scoring.context import QUERIES_FILE, ProjectContext
 from components.evaluation.scoring.evaluate import image_features
 from components.evaluation.scoring.intervals import paired_interval
+from components.evaluation.scoring.result_table import signed, span_text
 from components.evaluation.scoring.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
 from components.registry.formats import S3_URL, ExportedVectors, Format, check_export, find_format
@@ -167,5 +168,4 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
     before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))
     about = exact.strata.get(metric), exact.pictures.get(metric)
     change = paired_interval(rounded.values[metric], exact.values[metric], *about)
-    value, low, high = (100 * number for number in (change.value, change.low, change.high))
-    return f"AO@{depth} {before:.1f} becomes {after:.1f} ({value:+.1f} [{low:+.1f}, {high:+.1f}])"
+    return f"AO@{depth} {before:.1f} becomes {after:.1f} ({signed(change.value)} {span_text(change)})"

@@ -15,7 +15,7 @@ from components.core.settings import Promote
 from components.core.system.errors import InputError
 from components.evaluation.scoring.benchmark import Scores
 from components.evaluation.scoring.comparisons import estimate_of, reach_of_all
-from components.evaluation.scoring.intervals import FEWEST, LEVEL, POWER_ERRORS, Estimate, student
+from components.evaluation.scoring.intervals import FEWEST, LEVEL, POWER_ERRORS, Estimate, Interval, student
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
@@ -137,10 +137,14 @@ def _primary(candidate: Judged, incumbent: Judged, policy: Promote, errors: floa
     span = found.reaching(errors)
     passed = found.units >= FEWEST and span.low > least
     relation = "above" if passed else "not all above"
-    reason = f"{values} [{span.low:+.4f}, {span.high:+.4f}] is {relation} {least:g}"
+    reason = f"{values} {_ends(span)} is {relation} {least:g}"
     return RuleVerdict(
         name=name, passed=passed, reason=reason + ("" if passed else _wanted(found, least, "gains", errors))
     )
+
+
+def _ends(span: Interval) -> str:
+    return f"[{span.low:+.4f}, {span.high:+.4f}]" if span.is_known else "[too few queries]"
 
 
 def _guard(candidate: Judged, incumbent: Judged, name: str, margin: float) -> RuleVerdict:
@@ -155,7 +159,7 @@ def _guard(candidate: Judged, incumbent: Judged, name: str, margin: float) -> Ru
     span = found.interval()
     kept, lost = span.low > -margin, span.high < -margin
     outcome = "kept" if kept else "lost" if lost else "not shown"
-    reason = f"{values} [{span.low:+.4f}, {span.high:+.4f}], allowed loss {margin:g}: {outcome}"
+    reason = f"{values} {_ends(span)}, allowed loss {margin:g}: {outcome}"
     wanted = "" if kept or lost else _wanted(found, -margin, "losses")
     return RuleVerdict(name=f"guard {name}", passed=kept, reason=reason + wanted)
 

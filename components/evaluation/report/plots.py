@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
             marker_color=REFERENCE_COLOUR if number == 0 else COLOURS[0 if crowded else number - 1],
             hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
         )
-    lowest = min(100 * comparison.cells[name][encoder].value.low for name in names for encoder in comparison.encoders)
+    shown = [comparison.cells[name][encoder].value for name in names for encoder in comparison.encoders]
+    lowest = min(one.value if isinf(one.low) else one.low for one in shown)
     return set_layout(
         figure,
         # A labelled bar has its own row, which a group would divide among all encoders.

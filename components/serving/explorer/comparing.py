@@ -214,13 +214,13 @@ class ChangedQuery(BaseModel):
 
 
 class Gain(BaseModel):
-    """A mean difference with its 95% interval, over all queries or those of a tier."""
+    """A mean difference with its 95% interval, over all queries or those of a tier; too few queries have none."""
 
     tier: str
     queries: int
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 class Changed(BaseModel):
@@ -306,5 +306,6 @@ def _gains(scores: Sequence[Scores], name: str, tiers: Sequence[str], settings: 
     for tier, rows in groups.items():
         of_rows = None if pictures is None else pictures[rows]
         mean = paired_interval(after[rows], before[rows], None, of_rows)
-        gains.append(Gain(tier=tier, queries=int(rows.sum()), value=mean.value, low=mean.low, high=mean.high))
+        low, high = (mean.low, mean.high) if mean.is_known else (None, None)
+        gains.append(Gain(tier=tier, queries=int(rows.sum()), value=mean.value, low=low, high=high))
     return gains

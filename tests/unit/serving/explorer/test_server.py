@@ -110,7 +110,7 @@ def test_the_most_changed_queries_and_gains_per_tier(explored: Explored) -> None
     assert shown == [[("e", 0.5, 1.0), ("d", 0.25, 0.5)], [("c", 1.0, 0.0), ("b", 0.75, 0.5)]]
     gains = {gain.tier: gain.value for gain in found.gains}
     assert gains == pytest.approx({"all": -0.5 / 5, "common": -1 / 2, "unseen": 0.5 / 3})
-    assert all(gain.low <= gain.value <= gain.high for gain in found.gains)
+    assert all(gain.low is None and gain.high is None for gain in found.gains), "too few queries for an interval"
     turned = changed(explored.folders, [tuned, base], "ao", 1, settings)
     assert [one.query for one in turned.best] == ["c query"]
     others = tuned.model_copy(update={"data_hash": "other"})
