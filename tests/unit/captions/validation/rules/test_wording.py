@@ -151,30 +151,8 @@ def test_no_caption_of_the_synthetic_dataset_is_an_order() -> None:
 
 
 def test_other_languages_are_named_and_english_or_short_texts_pass() -> None:
-    foreign = {
-        "Zwei Kinder spielen im Park.": "de",
-        "Un petit chien est assis à gauche d'un grand chat.": "fr",
-        "Un perro pequeño está a la izquierda de un gato grande.": "es",
-        "Een kleine hond zit links van een grote kat": "nl",
-        "Маленькая собака сидит слева от большой кошки": "script",
-        "小さな犬": "script",
-        "كلب صغير يجلس على يسار قطة كبيرة": "script",
-        "A dog 一只小狗坐在一只大猫的左边": "script",
-    }
-    assert {text: find_foreign(text) for text in foreign} == foreign
-    english = [
-        "Small dog, large cat, red",
-        "A plate of spaghetti alla carbonara",
-        "A vintage Citroën 2CV parked in Montmartre",
-        "Croissant au chocolat",
-        "Neuschwanstein Castle",
-        "A sign reading 北京 above a door in the old town of Beijing",
-        "A bowl of kimchi jjigae and bibimbap",
-        "Ein Hund",
-        "42 :-)",
-        "",
-    ]
-    assert [text for text in english if find_foreign(text) is not None] == []
+    assert {text: find_foreign(text) for text in CASES["foreign"]} == CASES["foreign"]
+    assert [text for text in CASES["english"] if find_foreign(text) is not None] == []
 
 
 def test_the_language_of_the_data_is_not_foreign() -> None:
