@@ -23,7 +23,7 @@ from components.core.settings import load_settings
 from components.registry.sweep import SweepFinding, sweep_aliases, sweep_runs
 
 AUTOMATION = "cliptune: crash flow runs without heartbeats"
-FLOWS = ["train-*", "compare-methods", "promote", "sweep"]
+FLOWS = ["train-*", "compare-methods", "synthesize-captions", "promote", "sweep"]
 """Names of the flows of this project; the server may run others."""
 SILENT_S = 900.0
 """Prefect sends a heartbeat every 180 s, and a flow outlasts a server that is unavailable for 8 minutes."""

@@ -61,9 +61,9 @@ def _printable(text: str) -> str:
 
 def print_json(content: Any) -> None:
     """Print `content` as JSON, for other programs; endless numbers and NaN, as of missing intervals, are null."""
-    from pydantic_core import to_json
+    from pydantic import TypeAdapter
 
-    typer.echo(to_json(content, indent=2, inf_nan_mode="null").decode())
+    typer.echo(TypeAdapter(Any).dump_json(content, indent=2).decode())
 
 
 def shown_size(size: float) -> str:

@@ -1,4 +1,4 @@
-"""An encoder that benchmarks, an index or the explorer use, with its name and hashes; what a search scores of it."""
+"""An encoder that benchmarks, an index or the explorer use, with its name and hashes; the scores of a search."""
 
 from __future__ import annotations
 

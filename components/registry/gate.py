@@ -165,7 +165,7 @@ def _guard(candidate: Judged, incumbent: Judged, name: str, margin: float) -> Ru
 
 
 def _wanted(found: Estimate, bound: float, shown: str, errors: float | None = None) -> str:
-    """What the test queries can show, such as `gains`, and how many show it if the measured value is the truth."""
+    """From which size on the test queries show `gains` or `losses`, and how many show the measured value."""
     if found.units < FEWEST:
         return f": {found.units} test pictures or queries have no interval, at least {FEWEST} are needed"
     errors = student(LEVEL, found.degrees) if errors is None else errors

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _TAG = "looks."
-"""Start of a registered model's tags, followed by the start of the test data's hash: hashes of what was judged."""
+"""Start of a registered model's tags, followed by the start of the test data's hash: hashes of judged encoders."""
 _SHORT = 12
 
 
 def looks_at(client: MlflowClient, model: str, data_hash: str, judged: Iterable[str], count: bool) -> int:
-    """The number of this look at test data; the same candidates against the same champion are no further look.
+    """The number of this look at test data; the same candidates against the same champion add none.
 
     Args:
         judged: hashes of the weights of all candidates and of the encoder that they must beat.

@@ -23,6 +23,7 @@ from components.core.system.processes import CommandError
 from components.core.system.stage_graph import read_graph
 from components.core.tracking import make_client
 from flows.commands import StoppedError, TimeLimitError
+from flows.synthesize import synthesize_captions
 from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.flows.conftest import artifact, flow_runs_named, with_server
 from tests.support.params import every_method
@@ -56,6 +57,14 @@ def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
     assert _in_order(ran)
     assert "0.5000 [0.4000, 0.6000]" in artifact("results-table")
     assert "# m: refused" in artifact("promotion-decision")
+
+
+@with_server
+def test_captions_alone_run_with_what_they_need(project: Any) -> None:
+    synthesize_captions(tasks=["paraphrase_2"])
+    assert project.ran() == ["prepare", "synthesize@paraphrase_1", "synthesize@paraphrase_2"]
+    with pytest.raises(InputError, match=r"no block synthesize\.tasks\.none: choose from change_unit, "):
+        synthesize_captions(tasks=["none"])
 
 
 @with_server

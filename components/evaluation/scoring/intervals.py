@@ -285,9 +285,9 @@ def over_seeds(values: Reals, together: Estimate, left: float, level: float = LE
 def estimate(values: Reals, strata: Indices | None = None, pictures: Indices | None = None) -> Estimate:
     """The mean of `values` `[queries]` and its standard error; parameters as in `mean_interval`.
 
-    In each group the deviations of a picture's queries from the group's mean are divided by the root of what the
-    picture leaves to the others, which is CR2 of a mean (Bell and McCaffrey 2002). Groups of one unit share their
-    spread.
+    In each group the deviations of a picture's queries from the group's mean are divided by the root of the share
+    that the picture leaves to the others, which is CR2 of a mean (Bell and McCaffrey 2002). Groups of one unit share
+    their spread.
     """
     finite(values)
     groups = np.zeros(len(values), dtype=np.int64) if strata is None else _numbered(strata)
