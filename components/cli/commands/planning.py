@@ -6,7 +6,7 @@ DVC's own dry run ends at the first stage whose inputs do not exist yet.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from components.cli.doctor import CHECKS
 from components.cli.doctor.check import CheckResult, examine, read_installation
 from components.cli.doctor.servers import endpoint_checks
-from components.core.compute.provenance import locked_stages
+from components.core.compute.provenance import locked_stages, words_only
 from components.core.settings import PARAMS, Settings, load_settings
 from components.core.system.checking import check_names, check_settings
 from components.core.system.discovery import choose
@@ -54,9 +54,17 @@ def plan(targets: Iterable[str]) -> list[Planned]:
         if above:
             planned.append(Planned(stage, "runs after others", above[0]))
         else:
-            why = changed.get(stage, "") if stage in locked else NEVER_RAN
+            why = _explained_change(locked, changed, stage)
             planned.append(Planned(stage, "runs" if stage in changed else "up to date", why))
     return planned
+
+
+def _explained_change(locked: Mapping[str, Any], changed: Mapping[str, str], stage: str) -> str:
+    """The reason for which a stage runs; for changed words alone, the command that keeps its results."""
+    if stage not in locked:
+        return NEVER_RAN
+    why = changed.get(stage, "")
+    return f"words only: `dvc commit -f {stage}`" if words_only(locked[stage], why) else why
 
 
 def _check_gate(settings: Settings) -> None:

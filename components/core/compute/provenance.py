@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ import yaml
 
 from components.core.system.errors import InputError
 from components.core.system.retry import retrying
-from components.core.tables.files import content_hash, file_hash
+from components.core.system.stage_graph import CODE_CHANGED
+from components.core.tables.files import content_hash, file_hash, write_json
 
 LOCK = Path("dvc.lock")
 DIRTY = "-dirty"
 """Suffix of a commit whose checkout had changes."""
 _ROOT = Path(__file__).parents[3]
+_CODE = Path("state/code.json")
+"""DVC's hash of a folder of code -> its `hash_of_code`, for all code that stages ran here."""
 
 
 def git_commit() -> str:
@@ -65,6 +68,42 @@ def code_hash(stage: str) -> str:
 def _code_of(stage: str) -> list[str]:
     listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"].get(stage, {"deps": []})
     return [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
+
+
+def remember_code(stage: str) -> None:
+    """Keep, for `words_only`, the `hash_of_code` of each folder of a stage's code under the hash that DVC locks."""
+    if not (_ROOT / "dvc.yaml").is_file():
+        return
+    known = _remembered()
+    new = {dvc_hash(_ROOT / name): name for name in _code_of(stage.partition("@")[0])}
+    if found := {locked: hash_of_code(_ROOT / name) for locked, name in new.items() if locked not in known}:
+        write_json(_CODE, known | found)
+
+
+def words_only(locked: Mapping[str, Any], why: str) -> bool:
+    """Whether a stage, by its entry in dvc.lock, would run only for changed docstrings and comments.
+
+    Args:
+        why: its changes, see `components.core.system.stage_graph.changes`.
+    """
+    if not why.startswith(CODE_CHANGED):
+        return False
+    deps = {str(dep["path"]): str(dep.get("md5", "")) for dep in locked.get("deps", [])}
+    known = _remembered()
+    now = {name: hash_of_code(_ROOT / name) for name in why.removeprefix(CODE_CHANGED).split(", ") if name in deps}
+    same = f"{CODE_CHANGED}{', '.join(now)}" == why and all(known.get(deps[name]) == now[name] for name in now)
+    if same and (new := {dvc_hash(_ROOT / name): now[name] for name in now}).items() - known.items():
+        # A commit of these words makes them the locked ones.
+        write_json(_CODE, known | new)
+    return same
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads(_CODE.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found
 
 
 def dvc_hash(place: Path) -> str:

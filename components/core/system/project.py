@@ -67,7 +67,10 @@ def start(main: Callable[..., Any]) -> None:
     _keep_freed_memory()
     app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    stage = os.environ.get("DVC_STAGE")
+    if stage := os.environ.get("DVC_STAGE"):
+        from components.core.compute.provenance import remember_code
+
+        remember_code(stage)
     app([value.partition("@")[2] if value == stage else value for value in sys.argv[1:]])
 
 

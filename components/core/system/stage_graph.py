@@ -34,6 +34,8 @@ _NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
 _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
 
 _CODE = ("components/", "flows/")
+CODE_CHANGED = "code changed: "
+"""Before the changed folders of code, in the changes of a stage."""
 _STATES = {"modified": "changed", "deleted": "is missing", "new": "is new", "not in cache": "is not in DVC's cache"}
 """DVC's words for the state of a file or setting -> plainer ones."""
 
@@ -134,7 +136,7 @@ def _reasons(entries: list[Any]) -> list[str]:
                 if isinstance(state, str) and not thing.startswith(_CODE):
                     others.append(f"{thing} {_STATES.get(state, state)}")
                 elif isinstance(state, str):
-                    code.append(f"{'' if code else 'code changed: '}{thing}")
+                    code.append(f"{'' if code else CODE_CHANGED}{thing}")
                 else:
                     settings += (f"{thing}: {key} {_STATES.get(kind, kind)}" for key, kind in state.items())
     return [*settings, *code, *others]

@@ -174,34 +174,3 @@ def test_required_benchmarks_and_unknown_metrics() -> None:
     for key, required in (("metric", "b/none"), ("guards", {"b/none": 0.1})):
         with pytest.raises(InputError, match=rf"promote\.{key} requires 'b/none'"):
             _verdicts(_judged(0.45), policy=POLICY.model_copy(update={key: required}))
-
-
-@pytest.mark.parametrize("likeness", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize("size", [32, 300])
-def test_equal_candidates_are_rarely_promoted_and_shown_gains_are(likeness: float, size: int) -> None:
-    generator = np.random.default_rng(7)
-    policy, errors, draws = POLICY.model_copy(update={"guards": {}}), 0.0, 500
-    passed = {0.0: 0, 2.8 * math.sqrt(2 * (1 - likeness) / size): 0}
-    for _ in range(draws):
-        common = math.sqrt(likeness) * generator.normal(size=size)
-        old, new = (common + math.sqrt(1 - likeness) * generator.normal(size=size) for _ in range(2))
-        for gain in passed:
-            candidate, incumbent = _of(new + gain, new), _of(old, old)
-            errors = errors_needed([candidate], incumbent, PRIMARY, 1)
-            passed[gain] += judge(candidate, incumbent, policy, FINE, errors)[1].passed
-    nothing, gained = (count / draws for count in passed.values())
-    assert nothing <= 0.025 + 0.015
-    assert 0.75 <= gained <= 0.86
-
-
-@pytest.mark.parametrize(("loss", "most"), [(0.01, 0.05), (0.02, 0.015), (0.0, 1.0)])
-@pytest.mark.parametrize("size", [300, 1000])
-def test_a_guard_rarely_passes_its_loss(size: int, loss: float, most: float) -> None:
-    generator = np.random.default_rng(8)
-    lost, won = (0.06 + loss) / 2, (0.06 - loss) / 2
-    kept, draws = 0, 600
-    for _ in range(draws):
-        kind = generator.choice(4, size=size, p=[0.9 - lost, lost, won, 0.1 - won])
-        old, new = (np.isin(kind, hit).astype(np.float64) for hit in ((0, 1), (0, 2)))
-        kept += _verdicts(_of(new, new), _of(old, old))[f"guard {GUARD}"]
-    assert kept / draws <= most

@@ -19,11 +19,13 @@ from zc.lockfile import LockFile  # type: ignore[import-untyped]
 from components.cli import app
 from components.cli.commands import planning
 from components.cli.commands.overview import _print_stages, print_costs
-from components.cli.commands.planning import NEVER_RAN, Planned, plan, unwatched
+from components.cli.commands.planning import NEVER_RAN, Planned, _explained_change, plan, unwatched
 from components.cli.costing.cost import Cost
+from components.core.compute import provenance
+from components.core.compute.provenance import locked_stages
 from components.core.system import stage_graph
 from components.core.system.errors import InputError
-from components.core.system.stage_graph import Graph, changes, outdated, read_graph
+from components.core.system.stage_graph import Graph, changes, outdated, read_all, read_graph
 from tests.support.dvc_project import make_project
 from tests.support.params import profile_text
 from tests.support.typed import cliptune
@@ -72,6 +74,35 @@ def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
     assert changes(read_graph(), ["prepare"]) == {"prepare": "params.yaml: dataset.seed changed"}
+
+
+def test_a_stage_whose_comments_changed_is_committed_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project(tmp_path, {"first": []})
+    code = tmp_path / "components" / "core" / "a.py"
+    code.parent.mkdir(parents=True)
+    code.write_text("RATE = 1\n")
+    stage = {"cmd": "true", "deps": ["components/core"]}
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"first": stage}}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+    provenance.remember_code("first")
+    dvc = [sys.executable, "-m", "dvc"]
+    subprocess.run([*dvc, "repro", "-q"], check=True)
+
+    def why() -> str:
+        return _explained_change(locked_stages(), read_all()[1], "first")
+
+    assert why() == ""
+    code.write_text('"""A rate."""\nRATE = 1  # of learning\n')
+    assert why() == "words only: `dvc commit -f first`"
+    subprocess.run([*dvc, "commit", "-q", "-f", "first"], check=True)
+    assert why() == ""
+    code.write_text("RATE = 1\n")
+    assert why() == "words only: `dvc commit -f first`"
+    code.write_text('"""A rate."""\nRATE = 2\n')
+    assert why() == "code changed: components/core"
 
 
 def test_a_metric_that_is_never_measured_is_named(
