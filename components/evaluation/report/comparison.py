@@ -131,7 +131,7 @@ def best_encoder(comparison: Comparison, primary: str, challengers: bool = False
 
 
 def headline(comparison: Comparison, primary: str) -> str:
-    """The best encoder on `primary`, by how much, whether that could be chance, and the least that would show."""
+    """The best encoder on `primary`, by how much and whether by chance; on a second line the least that would show."""
     row = comparison.cells.get(primary)
     if row is None:
         return f"{primary} was not measured, so there is no winner."
@@ -158,7 +158,7 @@ def headline(comparison: Comparison, primary: str) -> str:
 
 
 def _shown(delta: Interval | None) -> str:
-    return f" The test set shows {least_text(delta.least)}." if delta is not None and delta.is_known else ""
+    return f"\nThe test set shows {least_text(delta.least)}." if delta is not None and delta.is_known else ""
 
 
 def show(comparison: Comparison, primary: str, key: list[str], every: bool = False, groups: bool = False) -> None:

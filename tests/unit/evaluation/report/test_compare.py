@@ -205,7 +205,7 @@ def test_verdicts_and_headlines() -> None:
         (
             0.6,
             above,
-            "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0. "
+            "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0.\n"
             "The test set shows differences from 7.1 points on (power 80%).",
         ),
         (0.6, around, "tuned is ahead of base on m by 10.0 points (95% interval -5.0 to +25.0), which could be chance"),
