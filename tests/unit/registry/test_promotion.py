@@ -136,10 +136,15 @@ def test_a_champion_that_changes_while_the_candidate_is_registered_is_kept(
     assert _versions() == {CHAMPION: 1, PREVIOUS: 1}
 
 
-def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    champion = project.add("paraclip", 2, 0.5, data="old")
-    project.add("base", 1, 0.4, data="old")
+@pytest.mark.parametrize("data", ["old", "new"])
+def test_champion_is_scored_again_on_new_data_or_without_values(
+    project: Any, monkeypatch: pytest.MonkeyPatch, data: str
+) -> None:
+    champion = project.add("paraclip", 2, 0.5, data=data)
+    project.add("base", 1, 0.4, data=data)
     promote(project.settings)
+    if data == "new":
+        next(Path("mlruns").rglob("values.safetensors")).unlink()
     project.add("paraclip", 3, 0.9, data="new")
     scored: list[str] = []
 
@@ -262,14 +267,10 @@ def test_looks_at_a_test_set_are_counted_with_the_model_and_spent(project: Any) 
     assert look(5, "new") == (1, "promoted")
 
 
-def _drop_values(name: str) -> None:
-    Path(f"reports/per_query/{name}.safetensors").unlink()
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda project: _drop_values("paraclip"), "paraclip.safetensors"),
+        (lambda _: Path("reports/per_query/paraclip.safetensors").unlink(), "paraclip.safetensors"),
         (lambda project: _scored(project, "paraclip", "paraclip"), "names 'paraclip' 2 times"),
     ],
 )
