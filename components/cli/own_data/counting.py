@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -10,11 +11,22 @@ from components.core.settings import Counts
 from components.core.tables.files import content_hash
 from components.data.described import Described
 from components.data.source import HELD_OUT_FIRST, drawing_order
+from components.evaluation.scoring.intervals import detectable
 
 _HELD_OUT = 5000
 """Maximum number of test and of validation images without published splits; a tenth of a small folder each."""
-AGREEMENT_SPREAD, RECALL_SPREAD = 0.2, 0.33
+_AGREEMENT_SPREAD, _RECALL_SPREAD = 0.2, 0.33
 """Standard deviation of two related encoders' difference per query: of AO@10 and of recall@5 (docs/statistics.md)."""
+
+
+def least_gain(pictures: int) -> float:
+    """The least gain of AO@10, in points, that so many test pictures show with a power of 80%."""
+    return 100 * detectable(max(1, pictures), _AGREEMENT_SPREAD)
+
+
+def allowed_loss(pictures: int) -> int:
+    """The least loss of recall@5, in whole points, that so many test pictures exclude for an unharmed encoder."""
+    return math.ceil(100 * detectable(max(1, pictures), _RECALL_SPREAD))
 
 
 def counts_of(described: Described, seed: int) -> Counts:

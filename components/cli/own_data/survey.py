@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from components.cli.own_data.counting import AGREEMENT_SPREAD, counts_of
+from components.cli.own_data.counting import allowed_loss, counts_of, least_gain
 from components.core.pictures.folder import is_ignored
 from components.core.pictures.rgb import HEIC_FIX
 from components.core.settings import Counts, Prepare
@@ -30,7 +30,7 @@ from components.data.checked_pictures import check_picture
 from components.data.described import Described
 from components.data.source import Source
 from components.data.sources import find_source
-from components.evaluation.scoring.intervals import FEWEST, detectable
+from components.evaluation.scoring.intervals import FEWEST
 
 _LOOKED_AT = 200
 """Number of images to open, evenly spaced."""
@@ -129,6 +129,7 @@ def survey(folder: Path, fields: Mapping[str, str] = MappingProxyType({}), seed:
     per_image = (time.perf_counter() - started) / max(1, len(chosen))
     images, captions = sum(described.images.values()), sum(described.captions.values())
     seconds = per_image * images / len(os.sched_getaffinity(0))
+    counts = counts_of(described, seed)
     (lines, long), languages = _text_facts(described.texts, bool(item)), detected([*described.texts])
     return Survey(
         folder=folder,
@@ -136,12 +137,12 @@ def survey(folder: Path, fields: Mapping[str, str] = MappingProxyType({}), seed:
         source=name,
         file=file,
         described=described,
-        counts=counts_of(described, seed),
+        counts=counts,
         bad=tuple(bad),
         opened=len(chosen),
         seconds=seconds,
         bytes=_ROW_BYTES * captions,
-        facts=(*_languages(languages), *lines, *_items(described), *_copied(described.copies)),
+        facts=(*_languages(languages), *lines, *_items(described), *_copied(described.copies), _gate(counts.test)),
         languages=tuple(languages) or (ENGLISH,),
         caption_words=(2, max(_LONGEST, long)),
     )
@@ -240,6 +241,13 @@ def _require_images(folder: Path, described: Described) -> None:
         raise InputError(f"{folder} has only images of split {' and '.join(images)}: add some to train on")
 
 
+def _gate(pictures: int) -> str:
+    return (
+        f"gate: {pictures:,} test images show gains of AO@10 from {least_gain(pictures):.1f} points on; the guard is a "
+        f"loss of {allowed_loss(pictures)} points of recall@5, the least that they exclude"
+    )
+
+
 def problems(contents: Survey) -> Sequence[str]:
     """Problems that matter before the first stage runs."""
     texts = []
@@ -255,8 +263,7 @@ def problems(contents: Survey) -> Sequence[str]:
         )
     if rows := [row for row in contents.described.unusable if not row.images]:
         texts.append(f"{len(rows):,} rows without a usable caption or image are left out; the first: {rows[0].reason}")
-    shown = 100 * detectable(max(1, contents.counts.test), AGREEMENT_SPREAD)
-    if shown > _LARGE_GAIN:
+    if (shown := least_gain(contents.counts.test)) > _LARGE_GAIN:
         texts.append(
             f"{contents.counts.test} test images show only gains of AO@10 above {shown:.0f} points, and no gain below "
             f"{FEWEST} images: add images, or a larger prepare.counts.test"

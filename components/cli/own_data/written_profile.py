@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.cli.own_data.counting import RECALL_SPREAD
+from components.cli.own_data.counting import allowed_loss
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError, prefixed_errors, printable
 from components.core.system.profiles import settings_with
 from components.core.text.languages import ENGLISH
-from components.evaluation.scoring.intervals import detectable
 from components.training.recipe import recipe
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ def own_profile(contents: Survey, name: str, base: dict[str, Any], llm: LlmPlace
         "train": {"precision": "auto", "keep_index": True},
         "methods": _methods(methods, counts.train),
         "compare_encoders": ["base", *methods],
-        "promote": {**_gate(name), "guards": {_RECALL: _allowed_loss(counts.test), "zero_shot/top1": None}},
+        "promote": {**_gate(name), "guards": {_RECALL: allowed_loss(counts.test) / 100, "zero_shot/top1": None}},
         **_queries(contents),
     }  # fmt: skip
     if semclip:
@@ -104,7 +102,7 @@ def extending_profile(contents: Survey, name: str, llm: LlmPlace, over: str) -> 
         "compare_encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
         # The profile's card and facts are of other pictures, and its guards name benchmarks that are not scored here.
-        "promote": {**_gate(name), "guards": guards | {_RECALL: _allowed_loss(counts["test"])}},
+        "promote": {**_gate(name), "guards": guards | {_RECALL: allowed_loss(counts["test"]) / 100}},
         "validate": {"check_scene_facts": False},
         # As if only the least share of the paraphrases were accepted.
         "methods": {"paraclip": asdict(recipe(int(settings.validation.min_accepted_share * captions)))},
@@ -134,11 +132,6 @@ def _checked_text(contents: Survey, over: str | None, content: dict[str, Any]) -
 def _server(llm: LlmPlace) -> dict[str, Any]:
     """Keys of block `synthesize` for a server."""
     return {"llms": {_LLM: {"engine": "server", "urls": [llm[0]], "model": llm[1]}}, "default_llm": _LLM}
-
-
-def _allowed_loss(pictures: int) -> float:
-    """The least loss of recall, in whole points, that so many test pictures can exclude for an unharmed encoder."""
-    return math.ceil(100 * detectable(pictures, RECALL_SPREAD)) / 100
 
 
 def _gate(name: str) -> dict[str, Any]:
