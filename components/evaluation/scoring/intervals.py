@@ -108,8 +108,12 @@ class Estimate:
         return float(2 * stdtr(self.degrees, -abs(self.value) / self.error))
 
     def units_for(self, distance: float, errors: float) -> int:
-        """How many units end the interval of so many standard errors before `distance`, with a power of 80%."""
-        return math.ceil(self.units * ((errors + POWER_ERRORS) * self.error / distance) ** 2)
+        """How many units end the interval of so many standard errors before `distance`, with a power of 80%.
+
+        Added units are two in any number, so their part of the error is left out.
+        """
+        error = self.enlarged * float(np.sqrt(np.square(self.parts[: self.units]).sum())) * len(self.parts) / self.units
+        return math.ceil(self.units * ((errors + POWER_ERRORS) * error / distance) ** 2)
 
 
 def detectable(units: int, spread: float) -> float:
