@@ -92,7 +92,7 @@ SHOWN = r"not shown: 1,000 test queries show only losses from 0\.0\d+ on"
     ("guard", "outcome"),
     [
         (0.5, "kept"),
-        (0.494, SHOWN + "; if the measured value is the truth, about 3,\\d+ show it"),
+        (0.494, SHOWN + "; if the measured value is the truth, about 2,\\d+ show it"),
         (0.489, SHOWN + "$"),
         (0.47, "lost$"),
     ],
