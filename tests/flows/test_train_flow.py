@@ -224,7 +224,7 @@ def test_every_flow_has_its_deployments_and_a_known_method() -> None:
         if flow.name.startswith("train-"):
             assert entry["parameters"]["method"] in known
     methods = ("paraclip", "pc-clip", "semclip", "lm-text-tower", "joint")
-    wanted = {*(f"train-{name}" for name in methods), "compare-methods", "promote", "sweep"}
+    wanted = {*(f"train-{name}" for name in methods), "compare-methods", "synthesize-captions", "promote", "sweep"}
     assert places == {name: ["local", "gpu"] for name in wanted}
     on = {entry["name"]: entry["schedules"][0].get("active", True) for entry in deployments if "schedules" in entry}
     assert on == {"local": True, "gpu": False}
