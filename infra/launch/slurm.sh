@@ -27,8 +27,10 @@ while kill -0 "$step" 2>/dev/null; do
   wait "$step"
   status=$?
 done
-# The stage was stopped: its status is 128 + SIGTERM, or 128 + SIGKILL if one machine ended before the other. It was not scancel.
+# A preempted stage gets the signal itself. Its status is 128 + SIGTERM, or 128 + SIGKILL if one machine ended before the other.
+scontrol show job "$SLURM_JOB_ID" | grep -q 'PreemptTime=[0-9]' && stopped=yes
 [ "$status" -eq 143 ] && stopped=yes
+# Not of scancel, after which it no longer runs.
 if [ "$status" -ne 0 ] && [ -n "$stopped" ] && [ "$(squeue --noheader --jobs "$SLURM_JOB_ID" --format %T)" = RUNNING ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
