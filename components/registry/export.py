@@ -166,6 +166,5 @@ def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders
             score_paraphrased(ProjectContext(side, folders.evaluation, (depth,), ids, images)) for side in sides
         )
     before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))
-    about = exact.strata.get(metric), exact.pictures.get(metric)
-    change = paired_interval(rounded.values[metric], exact.values[metric], *about)
+    change = paired_interval(rounded.values[metric], exact.values[metric], *exact.groups(metric))
     return f"AO@{depth} {before:.1f} becomes {after:.1f} ({signed(change.value)} {span_text(change)})"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from components.core.settings import Promote
 from components.core.system.errors import InputError
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.comparisons import estimate_of, reach_of_all
-from components.evaluation.scoring.intervals import FEWEST, LEVEL, POWER_ERRORS, Estimate, Interval, student
+from components.evaluation.scoring.comparisons import improvement, reach_of_all
+from components.evaluation.scoring.intervals import FEWEST, Estimate, Interval, student
 from components.evaluation.scoring.results import Report, Result
 from components.registry.decision import RuleVerdict
 from components.registry.reviews import Reviewed
@@ -91,28 +91,16 @@ def judge(
 
 def gain_of(candidate: Judged, incumbent: Judged, name: str) -> Estimate | None:
     """How much better the candidate is on a metric, positive for both directions; None without values per query."""
-    new, old = (one.scores.values.get(name, one.scores.correlations.get(name)) for one in (candidate, incumbent))
-    if new is None or old is None:
+    result = candidate.report.metrics.get(name)
+    if result is None:
         return None
-    if not metric(candidate.report, name, "promote").higher_is_better:
-        new, old = old, new
-    strata, pictures = (kept.get(name) for kept in (candidate.scores.strata, candidate.scores.pictures))
-    return estimate_of(new, old, 0, strata, pictures)
+    return improvement(name, candidate.scores, incumbent.scores, result.higher_is_better)
 
 
 def gain(candidate: Result, incumbent: Result) -> float:
     """How much better the candidate is; positive is better for both directions of metrics."""
     difference = candidate.value - incumbent.value
     return difference if candidate.higher_is_better else -difference
-
-
-def units_wanted(found: Estimate, bound: float, errors: float | None = None) -> int:
-    """How many queries show with a power of 80% that the truth is above a bound, if it is the measured value.
-
-    Args:
-        errors: standard errors of the interval; by default those of 95%.
-    """
-    return found.units_for(found.value - bound, student(LEVEL, found.degrees) if errors is None else errors)
 
 
 def metric(report: Report, name: str, key: str) -> Result:
@@ -168,12 +156,10 @@ def _wanted(found: Estimate, bound: float, shown: str, errors: float | None = No
     """From which size on the test queries show `gains` or `losses`, and how many show the measured value."""
     if found.units < FEWEST:
         return f": {found.units} test pictures or queries have no interval, at least {FEWEST} are needed"
-    errors = student(LEVEL, found.degrees) if errors is None else errors
-    least = found.reaching(errors + POWER_ERRORS).half_width
-    line = f": {found.units:,} test queries show only {shown} from {least:.4f} on"
+    line = f": {found.units:,} test queries show only {shown} from {found.least(errors):.4f} on"
     if found.value <= bound:
         return line
-    return f"{line}; if the measured value is the truth, about {units_wanted(found, bound, errors):,} show it"
+    return f"{line}; if the measured value is the truth, about {found.units_for(found.value - bound, errors):,} show it"
 
 
 def _valid(tables: Sequence[str]) -> str:

@@ -107,7 +107,7 @@ def create_model(client: MlflowClient, model: str) -> None:
 
 
 def tags_of_model(client: MlflowClient, model: str) -> dict[str, str]:
-    """The tags of the registered model; none if there is no such model."""
+    """The tags of the registered model; empty before it is made."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ def promote(settings: Settings, dry_run: bool = False, *, challenger: bool = Fal
         advice=_advice(case, settings),
         data_hash=case.candidate.data_hash,
         protocol=case.candidate.protocol,
-        look=case.look,
+        look=case.bar.look,
         run_id=training_run(DEFAULT.models / case.candidate.encoder),
         git_commit="" if case.sidecar is None else case.sidecar.git_commit,
         dvc_lock_sha256=lock,
@@ -128,20 +128,26 @@ def _read_judged(name: str) -> Judged:
 
 
 @dataclass(frozen=True)
+class _Bar:
+    """What all candidates on the same test data must beat: `look` of `looks_at`, `errors` of `errors_needed`."""
+
+    incumbent: Judged
+    look: int = 0
+    errors: float = 0.0
+
+
+@dataclass(frozen=True)
 class _Case:
     """A candidate, the results it must beat, and the gate's verdicts: none for the champion's own weights.
 
-    Without a sidecar the encoder is gone, and `incumbent` is the candidate itself. `look` is that of `looks_at`, and
-    `errors` that of `errors_needed`.
+    Without a sidecar the encoder is gone, and the bar is the candidate itself.
     """
 
     outcome: Outcome
     sidecar: Sidecar | None
     judged: Judged
-    incumbent: Judged
+    bar: _Bar
     rules: tuple[RuleVerdict, ...] = ()
-    look: int = 0
-    errors: float = 0.0
 
     @property
     def candidate(self) -> Report:
@@ -157,9 +163,18 @@ def _judged(
     A collapsed encoder retrieves the same images for every text and so has the best agreement. The guards refuse it,
     and the next candidate is judged. All candidates on the same test data share a look at it, and its level.
     """
-    incumbent_on = cache(partial(_incumbent, client, champion, settings))
     own = "" if champion is None else champion.tags.get(versions.SHA_TAG, "")
-    policy, cases = settings.promote, list[_Case]()
+    cases = list[_Case]()
+
+    @cache
+    def bar_on(data_hash: str, protocol: str) -> _Bar:
+        incumbent = _incumbent(client, champion, settings, data_hash, protocol)
+        same = (one for one in candidates if (one.report.data_hash, one.report.protocol) == (data_hash, protocol))
+        group = [one for one in same if one.report.encoder_sha256 != own]
+        hashes = (one.report.encoder_sha256 for one in (incumbent, *group))
+        look = looks_at(client, settings.promote.model, data_hash, hashes, count)
+        return _Bar(incumbent, look, errors_needed(group, incumbent, settings.promote.metric, look))
+
     for judged in candidates:
         report = judged.report
         try:
@@ -167,24 +182,15 @@ def _judged(
         except InputError as error:
             # For instance while it is trained again; the other candidates are judged all the same.
             gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
-            cases.append(_Case("refused", None, judged, judged, (gone,)))
+            cases.append(_Case("refused", None, judged, _Bar(judged), (gone,)))
             continue
         if own == report.encoder_sha256:
-            return [*cases, _Case("already champion", sidecar, judged, judged)]
-        incumbent = incumbent_on(report.data_hash, report.protocol)
-        group = [
-            one
-            for one in candidates
-            if (one.report.data_hash, one.report.protocol) == (report.data_hash, report.protocol)
-            and one.report.encoder_sha256 != own
-        ]
-        hashes = (one.report.encoder_sha256 for one in (incumbent, *group))
-        look = looks_at(client, policy.model, report.data_hash, hashes, count)
-        errors = errors_needed(group, incumbent, policy.metric, look)
-        evidence = gather(client, settings, report, incumbent.report, sidecar)
-        rules = judge(judged, incumbent, policy, evidence, errors)
+            return [*cases, _Case("already champion", sidecar, judged, _Bar(judged))]
+        bar = bar_on(report.data_hash, report.protocol)
+        evidence = gather(client, settings, report, bar.incumbent.report, sidecar)
+        rules = judge(judged, bar.incumbent, settings.promote, evidence, bar.errors)
         passed = all(rule.passed for rule in rules)
-        cases.append(_Case("promoted" if passed else "refused", sidecar, judged, incumbent, rules, look, errors))
+        cases.append(_Case("promoted" if passed else "refused", sidecar, judged, bar, rules))
         if passed:
             break
     return cases
@@ -209,7 +215,7 @@ def _advice(case: _Case, settings: Settings) -> str:
     judged_by = {policy.metric, *(f"guard {name}" for name in policy.guards)}
     if case.sidecar is None or not any(rule.name in judged_by and not rule.passed for rule in case.rules):
         return ""
-    return cause(numbers_of(case.judged, case.incumbent, case.sidecar, policy, case.errors))
+    return cause(numbers_of(case.judged, case.bar.incumbent, case.sidecar, policy, case.bar.errors))
 
 
 def _incumbent(client: MlflowClient, champion: Any | None, settings: Settings, data_hash: str, protocol: str) -> Judged:
@@ -299,7 +305,7 @@ def _registered(client: MlflowClient, case: _Case, decision: Decision, settings:
         # Imports PyTorch, which a refusal does not need.
         from components.registry.card import CardSubject, model_card
 
-        subject = CardSubject(decision, case.sidecar, case.judged, case.incumbent, origin)
+        subject = CardSubject(decision, case.sidecar, case.judged, case.bar.incumbent, origin)
         parts = files_of(decision.encoder, model_card(subject, settings))
         version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
     client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")

@@ -17,7 +17,7 @@ from components.core.settings import Promote
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.scoring.intervals import Estimate
 from components.registry.evidence import read_summary, tables_trained_on
-from components.registry.gate import Judged, gain, gain_of, units_wanted
+from components.registry.gate import Judged, gain, gain_of
 
 FEW_ROWS, FEW_SHARE = 1000, 0.3
 """Accepted rows, and their share of all answers, below which they are too few."""
@@ -130,7 +130,7 @@ def numbers_of(candidate: Judged, incumbent: Judged, sidecar: Sidecar, policy: P
         if span.high < -allowed:
             lost[name] = -gain(candidate.report.metrics[name], incumbent.report.metrics[name]) - allowed
         elif span.low <= -allowed < change.value:
-            unshown[name] = units_wanted(change, -allowed)
+            unshown[name] = change.units_for(change.value + allowed)
     summaries = [read_summary(table) for table in tables_trained_on(sidecar.data_hashes)]
     reasons: dict[str, int] = {}
     for summary in summaries:
@@ -151,7 +151,7 @@ def numbers_of(candidate: Judged, incumbent: Judged, sidecar: Sidecar, policy: P
 def _wanted(found: Estimate | None, least: float, errors: float) -> int | None:
     if found is None or not found.reaching(errors).low <= least < found.value:
         return None
-    return units_wanted(found, least, errors)
+    return found.units_for(found.value - least, errors)
 
 
 def _mean_similarity(data_hashes: Mapping[str, Any]) -> float | None:

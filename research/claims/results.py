@@ -10,8 +10,8 @@ import numpy as np
 from components.core.settings import Evaluate
 from components.core.system.errors import InputError
 from components.evaluation.report.comparison import Comparison
-from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.comparisons import Column, difference_of
+from components.evaluation.scoring.benchmark import Column, Correlation, Scores
+from components.evaluation.scoring.comparisons import difference_of
 from components.evaluation.scoring.intervals import LEVEL, Interval
 from components.evaluation.scoring.result_table import Cell
 from components.evaluation.scoring.results import Folders, Report, read_report, read_scores
@@ -86,7 +86,7 @@ class Results:
         else:
             theirs = [_constant(column, other) for column in columns]
         first = self.scores[encoder][0]
-        about = first.strata.get(metric), first.pictures.get(metric)
+        about = first.groups(metric)
         resampling = self.evaluate.bootstrap, self.evaluate.seed
         mean = difference_of(columns, theirs, *resampling, *about, level)
         each = tuple(

@@ -76,7 +76,7 @@ class Evaluate(Block):
     top_k: tuple[PositiveInt, ...]
     """Depths k of the metrics `..._at_k`."""
     bootstrap: PositiveInt
-    """Number of resamples of the 95% intervals."""
+    """Number of resamples of the 95% intervals of correlations; others are in closed form."""
     seed: Seed = 0
 
 

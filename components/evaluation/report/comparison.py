@@ -14,8 +14,8 @@ from rich.console import Console
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file
 from components.evaluation.report.formats import to_markdown
-from components.evaluation.scoring.benchmark import Correlation, Scores
-from components.evaluation.scoring.comparisons import Column, difference_of, estimate_of, significant
+from components.evaluation.scoring.benchmark import Column, Correlation, Scores
+from components.evaluation.scoring.comparisons import difference_of, estimate_of, significant
 from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell, ResultRow, ResultTable, least_text, signed
 from components.evaluation.scoring.results import Report
@@ -87,7 +87,7 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
         for report, scored in zip(reports, scores, strict=True):
             result, delta = report.metrics[name], None
             if report is not first and (columns := _paired(name, scored, scores[0])) is not None:
-                about = scored.strata.get(name), scored.pictures.get(name)
+                about = scored.groups(name)
                 delta = difference_of(columns[:1], columns[1:], resamples, seed, *about)
                 p = estimate_of(*columns, seed, *about).p
                 sections.setdefault(name.rsplit("/", 1)[0], {})[name, report.encoder] = p
@@ -106,12 +106,11 @@ def difference(name: str, ours: Scores, theirs: Scores, resamples: int, seed: in
     columns = _paired(name, ours, theirs)
     if columns is None:
         return None
-    about = ours.strata.get(name), ours.pictures.get(name)
-    return difference_of(columns[:1], columns[1:], resamples, seed, *about)
+    return difference_of(columns[:1], columns[1:], resamples, seed, *ours.groups(name))
 
 
 def _paired(name: str, ours: Scores, theirs: Scores) -> tuple[Column, Column] | None:
-    columns, others = (each.values.get(name, each.correlations.get(name)) for each in (ours, theirs))
+    columns, others = ours.column(name), theirs.column(name)
     if columns is None or others is None:
         return None
     if not isinstance(columns, Correlation) and not isinstance(others, Correlation) and len(columns) != len(others):

@@ -47,6 +47,10 @@ class Correlation:
     predicted: Reals
 
 
+Column = Reals | Correlation
+"""The values per query of a metric, or its correlation."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """The scores of one encoder on one or more benchmarks.
@@ -71,6 +75,14 @@ class Scores:
     def __post_init__(self) -> None:
         for name in [name for name, pictures in self.pictures.items() if not shared(pictures)]:
             del self.pictures[name]
+
+    def column(self, name: str) -> Column | None:
+        """The values per query of a metric, or its correlation; None without either."""
+        return self.values.get(name, self.correlations.get(name))
+
+    def groups(self, name: str) -> tuple[Indices | None, Indices | None]:
+        """The strata and pictures of a metric's queries, as intervals take them."""
+        return self.strata.get(name), self.pictures.get(name)
 
     def update(self, others: Scores) -> None:
         """Add the scores of another benchmark, whose metrics have other names."""

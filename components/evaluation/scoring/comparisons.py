@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from string import ascii_lowercase
 
 import numpy as np
 
 from components.core.compute.metrics import Indices, Reals
-from components.evaluation.scoring.benchmark import Correlation
+from components.evaluation.scoring.benchmark import Column, Correlation, Scores
 from components.evaluation.scoring.correlations import chunks, correlation_difference, correlation_estimate
 from components.evaluation.scoring.intervals import (
     LEVEL,
-    POWER_ERRORS,
     Estimate,
     Interval,
     estimate,
@@ -24,8 +24,6 @@ from components.evaluation.scoring.intervals import (
     student,
 )
 
-Column = Reals | Correlation
-"""The values per query of a metric, or its correlation."""
 _DRAWS, _FEW, _ALPHA, _RESAMPLES = 4000, 100, 0.05, 1000
 
 
@@ -63,6 +61,16 @@ def estimate_of(
     return paired_estimate(first, second, strata, pictures)
 
 
+def improvement(name: str, ours: Scores, theirs: Scores, higher_is_better: bool) -> Estimate | None:
+    """How much better an encoder is than another one on a metric, positive if better; None without values per query."""
+    new, old = ours.column(name), theirs.column(name)
+    if new is None or old is None:
+        return None
+    if not higher_is_better:
+        new, old = old, new
+    return estimate_of(new, old, 0, *ours.groups(name))
+
+
 def reach_of_all(estimates: Sequence[Estimate], level: float = LEVEL, seed: int = 0) -> float:
     """How many standard errors the ends of each interval are from its middle, so that all hold at once (max-T).
 
@@ -87,41 +95,47 @@ def reach_of_all(estimates: Sequence[Estimate], level: float = LEVEL, seed: int 
     return student(math.erf(normal / math.sqrt(2)), degrees)
 
 
-def behind_best(
-    values: Mapping[str, Reals], sign: int, strata: Indices | None = None, pictures: Indices | None = None
-) -> dict[str, Interval]:
-    """Each encoder's mean less the best of the others' (Hsu 1984), all intervals at once at 95%.
+@dataclass(frozen=True)
+class AllPairs:
+    """The differences of all pairs of encoders, in intervals that hold for all of them at once at 95%.
 
-    An encoder whose interval reaches 0 could be best. `sign` is -1 where a lower value is better; differences are in
-    the metric's own direction.
+    Attributes:
+        means: of each encoder.
+        found: the first of two encoders less the second.
+        reach: how many standard errors the intervals reach.
     """
-    means = {name: sign * estimate(each, strata, pictures).value for name, each in values.items()}
-    found, reach = _all_pairs(values, strata, pictures)
-    spans: dict[str, list[Interval]] = {name: [] for name in values}
-    for (one, other), each in found.items():
-        half, value = each.reaching(reach).half_width, means[one] - means[other]
-        middle = sign * each.value
-        low, high = min(middle - half, value), max(middle + half, value)
-        spans[one].append(Interval(value, low, high))
-        spans[other].append(Interval(-value, -high, -low))
-    return {name: _signed(sign, min(of, key=lambda span: span.value), of) for name, of in spans.items()}
 
+    means: Mapping[str, float]
+    found: Mapping[tuple[str, str], Estimate]
+    reach: float
 
-def least_difference(
-    values: Mapping[str, Reals], strata: Indices | None = None, pictures: Indices | None = None
-) -> float:
-    """The least true difference of any two that `behind_best` shows with a power of 80%; endless of few units."""
-    found, reach = _all_pairs(values, strata, pictures)
-    return max(each.reaching(reach + POWER_ERRORS).half_width for each in found.values())
+    @staticmethod
+    def of(values: Mapping[str, Reals], strata: Indices | None = None, pictures: Indices | None = None) -> AllPairs:
+        """Of the values per query `[queries]` of each encoder."""
+        pairs = combinations(values, 2)
+        found = {pair: paired_estimate(values[pair[0]], values[pair[1]], strata, pictures) for pair in pairs}
+        means = {name: estimate(each, strata, pictures).value for name, each in values.items()}
+        return AllPairs(means, found, reach_of_all(list(found.values())))
 
+    def behind_best(self, sign: int) -> dict[str, Interval]:
+        """Each encoder's mean less the best of the others' (Hsu 1984).
 
-def _all_pairs(
-    values: Mapping[str, Reals], strata: Indices | None, pictures: Indices | None
-) -> tuple[dict[tuple[str, str], Estimate], float]:
-    """The difference of each pair, and how many standard errors the intervals of all reach at once."""
-    pairs = combinations(values, 2)
-    found = {pair: paired_estimate(values[pair[0]], values[pair[1]], strata, pictures) for pair in pairs}
-    return found, reach_of_all(list(found.values()))
+        An encoder whose interval reaches 0 could be best. `sign` is -1 where a lower value is better; differences are
+        in the metric's own direction.
+        """
+        spans: dict[str, list[Interval]] = {name: [] for name in self.means}
+        for (one, other), each in self.found.items():
+            half, value = each.reaching(self.reach).half_width, sign * (self.means[one] - self.means[other])
+            middle = sign * each.value
+            low, high = min(middle - half, value), max(middle + half, value)
+            spans[one].append(Interval(value, low, high))
+            spans[other].append(Interval(-value, -high, -low))
+        return {name: _signed(sign, min(of, key=lambda span: span.value), of) for name, of in spans.items()}
+
+    @property
+    def least(self) -> float:
+        """The least true difference of any two that is shown with a power of 80%; endless of few units."""
+        return max(each.least(self.reach) for each in self.found.values())
 
 
 def _signed(sign: int, nearest: Interval, spans: Sequence[Interval]) -> Interval:
@@ -141,7 +155,7 @@ def sign_flip_p(
 
     The values of all queries about one picture are swapped together. The test counts the sign flips whose mean
     difference is at least as far from 0 as the measured one, which is one of them, so that p is never 0 (Phipson and
-    Smyth 2010). `strata` and `pictures` are as in `interval`.
+    Smyth 2010). `strata` and `pictures` are as in `mean_interval`.
 
     Raises:
         ValueError: the values differ in number, or queries are about two pictures, which cannot be swapped.

@@ -107,13 +107,24 @@ class Estimate:
             return 1.0
         return float(2 * stdtr(self.degrees, -abs(self.value) / self.error))
 
-    def units_for(self, distance: float, errors: float) -> int:
-        """How many units end the interval of so many standard errors before `distance`, with a power of 80%.
+    def least(self, errors: float | None = None) -> float:
+        """Of a difference: the least true one that the interval of so many standard errors shows, with a power of 80%.
+
+        Args:
+            errors: those of 95% by default.
+        """
+        return self.reaching(self._errors(errors) + POWER_ERRORS).half_width
+
+    def units_for(self, distance: float, errors: float | None = None) -> int:
+        """How many units end that interval before `distance`, with a power of 80%; `errors` as in `least`.
 
         Added units are two in any number, so their part of the error is left out.
         """
         error = self.enlarged * float(np.sqrt(np.square(self.parts[: self.units]).sum())) * len(self.parts) / self.units
-        return math.ceil(self.units * ((errors + POWER_ERRORS) * error / distance) ** 2)
+        return math.ceil(self.units * ((self._errors(errors) + POWER_ERRORS) * error / distance) ** 2)
+
+    def _errors(self, errors: float | None) -> float:
+        return student(LEVEL, self.degrees) if errors is None else errors
 
 
 def detectable(units: int, spread: float) -> float:

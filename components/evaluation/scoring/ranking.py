@@ -14,13 +14,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, missing_tables, table_files
 from components.evaluation.scoring.benchmark import Scores, key_metrics
-from components.evaluation.scoring.comparisons import (
-    behind_best,
-    least_difference,
-    letters_of,
-    sign_flip_p,
-    significant,
-)
+from components.evaluation.scoring.comparisons import AllPairs, letters_of, sign_flip_p, significant
 from components.evaluation.scoring.evaluate import image_features, score_all
 from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.results import DEFAULT, Folders, Report, write_results
@@ -110,7 +104,7 @@ def rank(scored: Sequence[tuple[Report, Scores]], benchmarks: Sequence[ProjectBe
 def _ranking(metric: str, scored: Sequence[tuple[Report, Scores]], seed: int) -> Ranking:
     results = {report.encoder: report.metrics[metric] for report, _ in scored}
     values = {report.encoder: scores.values[metric] for report, scores in scored}
-    about = scored[0][1].strata.get(metric), scored[0][1].pictures.get(metric)
+    about = scored[0][1].groups(metric)
     sign = 1 if next(iter(results.values())).higher_is_better else -1
     order = sorted(results, key=lambda encoder: -sign * results[encoder].value)
     pairs = list(combinations(order, 2))
@@ -118,6 +112,7 @@ def _ranking(metric: str, scored: Sequence[tuple[Report, Scores]], seed: int) ->
     draws = max(_DRAWS, int(5 * len(pairs) / _LEVEL))
     p = {pair: sign_flip_p(values[pair[0]], values[pair[1]], draws, seed, *about) for pair in pairs}
     letters = letters_of(order, significant(p))
-    behind = behind_best({encoder: values[encoder] for encoder in order}, sign, *about)
+    all_pairs = AllPairs.of({encoder: values[encoder] for encoder in order}, *about)
+    behind = all_pairs.behind_best(sign)
     ranked = (Ranked(encoder, results[encoder].value, behind[encoder], letters[encoder]) for encoder in order)
-    return Ranking(metric, len(values[order[0]]), least_difference(values, *about), tuple(ranked))
+    return Ranking(metric, len(values[order[0]]), all_pairs.least, tuple(ranked))

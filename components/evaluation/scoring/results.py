@@ -262,7 +262,7 @@ def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: i
 
     for name, values in scores.values.items():
         if len(values):
-            add(name, mean_interval(values, scores.strata.get(name), scores.pictures.get(name)), len(values))
+            add(name, mean_interval(values, *scores.groups(name)), len(values))
     for name, columns in scores.correlations.items():
         found = correlation_interval(columns, resamples, seed, scores.pictures.get(name))
         add(name, found, len(columns.gold))

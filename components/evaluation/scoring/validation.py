@@ -17,10 +17,9 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import EncoderUnderTest, HalfScores, ShownGain
 from components.evaluation.benchmarks.project import ProjectBenchmark, find_benchmark, table_files
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.comparisons import estimate_of
+from components.evaluation.scoring.comparisons import improvement
 from components.evaluation.scoring.context import ProjectContext
 from components.evaluation.scoring.evaluate import image_features, score
-from components.evaluation.scoring.intervals import LEVEL, student
 from components.evaluation.scoring.results import DEFAULT, Result
 
 _PICTURES = ("image_id", "first_id", "second_id")
@@ -66,12 +65,10 @@ class ValidationScores:
         """Metrics on both halves, and the gain over the base."""
         (_, chosen), (scores, shown) = (self._half(encoder, half) for half in (0, 1))
         name = self.metrics[0]
-        new, old = ((one.values | one.correlations)[name] for one in (scores, self.start))
-        if not shown[name].higher_is_better:
-            new, old = old, new
-        found = estimate_of(new, old, 0, scores.strata.get(name), scores.pictures.get(name))
+        found = improvement(name, scores, self.start, shown[name].higher_is_better)
+        assert found is not None, "metrics of a search have values per query"
         span = found.interval()
-        wanted = found.units_for(found.value, student(LEVEL, found.degrees)) if found.value > 0 else 0
+        wanted = found.units_for(found.value) if found.value > 0 else 0
         return HalfScores(_signed(chosen), _signed(shown), ShownGain(found.value, span.low, span.high, wanted))
 
     def _half(self, encoder: Encoder, half: int) -> tuple[Scores, dict[str, Result]]:

@@ -11,7 +11,7 @@ from scipy.stats import ttest_rel
 from components.core.compute.metrics import Indices, Reals
 from components.core.settings import Promote
 from components.evaluation.scoring.intervals import detectable
-from components.registry.gate import Evidence, Judged, errors_needed, gain_of, judge, units_wanted
+from components.registry.gate import Evidence, Judged, errors_needed, gain_of, judge
 from tests.support.simulated import EFFORTS, draws, encoders, hits, judged, rate
 
 METRIC, GUARD = "b/ao_at_10", "b/recall"
@@ -126,7 +126,7 @@ def test_the_advised_number_of_queries_promotes_if_the_gain_is_the_truth(
             # The line is printed for a gain that does not pass; that of next to nothing needs millions of queries.
             if gain is not None and 0.5 * gain.error < gain.value <= errors * gain.error:
                 break
-        more = generator.choice(size, units_wanted(gain, 0.0, errors))
+        more = generator.choice(size, gain.units_for(gain.value, errors))
         found.append(_promoted([new[more]], old[more], look))
     kind = "hits" if differ else "agreement"
     assert rate(f"promoted at the advised size: pilot of {size}, look {look}, {kind}", found).within(0.75, 0.85)

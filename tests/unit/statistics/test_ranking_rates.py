@@ -10,7 +10,7 @@ from components.core.compute.metrics import Reals
 from components.evaluation.benchmarks.project import find_benchmark
 from components.evaluation.report.comparison import compare
 from components.evaluation.scoring.benchmark import Scores
-from components.evaluation.scoring.comparisons import behind_best, least_difference
+from components.evaluation.scoring.comparisons import AllPairs
 from components.evaluation.scoring.ranking import rank
 from components.evaluation.scoring.results import Report
 from tests.support.simulated import EFFORTS, draws, encoders, judged, rate
@@ -30,7 +30,7 @@ def test_intervals_to_the_best_hold_for_all_encoders_at_once(count: int, effort:
     for size in (100, 300, 1000):
         for generator in draws(20 * effort, count, size):
             values = dict(zip("abcdefghij", encoders(generator, count, size, 0.5), strict=False))
-            found.append(any(span.excludes_zero for span in behind_best(values, 1).values()))
+            found.append(any(span.excludes_zero for span in AllPairs.of(values).behind_best(1).values()))
     assert rate(f"an interval to the best of {count} equal encoders excludes 0", found).at_most(0.05)
 
 
@@ -57,8 +57,8 @@ def test_the_least_difference_of_a_ranking_is_found_in_eighty_percent_or_more(
     found = []
     for generator in draws(40 * effort, count, size):
         values = dict(zip("abcdefghij", encoders(generator, count, size, 0.7), strict=False))
-        values["a"] = values["a"] + least_difference(values)
-        found.append(behind_best(values, 1)["b"].high < 0)
+        values["a"] = values["a"] + AllPairs.of(values).least
+        found.append(AllPairs.of(values).behind_best(1)["b"].high < 0)
     # It is that of the two encoders that differ most by query.
     assert rate(f"least difference found: {count} encoders, {size} queries", found).within(0.75, 0.92)
 

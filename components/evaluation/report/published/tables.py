@@ -150,7 +150,7 @@ def _paired_rows(report: PublishedReport, other: PublishedReport, folder: Path, 
         delta = difference(name, ours, theirs, _RESAMPLES, seed) if name in other.metrics else None
         if delta is None:
             continue
-        strata, pictures, p = ours.strata.get(name), ours.pictures.get(name), None
+        (strata, pictures), p = ours.groups(name), None
         if name in ours.values and (pictures is None or pictures.ndim == 1):
             p = sign_flip_p(ours.values[name], theirs.values[name], _RESAMPLES, seed, strata, pictures)
         values = number(result.value), number(other.metrics[name].value)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_1samp
 
-from components.evaluation.scoring.comparisons import behind_best
+from components.evaluation.scoring.comparisons import AllPairs
 from components.evaluation.scoring.intervals import (
     FEWEST,
     estimate,
@@ -70,7 +70,7 @@ def test_the_interval_to_the_best_shows_a_clear_loss_and_a_clear_lead() -> None:
     values = {
         name: common + shift + 0.5 * generator.normal(size=500) for name, shift in (("a", 1.0), ("b", 0), ("c", 0))
     }
-    higher, lower = behind_best(values, 1), behind_best(values, -1)
+    higher, lower = (AllPairs.of(values).behind_best(sign) for sign in (1, -1))
     assert higher["a"].low > 0 > higher["b"].high
     assert higher["c"].high < 0
     assert lower["a"].low > 0
