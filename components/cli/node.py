@@ -5,6 +5,7 @@ python -m components.cli.node train@paraclip
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import signal
@@ -20,6 +21,7 @@ SPREAD = ("embed", "train")
 """Stages that compute with ranks on several machines."""
 _GRACE_S = 100.0
 """Seconds in which a stopped stage saves its checkpoint; the template of Slurm leaves 120."""
+_REPRO = (*DVC, "--wait-for-lock", "repro")
 
 
 def command_of(stage: str, node: int, nodes: int) -> list[str]:
@@ -29,13 +31,13 @@ def command_of(stage: str, node: int, nodes: int) -> list[str]:
     take it from its cache of runs, as the others wait for its ranks.
     """
     if nodes == 1:
-        return [*DVC, "repro", stage]
+        return [*_REPRO, stage]
     group, _, entry = stage.partition("@")
     if group not in SPREAD:
         raise InputError(f"stage '{stage}' computes on one machine: start one; {' and '.join(SPREAD)} take more")
     if node == 0:
         _check_now(stage)
-        return [*DVC, "repro", "--single-item", "--no-run-cache", stage]
+        return [*_REPRO, "--single-item", "--no-run-cache", stage]
     from components.core.settings.block import read_yaml
 
     declared = read_yaml(Path("dvc.yaml").read_text("utf-8"))["stages"].get(group)
@@ -57,13 +59,31 @@ def _check_now(stage: str) -> None:
         raise InputError(f"stage '{stage}' is up to date: there is nothing to run")
 
 
+def _alone(name: str) -> int:
+    """The open file of a lock that is held until this process and its supervisor have ended.
+
+    Where a scheduler kills this process and starts the job again, the supervisor may still have the stage save its
+    state, and a second run of the stage would fail meanwhile.
+    """
+    folder = Path(".dvc", "tmp")
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"{name}: waiting until the processes of an earlier start have ended", flush=True)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    return held
+
+
 def main(stage: str) -> None:
     """Run this machine's part. SIGTERM ends its processes after they saved their state."""
     node, nodes = (
         int(os.environ.get(name, default)) for name, default in (("PET_NODE_RANK", "0"), ("PET_NNODES", "1"))
     )
     make_linked_lock()
-    process = subprocess.Popen(supervised(command_of(stage, node, nodes), _GRACE_S))
+    held = _alone(f"{stage}-{node}")
+    process = subprocess.Popen(supervised(command_of(stage, node, nodes), _GRACE_S), pass_fds=[held])
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     raise SystemExit(process.wait())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,8 +15,27 @@ from components.cli.node import command_of
 from components.core.system.errors import InputError
 from components.core.system.stage_graph import DVC
 from tests.support.dvc_project import REPO, make_project
+from tests.support.waiting import wait_until
 
 SLURM = REPO / "infra" / "launch" / "slurm.sh"
+
+WORK = """
+import signal, time
+from pathlib import Path
+
+def save(*_):
+    while not Path("may_end").exists():
+        time.sleep(0.1)
+    Path("saved").touch()
+    raise SystemExit(1)
+
+signal.signal(signal.SIGTERM, save)
+again = Path("begun").exists()
+Path("begun").touch()
+while not again:
+    time.sleep(0.1)
+Path("out/embed.txt").write_text("after saved" if Path("saved").exists() else "before")
+"""
 
 
 def _programs(folder: Path, **lines: str) -> dict[str, str]:
@@ -80,16 +100,34 @@ def test_each_machine_is_told_its_ranks_and_runs_no_part_of_a_name(
 
 def test_the_first_machine_runs_dvc_and_the_others_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
-    stage = "train@paraclip"
-    assert command_of("compare", 0, 1) == [*DVC, "repro", "compare"]
+    stage, alone = "train@paraclip", ("--single-item", "--no-run-cache")
+    assert command_of("compare", 0, 1) == [*DVC, "--wait-for-lock", "repro", "compare"]
     assert command_of(stage, 1, 2) == [sys.executable, "-m", "components.training.train", "--method", "paraclip"]
     assert command_of("embed", 1, 2) == [sys.executable, "-m", "components.encoders.embed"]
     with pytest.raises(InputError, match="stage 'compare' computes on one machine: start one; embed and train"):
         command_of("compare", 0, 2)
     make_project(tmp_path, {"embed": [], "train@a": ["embed"]})
     monkeypatch.chdir(tmp_path)
-    assert command_of("embed", 0, 2) == [*DVC, "repro", "--single-item", "--no-run-cache", "embed"]
+    assert command_of("embed", 0, 2) == [*DVC, "--wait-for-lock", "repro", *alone, "embed"]
     with pytest.raises(InputError, match="stage 'train@a' needs embed, which is out of date"):
         command_of("train@a", 0, 2)
     with pytest.raises(InputError, match=r"dvc\.yaml has no stage 'train@b'"):
         command_of("train@b", 0, 2)
+
+
+def test_a_job_that_starts_again_waits_until_its_killed_stage_has_saved_its_state(tmp_path: Path) -> None:
+    make_project(tmp_path, {"embed": []})
+    (tmp_path / "work.py").write_text(WORK)
+    command, environment = (
+        [sys.executable, "-m", "components.cli.node", "embed"],
+        os.environ | {"PYTHONPATH": str(REPO)},
+    )
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as first:
+        wait_until((tmp_path / "begun").is_file, 60)
+        first.kill()
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as again:
+        assert again.stdout is not None
+        assert again.stdout.readline() == "embed-0: waiting until the processes of an earlier start have ended\n"
+        (tmp_path / "may_end").touch()
+        assert again.wait(120) == 0
+    assert (tmp_path / "out" / "embed.txt").read_text() == "after saved"
