@@ -23,7 +23,7 @@ from tests.support.shard_making import sound, write_tar
 from tests.support.stage_project import make_trainable, write_params
 from tests.support.tiny_language_model import save_tiny_language_model
 from tests.support.warm_stages import Ended, run_stage
-from tests.unit.encoders.adapter.test_weights import Payload
+from tests.unit.encoders.adapter.test_encoder import Payload
 
 pytestmark = pytest.mark.integration
 PREPARE, BASE, TRAIN = "components.data.prepare", "components.training.base.base", "components.training.train"

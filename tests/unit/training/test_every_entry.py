@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,12 +19,17 @@ from torch import Tensor
 
 from components.core.compute.distributed import World
 from components.encoders.adapter.encoder import Encoder
+from components.registry.formats import find_format
+from components.training import train
 from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
 from components.training.engine.run import LoopOptions
 from components.training.methods.contract.method import Optimisation
+from tests.conftest import REPO
 from tests.support.rank_worker import LOGGED, one_step
 from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, subject
+from tests.support.toy_world import World as SmallWorld
+from tests.support.toy_world import world_settings
 
 TOLERANCE = 1e-5
 
@@ -99,3 +108,45 @@ def test_two_ranks_equal_one(name: str, kind: str, two_ranks: Path, language_mod
     scale = torch.cat([gradient.flatten() for gradient in alone.values()]).norm()
     for key, gradient in alone.items():
         assert (together[key] - gradient).norm() <= TOLERANCE * scale, key
+
+
+ENTRY = {"batch_size": 16, "epochs": 2, "lr": 0.0003, "weight_decay": 0.1}
+
+
+@pytest.fixture
+def exported(world: SmallWorld, tmp_path: Path) -> Path:
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    find_format("open_clip").write(Encoder.load(world.files.base), folder)
+    return folder
+
+
+def test_one_file_has_the_losses_and_weights_of_the_stage(
+    world: SmallWorld, exported: Path, tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track_in(tmp_path)
+    losses: list[dict[str, float]] = []
+    monkeypatch.setattr(train, "report_to", lambda _run: lambda step: losses.append(step.losses))
+    # The file trains on all rows.
+    settings = world_settings(tmp_path / "state", validation_images=0, log_every=1)
+    settings = settings.model_copy(update={"methods": {"paraclip": ENTRY}})
+    train.run(settings, "paraclip", replace(world.files, models=tmp_path))
+    trained: dict[str, Any] = Encoder.load(tmp_path / "paraclip").model.state_dict()
+
+    one_file, output = runpy.run_path(str(REPO / "docs/examples/paraclip_flat.py")), tmp_path / "flat.safetensors"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in ENTRY.items()]
+    tables = world.files.train, world.files.validated / "paraphrases.parquet"
+    options += [f"--pairs={tables[0]}", f"--paraphrases={tables[1]}"]
+    history = one_file["main"]([f"local-dir:{exported}", str(output), *options])
+
+    assert len(history) == 14
+    for own, stages in zip(history, losses, strict=True):
+        assert own == pytest.approx(stages, abs=1e-5)
+    assert sum(history[-1].values()) < sum(history[0].values()) - 0.1
+    flat = load_file(output)
+    for name in flat:
+        if name.endswith("attn.in_proj_bias"):
+            # A bias of the keys adds the same number to all of a query's logits: its gradient is only rounding.
+            flat[name].chunk(3)[1].zero_()
+            trained[name].chunk(3)[1].zero_()
+    torch.testing.assert_close(flat, trained, atol=1e-5, rtol=0)

@@ -34,7 +34,7 @@ ENTRIES: dict[str, dict[str, Any]] = every_method()["methods"]
 
 every_entry = pytest.mark.parametrize("name", ENTRIES)
 every_variant = pytest.mark.parametrize("entry", [*ENTRIES.values(), *CASES.values()], ids=[*ENTRIES, *CASES])
-# The mean over tokens needs a sum over real ranks: tests/unit/training/methods/test_read_clip.py.
+# The mean over tokens needs a sum over real ranks: tests/unit/training/methods/test_leaf.py.
 _RANKED = {name: entry for name, entry in CASES.items() if name != "read_clip"}
 every_ranked_variant = pytest.mark.parametrize(
     "entry", [*ENTRIES.values(), *_RANKED.values()], ids=[*ENTRIES, *_RANKED]

@@ -1,4 +1,4 @@
-"""LEAF keeps features of misspelt texts where those of the texts themselves were before training."""
+"""Methods of texts: LEAF keeps features of misspelt ones, READ-CLIP's language model must predict a paraphrase."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import random
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import text_features
 from components.training.methods.leaf import METHOD, Search, edited, makes_word, misspelt
-from tests.unit.training.methods.examples import losses_of, random_columns
+from components.training.methods.read_clip import reconstruct, reconstruction
+from tests.support.tiny_language_model import tiny_language_model
+from tests.unit.training.methods.examples import SCALE, losses_of, picking, random_columns, small_encoder, unit
 
 TEXTS = ["a small dog left of a cat", "two red hats", "the large boat"]
 
@@ -110,3 +113,64 @@ def test_the_error_of_a_text_does_not_depend_on_the_rest_of_its_batch(tiny_encod
     together = _attacked(tiny_encoder, TEXTS)
     torch.manual_seed(4)
     assert _attacked(tiny_encoder, TEXTS[1:]) == together[1:]
+
+
+COLUMNS = random_columns(("image", "caption", "hard_negative", "paraphrase_1"))
+TWO_TEXTS = ["a dog", "two cats on a sofa"]
+
+
+def test_the_contrastive_terms() -> None:
+    image, caption, negative, paraphrase = (
+        unit(COLUMNS[name]) for name in ("image", "caption", "hard_negative", "paraphrase_1")
+    )
+    found = losses_of({"method": "read_clip"}, COLUMNS)
+    assert found.pop("reconstruction") > 0
+    assert found == pytest.approx(
+        {
+            "image_to_text": picking(image, caption, negative, scale=SCALE) / 2,
+            "text_to_image": picking(caption, image, scale=SCALE) / 2,
+            "alignment": picking(paraphrase, caption, scale=SCALE) * 0.5,
+        }
+    )
+
+
+def _reconstruction(*, of_tokens: bool = False) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return reconstruction(6, small_encoder().tokenizer, tiny_language_model(), of_tokens=of_tokens)
+
+
+@pytest.mark.parametrize("of_tokens", [True, False])
+def test_the_loss_is_the_language_models_of_each_text_and_its_end(of_tokens: bool) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    extra, folder = _reconstruction(of_tokens=of_tokens), tiny_language_model()
+    model, words = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    features = torch.randn(2, 6)
+    each, lengths = [], []
+    with torch.no_grad():
+        for row, text in zip(features, TWO_TEXTS, strict=True):
+            ids = torch.tensor([*words(text, add_special_tokens=False)["input_ids"], words.eos_token_id])
+            inputs = torch.cat([extra.first(row)[None], model.get_input_embeddings()(ids[:-1])])
+            lengths.append(len(ids))
+            each.append(F.cross_entropy(model(inputs_embeds=inputs[None]).logits[0], ids).item())
+        found = reconstruct(extra, features, small_encoder().tokenizer(TWO_TEXTS))
+    assert found.item() == pytest.approx(np.average(each, weights=lengths if of_tokens else None), rel=1e-5)
+
+
+def test_ranks_with_unequal_texts_average_to_the_mean_over_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra, features, tokens = _reconstruction(of_tokens=True), torch.randn(2, 6), small_encoder().tokenizer(TWO_TEXTS)
+    counts = [extra.decoder.targets(tokens[row : row + 1])[1].sum() for row in (0, 1)]
+    assert counts[0] != counts[1]
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda total: total.copy_(sum(counts)))
+    ranks = [reconstruct(extra, features[row : row + 1], tokens[row : row + 1], 2) for row in (0, 1)]
+    torch.testing.assert_close(sum(ranks) / 2, reconstruct(extra, features, tokens))
+
+
+def test_only_the_layer_before_the_language_model_learns_and_is_saved() -> None:
+    extra = _reconstruction()
+    assert set(extra.state_dict()) == {"first.weight"}
+    features = torch.randn(2, 6, requires_grad=True)
+    reconstruct(extra, features, small_encoder().tokenizer(TWO_TEXTS)).backward()
+    assert features.grad is not None
+    assert features.grad.norm() > 0
+    assert all(not weights.requires_grad for weights in extra.decoder.model.parameters())

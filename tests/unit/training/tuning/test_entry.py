@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.cli.commands import params
 from components.core.settings import Settings
@@ -14,6 +16,7 @@ from components.core.tracking import make_client, tracked_run
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.under_test import HalfScores, ShownGain
 from components.training.mixing.mix import weights_of
+from components.training.recipe import POINTS, recipe
 from components.training.train import StoppedEarlyError
 from components.training.tuning import entry as tuning
 from components.training.tuning.entry import Tuned, planned, tune
@@ -141,3 +144,20 @@ def test_only_a_gain_that_is_shown_is_written(
     params.tune("paraclip", 12, "", write=True, dry_run=False)
     assert words in capsys.readouterr().out
     assert len(written) == (gain.low > 0)
+
+
+def test_points_are_met_and_continue_beyond() -> None:
+    for rows, (lr, batch, epochs) in POINTS.items():
+        found = recipe(rows)
+        assert (found.lr, found.batch_size, found.epochs) == (lr, 1 << (batch.bit_length() - 1), epochs)
+    assert (recipe(10**9).lr, recipe(10**9).epochs) == (5e-7, 1)
+    assert (recipe(100).lr, recipe(100).batch_size) == (POINTS[1_000][0], 16)
+
+
+@given(st.integers(1, 10**8))
+def test_an_epoch_has_steps_and_the_warmup_fits(rows: int) -> None:
+    found = recipe(rows)
+    assert found.batch_size >= 2
+    assert rows < 8 or rows // found.batch_size >= 4
+    assert found.warmup_steps < max(1, rows // found.batch_size) * found.epochs
+    assert 5e-7 <= found.lr <= max(lr for lr, *_ in POINTS.values())
