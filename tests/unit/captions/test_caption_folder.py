@@ -206,7 +206,7 @@ def test_names_are_kept_to_the_byte_and_odd_ones_are_never_asked(caption: Callab
     assert described(prepare).images == {"train": len(kept)}
 
 
-def test_captions_elsewhere_have_names_that_their_folder_understands_or_say_where_to_move(
+def test_captions_elsewhere_have_names_that_their_folder_understands(
     caption: Callable[..., PictureCaptions],
 ) -> None:
     _pictures("a.jpg")
@@ -233,7 +233,7 @@ def _served(url: str) -> ServerEngine:
     return ServerEngine(ServerOptions.model_validate({"urls": [url], "model": "m", "attempts": 2}, context="--llm"))
 
 
-def test_the_server_sees_upright_pictures_of_bounded_size_without_metadata(
+def test_the_server_sees_small_upright_pictures_without_metadata(
     caption: Callable[..., PictureCaptions],
 ) -> None:
     Path("pictures").mkdir()

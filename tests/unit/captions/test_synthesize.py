@@ -157,9 +157,7 @@ def test_cached_answers_come_first_and_pruned_ones_do_not_return(stage: Stage, e
     assert (stage.run("paraphrase_1").replayed, len(engine.asked), store.count()) == (2, 8, 8)
 
 
-def test_some_questions_are_sent_although_their_answers_are_cached(
-    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_some_questions_ignore_the_cache(stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.run("rewrite")
     stage.run("paraphrase_1")
     stage.start_with_cached_answers()
@@ -252,9 +250,7 @@ def test_a_failed_question_is_a_rejected_row_and_is_repeated_by_the_next_run(sta
     assert (stage.run("paraphrase_1").failed, len(engine.asked)) == (2, 2)
 
 
-def test_the_judge_keeps_or_rewrites_each_candidate_once(
-    stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_judge_keeps_or_rewrites(stage: Stage, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.run("paraphrase_semclip")
     judge = FakeEngine(_capitals, "judge-1", batch=2)
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _model: judge)

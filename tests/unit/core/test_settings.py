@@ -200,9 +200,7 @@ METHODS_TOO = ("data.prepare", "captions.synthesize", "training.train --method s
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")
-def test_every_stage_begins_with_the_check(
-    raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
+def test_every_stage_checks_first(raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     raw_params["methods"]["semclip"]["epoch"] = 3
     fault = "unknown key 'methods.semclip.epoch'"

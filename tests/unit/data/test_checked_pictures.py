@@ -77,7 +77,7 @@ def _log(tmp_path: Path) -> list[int]:
     return checked_parts
 
 
-def test_several_processes_give_the_same_pictures_in_the_same_order(
+def test_processes_give_the_same_pictures_in_the_same_order(
     parts: list[PictureChunk], run: Run, tmp_path: Path
 ) -> None:
     one = run(parts)
@@ -217,18 +217,14 @@ def test_a_list_that_is_a_link_or_too_large_is_one_line(kind: str, shop: Path, s
         assert_refused(settings(max_list_mb=2), r"captions\.tsv is too large \(3 MB, more than 2 MB\): .*max_list_mb")
 
 
-def test_a_line_without_an_end_is_refused_before_it_is_in_memory(
-    shop: Path, settings: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_without_an_end_is_not_read_whole(shop: Path, settings: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files, "_LONGEST_LINE", 1_000)
     with (shop / "captions.tsv").open("a") as stream:
         stream.write("7.jpg\t" + "long " * 300)
     assert_refused(settings(), r"captions\.tsv: line 22 has more than 1,000 letters: shorten or remove it")
 
 
-def test_shards_and_tables_that_are_links_out_are_refused_and_hidden_ones_skipped(
-    settings: Make, tmp_path: Path
-) -> None:
+def test_shards_and_tables_that_are_links_out_are_refused_hidden_ones_skipped(settings: Make, tmp_path: Path) -> None:
     shards, table = tmp_path / "shards", tmp_path / "table"
     make_shards(shards, 2, 20)
     (shards / "._000.tar").write_bytes(b"AppleDouble")

@@ -60,9 +60,7 @@ def _prepared(settings: Settings, home: Path) -> tuple[dict[str, list[str]], Lea
     return {split: [pair["caption"] for pair in rows] for split, rows in pairs.items()}, counts
 
 
-def test_leaks_of_each_way_are_dropped_and_counted(
-    project: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_leaks_are_dropped_and_counted(project: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leaks = {text for _, text in LEAKS}
     for seed in range(40):
         settings = project(LEAKS)

@@ -77,9 +77,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_rows_are_unit_lengths_give_the_raw_features_back_and_damaged_arrays_are_refused(
-    stage: Stage, png: Any
-) -> None:
+def test_rows_are_unit_with_lengths_of_their_own_and_damaged_arrays_are_refused(stage: Stage, png: Any) -> None:
     images = [png((200, 20, row)) for row in (0, 120, 240)]
     stage.write(images)
     folder = stage.run()
@@ -126,9 +124,7 @@ def test_an_image_with_several_captions_is_embedded_once(
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
 
 
-def test_pictures_without_finite_features_and_broken_ones_are_named(
-    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_without_finite_features_are_named(stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.write([png((200, 20, row)) for row in (0, 120, 120)])
     infinite = np.array([[1.0] * 16, [np.inf] * 16], np.float32)
     monkeypatch.setattr(Encoder, "pixel_features", lambda *_: infinite)
@@ -144,9 +140,7 @@ def test_pictures_without_finite_features_and_broken_ones_are_named(
         stage.run()
 
 
-def test_a_stopped_stage_resumes_with_the_parts_that_are_not_done(
-    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_stage_makes_no_part_again(stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.write([png((200, 20, row)) for row in range(7)])
     stage.change(part=2, batch_size=2)
     undisturbed = stage.run("undisturbed")
@@ -167,9 +161,7 @@ def test_a_stopped_stage_resumes_with_the_parts_that_are_not_done(
     assert _contents(resumed) == _contents(undisturbed)
 
 
-def test_a_tower_that_computes_on_all_cores_takes_turns_with_decoding(
-    stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tower_on_all_cores_takes_turns_to_decode(stage: Stage, png: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.write([png((200, 20, row)) for row in range(6)])
     stage.change(batch_size=2)
     decoded, ahead = list[str](), list[int]()

@@ -71,9 +71,7 @@ def test_pictures_are_embedded_again(tiny_encoder: Encoder, tmp_path: Path, caps
         check_given(tiny_encoder, _write(folder, mixed[1], captions, names))
 
 
-def test_vectors_of_a_tool_that_ignores_rotations_fit(
-    tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unrotated_vectors_fit(tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, raw = tmp_path / "phone", [sideways(orientation) for orientation in (6, 8, 3)]
     folder.mkdir()
     for number, picture in enumerate(raw):
@@ -86,9 +84,7 @@ def test_vectors_of_a_tool_that_ignores_rotations_fit(
         assert "3 pictures embedded again have a median cosine of 1.000" in capsys.readouterr().out
 
 
-def test_without_pictures_captions_must_find_their_vectors(
-    tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_captions_find_their_vectors(tiny_encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, captions = tmp_path / "shop", [f"a mug with the number {number}, {number * 7}" for number in range(150)]
     vectors, names = tiny_encoder.embed_texts(captions), ["https://host/1.jpg"] * 150
     check_given(tiny_encoder, _write(folder, vectors, captions, names))

@@ -104,9 +104,7 @@ ONCE = {"paraclip", "caption_ft", "laclip_ft", "negclip", "conclip"}
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_images_are_not_trained_on_through_another_caption_if_held_out_nor_twice_in_a_batch(
-    name: str, shared: World, image_of: Any, held_images: frozenset[str]
-) -> None:
+def test_held_out_images_never_train(name: str, shared: World, image_of: Any, held_images: frozenset[str]) -> None:
     loaded = _load(shared, name, batch_size=8)
     shown = set(image_of[[*_shown(shared, loaded)]])
     assert len(held_images) == 2
@@ -116,9 +114,7 @@ def test_images_are_not_trained_on_through_another_caption_if_held_out_nor_twice
         assert image_of[batch.ids].nunique() == 8
 
 
-def test_comparisons_are_all_visited_in_an_epoch_and_never_one_twice(
-    shared: World, image_of: Any, held_images: frozenset[str]
-) -> None:
+def test_an_epoch_visits_each_comparison_once(shared: World, image_of: Any, held_images: frozenset[str]) -> None:
     source = _load(shared, "pc_clip", batch_size=8).source
     table = DIFFERENCES.read(shared.files.validated / "differences.parquet").to_pandas()
     free = table[~(table["id"].map(image_of).isin(held_images) | table["other_id"].map(image_of).isin(held_images))]
@@ -139,9 +135,7 @@ def _distractors(loaded: Loaded, epoch: int) -> dict[str, tuple[float, ...]]:
     }
 
 
-def test_released_conclip_keeps_the_one_nearest_image_of_another_table(
-    world: World, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_released_conclip_keeps_the_nearest_image(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "data"
     shutil.copytree(world.folder / "pairs", elsewhere / "pairs")
     # The last twenty images, which the rows show, too: none may be its own distractor.
@@ -195,9 +189,7 @@ def test_all_methods_are_validated_on_the_same_pairs(name: str, world: World, he
     assert set(held_out.paraphrases) <= set(table["paraphrase_1"])
 
 
-def test_the_gallery_has_the_queries_and_then_the_validation_images_which_a_trained_image_tower_embeds(
-    world: World, held: set[str]
-) -> None:
+def test_the_gallery_is_of_queries_and_validation_images(world: World, held: set[str]) -> None:
     train, val = (
         ImageEmbeddings.open(world.files.embeddings, split, world.files.pairs / f"{split}.parquet")
         for split in ("train", "val")
@@ -257,9 +249,7 @@ def _logged(world: World, folder: Path) -> World:
     return changed(world, folder=folder, files=files)
 
 
-def test_weights_reach_the_methods_that_declare_them_and_others_say_so(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_reach_methods_or_are_named(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logged = _logged(world, tmp_path)
     ids = list(logged.captions)
     for name, weighted in (("paraclip", True), ("semclip", False), ("joint", False)):
@@ -278,9 +268,7 @@ def test_weights_reach_the_methods_that_declare_them_and_others_say_so(
                 np.testing.assert_allclose(batch.weights.numpy(), (places + 1) / (places + 1).mean(), rtol=1e-6)
 
 
-def test_shards_that_lose_the_weights_of_pairs_are_reported(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_that_lose_weights_are_named(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logged = _logged(world, tmp_path)
     write_shards(logged.files.pairs / "train.parquet", tmp_path / "shards", 30)
     train = {"shards": {"urls": str(tmp_path / "shards"), "columns": {"caption": "txt"}}}
@@ -309,9 +297,7 @@ def test_embeddings_of_another_image_tower_are_refused(world: World, tmp_path: P
     assert _load(changed(world, files=files), "caption_ft", image_tower="trained").source.steps_per_epoch
 
 
-def test_shards_are_streamed_without_held_out_pairs_where_the_image_tower_trains(
-    world: World, held: set[str], tmp_path: Path
-) -> None:
+def test_shards_are_streamed_without_held_out_pairs(world: World, held: set[str], tmp_path: Path) -> None:
     write_shards(world.files.pairs / "train.parquet", tmp_path, 30)
     train = {"shards": {"urls": str(tmp_path), "columns": {"rewrite": "txt"}, "max_error_share": 0}}
     loaded = _load(world, "rewrite_ft", train, image_tower="trained")

@@ -141,7 +141,7 @@ WORSENING = [
 
 
 @pytest.mark.parametrize(("metric", "pick", "options"), WORSENING)
-def test_the_best_weights_are_exported(
+def test_best_weights_are_exported(
     metric: str, pick: Any, options: dict[str, Any], world: World, tmp_path: Path
 ) -> None:
     entry = {"method": "paraclip", "schedule": "constant"} | options
@@ -259,9 +259,7 @@ def test_retention_keeps_texts_nearer_to_the_base(world: World, tmp_path: Path) 
         _run(world, {"method": "paraclip", "matryoshka": [8, 999]}, tmp_path)
 
 
-def test_proclip_distils_in_its_first_epochs_and_contrasts_in_its_last(
-    world: World, tmp_path: Path, language_model: Path
-) -> None:
+def test_proclip_first_distils_and_then_contrasts(world: World, tmp_path: Path, language_model: Path) -> None:
     entry = {"method": "proclip", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
     folder = _run(world, entry | {"strategy": "alignment", "alignment_layers": 1}, tmp_path)
     assert not Encoder.load(folder).sidecar.from_base
@@ -288,9 +286,7 @@ def test_an_encoder_with_tensors_of_its_method_can_be_the_base_and_warnings_of_t
     assert all(len(directions) == 3 for directions in tuned.extra.values())
 
 
-def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_belong_to_all_that_decides_weights(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"method": "paraclip"}
 
     def fingerprint(changes: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
@@ -332,9 +328,7 @@ def _checkpoints_of(world: World, entry: dict[str, Any], folder: Path, **options
     return found.name
 
 
-def test_the_precision_that_auto_chooses_is_logged_and_trains(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chosen_precision_is_logged(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry, found = {"method": "paraclip", "warmup_steps": 1}, []
     for native, wanted, precision in ((True, "auto", "bf16"), (True, "bf16", "bf16"), (False, "auto", "fp32")):
         monkeypatch.setattr(devices, "bf16_is_native", lambda _device, native=native: native)
@@ -359,9 +353,7 @@ def test_a_run_with_a_changed_language_model_starts_over(world: World, tmp_path:
     assert done.data_hashes["language_model"] == path_hash(copy)
 
 
-def test_a_run_with_changed_shards_starts_over_and_nothing_of_a_published_test_set_is_trained_on(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_changed_shards_start_over(world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shards, leaks, entry = tmp_path / "shards", tmp_path / "leaks", {"method": "caption_ft", "image_tower": "trained"}
     write_shards(world.files.pairs / "train.parquet", shards, 30)
     options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}, "max_error_share": 1.0}}
@@ -381,9 +373,7 @@ def test_a_run_with_changed_shards_starts_over_and_nothing_of_a_published_test_s
     assert found[1] == "an earlier one" != found[2]
 
 
-def test_an_encoder_whose_image_tower_changed_is_not_saved_where_the_index_is_kept(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_changed_image_tower_is_not_saved_where_the_index_is_kept(world: World, tmp_path: Path) -> None:
     entry = {"method": "caption_ft", "epochs": 1}
     assert (_run(world, entry, tmp_path, "frozen", keep_index=True) / "encoder.safetensors").is_file()
     with pytest.raises(InputError, match=r"training changed the image tower although train\.keep_index is set"):
@@ -448,9 +438,7 @@ def test_an_observer_sees_early_metrics_and_may_stop_the_run(world: World, tmp_p
 
 
 @pytest.mark.parametrize(("wanted", "steps"), [("none", []), ("best", [4]), ("all", [2, 3, 4])])
-def test_kept_checkpoints_are_logged_models_at_their_steps(
-    world: World, tmp_path: Path, wanted: str, steps: list[int]
-) -> None:
+def test_kept_checkpoints_are_logged_models(world: World, tmp_path: Path, wanted: str, steps: list[int]) -> None:
     options = {"validate_every": 1, "validation_images": 10, "checkpoint_every": 1, "log_checkpoints": wanted}
     entry = {"method": "paraclip", "epochs": 4, "batch_size": 64}
     settings = _settings(world, {"tried": entry}, **options)

@@ -76,9 +76,7 @@ def _pair(request: Request) -> tuple[str, ...]:
     return tuple(quoted(request)[:2])
 
 
-def test_both_directions_must_hold_and_each_is_asked_once(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_directions_must_hold(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = FakeEngine(lambda request: SAME.get(_pair(request)))
     monkeypatch.setattr(asking, "make_engine", lambda _settings, _name: model)
     judge = MeaningJudge(settings, "student")
@@ -129,9 +127,7 @@ ENGINE: Any = SimpleNamespace(model="m")
         (None, "42", ""),
     ],
 )
-def test_questions_name_the_language_of_the_answer(
-    settings: Settings, language: Any, caption: str, ending: str
-) -> None:
+def test_questions_name_the_language(settings: Settings, language: Any, caption: str, ending: str) -> None:
     validation = settings.validation.model_copy(update={"language": language})
     questions = questions_of(settings.model_copy(update={"validation": validation}), "paraphrase_1", ENGINE)
     (_, question) = questions.about(InputRow("a", 0, {"caption": caption}), 0).chat[-1]

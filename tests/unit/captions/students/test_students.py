@@ -66,9 +66,7 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_trained_student_is_an_adapter_and_its_record_and_is_not_trained_twice(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_student_is_trained_once_to_adapter_and_record(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {path.name for path in trained.iterdir()} == {ADAPTER, "adapter_config.json", RECORD, "merged"}
     record = _read(trained / RECORD)
     assert record["examples"] + record["held_out"] == 2 * len(CAPTIONS)
@@ -144,9 +142,7 @@ def test_a_fault_of_the_settings_is_one_line(
 
 
 @pytest.mark.slow
-def test_students_of_several_processes_are_trained_by_torchrun(
-    raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_processes_are_run_by_torchrun(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(student, "__spec__", type("Spec", (), {"name": "components.captions.students.students"}))
     monkeypatch.setattr("os.execv", lambda _program, arguments: started.append(arguments))

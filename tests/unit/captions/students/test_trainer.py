@@ -219,9 +219,7 @@ def test_a_completion_is_continued_without_a_template(loaded: LanguageModel, pro
     assert _decoded(loaded, Lesson(task, {"caption": "x"}, "Good.")) == (f"<s>{prompt}", continued)
 
 
-def test_a_chat_template_that_does_not_fit_is_refused_in_one_line(
-    loaded: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_template_that_does_not_fit_is_refused(loaded: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     for template, fault in (
         ("{{ raise_exception('no system here') }}", r"cannot render task 'paraphrase_1' \(no system here\)"),
         ("{{ messages | length }}", "changes a question after its answer"),
@@ -266,9 +264,7 @@ def test_a_student_is_trained_again_after_changes_of_the_adapter_only(tmp_path: 
     assert not job.is_done()
 
 
-def test_after_changes_of_the_code_it_is_trained_from_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_changes_of_the_code_it_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = _job(tmp_path)
     _finish(job, code=code_hash())
     before = job.checkpoints.folder

@@ -96,9 +96,7 @@ def test_a_reason_has_a_few_examples_and_reasons_without_end_are_bounded() -> No
     assert len(tally.examples) == MOST_REASONS
 
 
-def test_counts_and_reports_are_in_the_run_even_of_a_broken_limit(
-    track_in: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_counts_and_reports_are_in_the_run(track_in: Callable[[Path], None], tmp_path: Path) -> None:
     track_in(tmp_path)
     answers = [Answer(), Answer(pair=1, text_1="dog cat"), Answer(pair=2)]
     answers += [Answer(pair=3, text_1=None, found_2=False, reason_1="failed: HTTP 500: <oops> #\u00e9")]

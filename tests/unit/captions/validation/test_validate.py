@@ -118,9 +118,7 @@ def test_one_answer_to_many_captions_is_rejected_in_every_language(tmp_path: Pat
     assert len(validated(files, "query_paraphrases", **options).accepted) == len(rows)
 
 
-def test_a_table_whose_meaning_nothing_compares_is_refused_until_it_is_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_that_nothing_compares_must_be_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def outcome(**limits: Any) -> str:
         try:
             validated(files, **{"check_scene_facts": False, "language": "de"} | limits)
@@ -190,9 +188,7 @@ def test_a_pair_whose_samples_follow_each_other_stays_in_one_shard(tmp_path: Pat
         ("max_leak_share", 0.4, "paraphrase_2_leak:word", "leak share 0.500 breaks validate.max_leak_share 0.4"),
     ],
 )
-def test_a_broken_share_fails_the_stage_after_its_outputs_are_written(
-    tmp_path: Path, limit: str, share: float, fault: str, message: str
-) -> None:
+def test_a_broken_share_fails_the_stage(tmp_path: Path, limit: str, share: float, fault: str, message: str) -> None:
     files = write_paraphrases(tmp_path, [Answer(**FAULTS[fault]), Answer(pair=1)])
     with pytest.raises(InputError, match=f"^[^\n]*{message}[^\n]*$") as caught:
         validated(files, **{limit: share})
@@ -245,9 +241,7 @@ def test_other_sources_have_no_scenes(raw_params: dict[str, Any], tmp_path: Path
     assert probes.facts is None
 
 
-def test_an_unknown_table_or_a_missing_input_is_named(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_tables_and_lost_inputs(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for table, message in (
         ("class_descriptions", r"^data/captions/class_descriptions/class_description\.parquet is missing"),

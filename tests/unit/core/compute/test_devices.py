@@ -39,9 +39,7 @@ def test_batches_are_halved_when_memory_runs_out_and_a_line_says_so(caplog: pyte
         list(in_batches(7, 7, "text", "cuda:1", never))
 
 
-def test_a_first_batch_shows_how_many_rows_fit_into_the_free_memory(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_first_batch_shows_how_many_fit(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     found = {"mem_get_info": (9_000, 0), "memory_reserved": 3_000, "memory_allocated": 2_000}
     # 256 rows took 1,280 bytes at the peak, and half of 10,000 is free for 1,000 rows.
     found |= {"max_memory_allocated": 3_280, "reset_peak_memory_stats": None}

@@ -31,9 +31,7 @@ def test_a_commit_is_dirty_where_code_differs_from_it(tmp_path: Path, monkeypatc
         Path(path).unlink()
 
 
-def test_the_hash_of_a_stages_code_follows_the_files_that_dvc_yaml_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hash_of_code_follows_the_files_of_dvc_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "_ROOT", tmp_path)
     (tmp_path / "dvc.yaml").write_text(
         "stages: {base: {deps: [components/one, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"

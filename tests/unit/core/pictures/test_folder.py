@@ -182,9 +182,7 @@ def files(tmp_path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_pictures_are_read_from_shards_tables_and_files_also_from_more_than_stay_open(
-    files: list[dict[str, Any]], tmp_path: Path
-) -> None:
+def test_pictures_are_read_from_more_files_than_stay_open(files: list[dict[str, Any]], tmp_path: Path) -> None:
     inside = {"image": RAW[0], "image_id": image_id(RAW[0])}
     shards = [files[0] | {"file": str(tmp_path / f"copy{number}.tar")} for number in range(20)]
     for shard in shards:

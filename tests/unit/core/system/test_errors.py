@@ -18,9 +18,7 @@ SCHEMES = ("http", "https", "postgresql+psycopg", "qdrant", "s3", "mysql")
 PASSWORDS = st.text("abcXYZ789/@ ?#:%&=+'\"(),;!$~\\[]", min_size=3, max_size=20).map("pw{}PW".format)
 
 
-def test_errors_that_users_can_fix_are_one_line_and_others_are_raised(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_users_are_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["torch==2", 'onnx-script>1; python_version > "3" and extra == "export"', 'torch==2; extra == "dev"']
     monkeypatch.setattr("components.core.system.errors.requires", lambda _: lines)
 

@@ -41,9 +41,7 @@ def _output(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_the_nearest_params_yaml_marks_the_project_and_is_required(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_nearest_params_yaml_marks_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = tmp_path / "outer" / "inner" / "folder"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)

@@ -67,7 +67,7 @@ def test_a_finished_run_has_settings_inputs_metrics_and_artifacts(settings: Sett
     assert run.reference() == {"run_id": run.id, "experiment": settings.dataset.name, "tracking_uri": uri}
 
 
-def test_artifacts_are_read_from_the_clients_store(
+def test_artifacts_are_of_the_clients_store(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tracked_run("train", "paraclip", settings, {}, {}) as run:
@@ -111,9 +111,7 @@ def test_sigterm_and_interrupt_are_killed_and_a_second_signal_is_ignored(setting
     assert _run(run.id).info.status == "KILLED"
 
 
-def test_an_outer_handler_of_sigterm_decides_how_the_process_ends(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outer_handler_of_sigterm_decides_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     class Cancelled(BaseException):
         """As Prefect's `TerminationSignal`, by which a flow ends as cancelled."""
 
@@ -131,9 +129,7 @@ def test_an_outer_handler_of_sigterm_decides_how_the_process_ends(
     assert _run(run.id).info.status == "KILLED"
 
 
-def test_a_deleted_experiment_is_named_with_the_command_that_restores_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_experiment_is_named_with_the_fix(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with tracked_run("train", "first", settings, {}, {}):
         pass
     client, name = make_client(), settings.dataset.name
@@ -161,7 +157,7 @@ def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monk
     assert _run(run.id).info.status == "FINISHED"
 
 
-def test_a_signal_ends_the_wait_for_a_server_that_is_away(
+def test_a_signal_ends_the_wait_for_a_server(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def away(*_: Any) -> None:

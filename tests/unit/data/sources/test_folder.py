@@ -108,7 +108,7 @@ def test_bad_rows(world: Make, tmp_path: Path) -> None:
         (("", "a picture"), "line 8 names no image"),
     ],
 )
-def test_a_row_without_a_usable_caption_or_image_is_left_out(
+def test_a_row_without_text_or_image_is_left_out(
     row: tuple[str, str], message: str, world: Make, tmp_path: Path
 ) -> None:
     splits = prepared(world([*ROWS, row]), tmp_path)
@@ -196,7 +196,7 @@ def test_one_picture_under_three_names_is_in_one_split(world: Make, tmp_path: Pa
     assert texts in (set(), {"picture number 0", "the first again", "a copy of the first"})
 
 
-def test_a_line_that_repeats_image_and_caption_is_left_out_and_counted(
+def test_a_repeated_line_is_counted_and_left_out(
     world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = world([*ROWS, *ROWS, ("copy.png", ROWS[3][1])])
@@ -208,7 +208,7 @@ def test_a_line_that_repeats_image_and_caption_is_left_out_and_counted(
     assert "captions.tsv: 7 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
 
 
-def test_an_image_in_two_splits_stays_in_the_first_and_is_listed(
+def test_an_image_in_two_splits_stays_in_the_first(
     world: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a source gives: the captions may differ, and the names."""
@@ -245,9 +245,7 @@ def test_every_format_gives_the_same_pairs(world: Make, tmp_path: Path) -> None:
     assert pairs_of(settings) == expected
 
 
-def test_a_split_without_room_for_a_whole_product_gets_a_part_of_it_and_no_other_split_the_rest(
-    world: Make, tmp_path: Path
-) -> None:
+def test_a_split_may_have_a_part_of_a_product_and_no_other_split_the_rest(world: Make, tmp_path: Path) -> None:
     rows = [(f"{number}.png", f"Mug {number // 2}", f"sku{number // 2}") for number in range(6)]
     for held_out, kept in ((2, [2, 2, 2]), (1, [2, 1, 1])):
         counts = {"train": 2, "val": held_out, "test": held_out}

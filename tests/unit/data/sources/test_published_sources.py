@@ -75,7 +75,7 @@ def test_images_in_no_split_are_left_out_and_counted(settings: Any, capsys: pyte
     assert "token.txt: 1 images are in no published split and are left out, first 10.png" in capsys.readouterr().out
 
 
-def test_an_image_in_two_published_splits_does_not_train(
+def test_an_image_in_two_splits_does_not_train(
     settings: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = settings("flickr8k", counts=COUNTS | {"train": 10})
@@ -133,9 +133,7 @@ FAULTS: list[tuple[str, Damage, str]] = [
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), FAULTS)
-def test_faults_are_reported_with_the_file(
-    settings: Any, tmp_path: Path, name: str, damage: Damage, message: str
-) -> None:
+def test_faults_name_the_file(settings: Any, tmp_path: Path, name: str, damage: Damage, message: str) -> None:
     made = settings(name)
     damage(tmp_path / "set")
     assert_refused(made, message)

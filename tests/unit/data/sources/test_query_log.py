@@ -72,9 +72,7 @@ def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Ma
     assert len(rows) >= 6
 
 
-def test_the_strongest_query_of_a_held_out_image_makes_its_pair_and_all_are_queries(
-    world: Make, tmp_path: Path
-) -> None:
+def test_the_strongest_query_of_a_tested_image_is_its_pair_and_all_are_queries(world: Make, tmp_path: Path) -> None:
     (tested,) = reading.prepared(world(_split(ROWS), f"{HEADER}\tsplit"), tmp_path)["test"]
     assert (tested["caption"], tested["weight"]) == ("red bus", 9)
     queries = {(query["text"], query["image_id"]) for query in reading.caption_queries(tmp_path)}

@@ -172,9 +172,7 @@ def test_cut_wrong_and_hostile_files_are_one_line(world: Make, tmp_path: Path, n
     assert_refused(settings, r"\.csv is missing: get it from the authors of SemCLIP")
 
 
-def test_rows_without_a_text_are_left_out_and_counted(
-    world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_without_a_text_are_left_out(world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = min(TRAIN)
     path = tmp_path / "cc_neg" / cc_neg.CSV
     path.write_text(path.read_text().replace(f"paraphrase {chosen}\n", "\n"))

@@ -72,9 +72,7 @@ def test_a_pattern_names_shards_and_folders_name_splits(settings: Any, prepared:
     assert set(prepared(alone)["val"]) < {f"caption {number}" for number in range(8)}
 
 
-def test_a_repeated_pair_is_left_out(
-    settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repeats_are_left_out(settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tar(tmp_path / "shards" / "test" / "0.tar", [one for key in (0, 1) for one in sound(f"{key:02d}", key)])
     write_tar(tmp_path / "shards" / "val" / "0.tar", [one for key in (2, 3) for one in sound(f"{key:02d}", key)])
     trained = [one for key, number in enumerate([*range(4, 10), 4, 5, 10, 11]) for one in sound(f"{key:02d}", number)]
@@ -139,9 +137,7 @@ def test_a_dot_in_a_key_is_named(settings: Any, tmp_path: Path) -> None:
     assert [lost.reason for lost in unusable] == [f"000.tar/mug cannot be used ({hint})"]
 
 
-def test_a_cut_shard_gives_what_is_before_the_cut_and_counts_by_its_size(
-    settings: Any, prepared: Any, tmp_path: Path
-) -> None:
+def test_a_cut_shard_gives_what_is_before_and_counts_by_its_size(settings: Any, prepared: Any, tmp_path: Path) -> None:
     make_shards(tmp_path / "shards", 2, 12)
     sizes = (tmp_path / "shards" / "sizes.json").rename(tmp_path / "sizes.json")
     first = tmp_path / "shards" / "000.tar"
@@ -301,9 +297,7 @@ def table(name: str, **columns: Any) -> Damage:
         ("beside", lambda folder: [path.unlink() for path in folder.iterdir()], "no embeddings to train on"),
     ],
 )  # fmt: skip
-def test_files_that_do_not_fit_are_named(
-    writer: str, damage: Damage, message: str, embedded: Any, tmp_path: Path
-) -> None:
+def test_unfit_files_are_named(writer: str, damage: Damage, message: str, embedded: Any, tmp_path: Path) -> None:
     made = embedded(writer)
     damage(tmp_path / "set")
     assert_refused(made, message)

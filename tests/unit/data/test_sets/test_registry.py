@@ -140,9 +140,7 @@ def _write(home: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_all_that_a_benchmark_shows_is_in_a_test_set(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_benchmark_shows_is_in_a_test_set(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cc_neg, "TESTED", 2)
     folder = _write(tmp_path, name)
     toy = toy_context(folder, {})

@@ -130,9 +130,7 @@ def test_rows_become_a_folder_of_embeddings(write: Write, tmp_path: Path) -> Non
 
 
 @databases
-def test_a_stopped_copy_writes_nothing_and_starts_again(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_copy_writes_nothing(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, folder = write(tmp_path / "database", "old"), tmp_path / "shop"
     with monkeypatch.context() as patch:
         _watch(url, _fails, patch)
@@ -165,9 +163,7 @@ def test_a_database_that_changes_meanwhile_is_refused(
 
 @databases
 @pytest.mark.parametrize("lacking", [30, 52])
-def test_rows_without_a_vector_are_left_out(
-    write: Write, lacking: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_without_a_vector(write: Write, lacking: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = write(tmp_path / "database", "new", lacking=lacking)
     first = look(url, "title")
     assert (first.rows, first.dim, first.captions[0]) == (ROWS, DIM, f"new {lacking}")
@@ -288,9 +284,7 @@ def test_a_url_that_cannot_be_read_is_said_without_its_password(tmp_path: Path) 
         assert "resumes" not in str(error.value)
 
 
-def test_init_reads_fields_of_a_database_as_those_of_any_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_reads_fields_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("params.yaml", "dvc.yaml", "components", "infra/profiles/toy.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).symlink_to(REPO / name)

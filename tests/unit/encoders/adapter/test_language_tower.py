@@ -54,9 +54,7 @@ def _freeze(encoder: Encoder, strategy: Strategy, added: int) -> dict[str, torch
 
 
 @every_kind
-def test_texts_of_like_lengths_go_together_and_get_the_features_of_one_batch(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_of_like_lengths_go_together_with_the_same_features(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = make("finetuned")
     texts = [" ".join(["dog", "hats"] * (1 + number % 5)) for number in range(70)]
     tokens = torch.from_numpy(encoder.tokenizer(texts).astype("int64"))
@@ -197,9 +195,7 @@ def test_frozen_layers_store_no_activations(make: Make) -> None:
     assert stored["finetuned", 0] >= per_pair
 
 
-def test_the_default_is_the_packaged_model_and_other_names_need_the_network(
-    tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_model_is_packaged(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = with_language_tower(tiny_encoder, None, "frozen")
     assert encoder.sidecar.architecture["text_cfg"]["language_model"] == "all-MiniLM-L6-v2"
     assert encoder.model.text.language.config.hidden_size == 384
@@ -209,9 +205,7 @@ def test_the_default_is_the_packaged_model_and_other_names_need_the_network(
         with_language_tower(tiny_encoder, "someone/some-model", "frozen")
 
 
-def test_incomplete_weights_and_a_lost_tokenizer_are_named(
-    tiny_encoder: Encoder, make: Make, language_folder: Path, tmp_path: Path
-) -> None:
+def test_incomplete_files_are_named(tiny_encoder: Encoder, make: Make, language_folder: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(language_folder, tmp_path / "incomplete")
     tensors: dict[str, Any] = load_file(folder / "model.safetensors")
     del tensors["encoder.layer.1.output.dense.weight"]

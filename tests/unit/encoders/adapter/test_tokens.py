@@ -71,9 +71,7 @@ def test_many_texts_have_the_tokens_of_each_by_itself(language_folders: dict[str
         np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
 
 
-def test_special_tokens_in_a_text_are_letters_and_the_tokenizers_own_limit_counts(
-    language_folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_special_tokens_are_letters_and_its_own_limit_counts(language_folders: dict[str, Path], tmp_path: Path) -> None:
     tokenizer = HuggingFaceTokenizer(packaged_model(), 12)
     padded, plain = tokenizer(["red [PAD] dog", "red dog"])
     assert tokenizer.pad_id not in padded[: tokenizer.lengths(padded[None])[0]]
@@ -82,9 +80,7 @@ def test_special_tokens_in_a_text_are_letters_and_the_tokenizers_own_limit_count
     assert HuggingFaceTokenizer(tmp_path, 24)(["a dog"]).shape == (1, 7)
 
 
-def test_a_saved_tokenizer_keeps_its_identity_which_others_do_not_have(
-    language_folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_saved_tokenizer_keeps_its_own_identity(language_folders: dict[str, Path], tmp_path: Path) -> None:
     tokenizer, texts = HuggingFaceTokenizer(language_folders["roberta"], 24), ["a dog", "two hats"]
     tokenizer.save(tmp_path)
     loaded = HuggingFaceTokenizer(tmp_path, 24)
@@ -185,9 +181,7 @@ def _roberta_base(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_a_roberta_base_has_no_dropout_and_is_loaded_without_its_source(
-    language_folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_roberta_base_is_loaded_without_its_source(language_folders: dict[str, Path], tmp_path: Path) -> None:
     texts = ["a dog", "two small hats on the long sofa"]
     encoder = Encoder.create("base", "roberta", _roberta_base(language_folders["roberta"]), "test")
     assert encoder.sidecar.quick_gelu

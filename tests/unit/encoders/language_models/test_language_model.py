@@ -80,9 +80,7 @@ def test_a_saved_student_has_its_adapter_in_its_weights(base: str, adapter: Path
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
-def test_a_saved_folder_has_the_rights_of_the_umask_and_no_path_of_its_base(
-    base: str, tmp_path: Path, umask: int, mode: int
-) -> None:
+def test_a_saved_folder_has_the_umasks_rights_and_no_path(base: str, tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
         save_model(tmp_path / "copy", None, torch.bfloat16, base)

@@ -76,9 +76,7 @@ def test_an_encoder_folder_is_copied_with_its_features(tiny_encoder: Encoder, tm
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
-def test_a_folder_without_an_encoder_and_weights_of_another_model_are_refused(
-    tiny_encoder: Encoder, tmp_path: Path, base_of: Make
-) -> None:
+def test_another_models_files_are_refused(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
     tiny_encoder.save(tmp_path / "given")
     with pytest.raises(InputError, match="does not fit the model"):
         base_of(source="file", file=str(tmp_path / "given" / "encoder.safetensors"))
@@ -86,7 +84,7 @@ def test_a_folder_without_an_encoder_and_weights_of_another_model_are_refused(
         base_of(source="file", model="any", file=str(tmp_path))
 
 
-def test_all_published_weights_can_be_bases_with_the_activation_that_they_learned_with(
+def test_published_weights_are_bases_with_the_activation_they_learned_with(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rows = [facts_of(name, tag) for name, tag in open_clip.list_pretrained()]
@@ -121,9 +119,7 @@ def test_bases_that_documents_name_are_known(named: str, raw_params: dict[str, A
         assert published_weights(base.model, str(base.pretrained)).model == base.model
 
 
-def test_a_published_weights_file_becomes_a_safetensors_encoder(
-    tiny_encoder: Encoder, tmp_path: Path, base_of: Make
-) -> None:
+def test_a_published_file_becomes_an_encoder(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
     torch.save({"state_dict": tiny_encoder.model.state_dict()}, tmp_path / "author.pt")
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     loaded = base_of(source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
@@ -140,9 +136,7 @@ def test_a_published_weights_file_becomes_a_safetensors_encoder(
         ("roberta-ViT-B-32", ""),
     ],
 )
-def test_the_activation_of_a_file_is_named_where_it_can_be_another(
-    name: str, message: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_activation_that_may_differ_is_named(name: str, message: str, caplog: pytest.LogCaptureFixture) -> None:
     warn_of_activation(name, Path("author.pt"))
     assert (message in caplog.text) if message else not caplog.messages
 
@@ -224,9 +218,7 @@ def _other_weights(exported: Path) -> tuple[dict[str, torch.Tensor], dict[str, t
     ],
 )
 @pytest.mark.parametrize("source", ["open_clip", "file"])
-def test_the_weights_of_a_folder_are_those_that_open_clip_takes(
-    source: str, taken: str, left: str, exported: Path, base_of: Make
-) -> None:
+def test_weights_are_those_open_clip_takes(source: str, taken: str, left: str, exported: Path, base_of: Make) -> None:
     for name, weights in zip((taken, left), _other_weights(exported), strict=True):
         save = save_file if name.endswith(".safetensors") else torch.save
         save(weights, exported / name)
@@ -240,9 +232,7 @@ def test_the_weights_of_a_folder_are_those_that_open_clip_takes(
     np.testing.assert_allclose(loaded.embed_texts(["a dog"]), expected.numpy(), atol=1e-5)
 
 
-def test_parity_is_with_the_weights_that_open_clip_loads(
-    exported: Path, base_of: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parity_is_with_open_clips_weights(exported: Path, base_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, weights in zip(("model.safetensors", "best.safetensors"), _other_weights(exported), strict=True):
         save_file(weights, exported / name)
     monkeypatch.setattr(published, "_weights_in", lambda folder: folder / "best.safetensors")
@@ -295,9 +285,7 @@ def test_a_configuration_beside_weights_must_be_that_of_the_named_model(
 
 
 @pytest.mark.parametrize("squash", [False, True])
-def test_squashed_pictures_are_those_of_semclips_code_wherever_the_base_is_used(
-    squash: bool, exported: Path, tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
+def test_squash_is_as_semclips_code(squash: bool, exported: Path, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     """The transform of the released src/dataset.py."""
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
     noise.save(tmp_path / "a.png")
@@ -398,9 +386,7 @@ def _without(folder: Path, tensor: str) -> None:
         ({"vision_cfg": TINY["vision_cfg"] | {"image_size": [32, 64]}}, "takes pictures of .* which are not square"),
     ],
 )
-def test_a_damaged_folder_is_refused_in_one_line_and_nothing_is_written(
-    damage: Any, message: str, exported: Path, tmp_path: Path, base_of: Make
-) -> None:
+def test_a_damaged_folder_is_refused(damage: Any, message: str, exported: Path, tmp_path: Path, base_of: Make) -> None:
     _configure(exported, **damage) if isinstance(damage, dict) else damage(exported)
     with pytest.raises(InputError, match=message) as refusal:
         base_of(source="open_clip", model=f"local-dir:{exported}")

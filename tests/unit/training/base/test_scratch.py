@@ -123,9 +123,7 @@ def trained(raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path
     return shipped
 
 
-def test_the_loaded_weights_are_float32_and_the_sidecar_describes_them(
-    trained: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loaded_weights_are_float32(trained: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Encoder.load(tmp_path / "trained")
     monkeypatch.setattr("components.training.base.shipped.shipped_encoder.__defaults__", (tmp_path / "assets",))
     run(trained, tmp_path / "base", tmp_path)
@@ -255,9 +253,7 @@ def test_texts_find_their_pictures_and_the_trunk_stays(project: Path, chosen: Se
     embed(chosen, project / "embeddings", project / "pairs", project / "base")
 
 
-def test_a_killed_stage_computes_no_finished_block_again(
-    project: Path, chosen: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_stage_resumes(project: Path, chosen: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the second block, the stage resumes there and ends with the same bytes."""
     monkeypatch.setattr(fitted, "_BLOCK", 4)
     run(chosen, project / "whole", project / "pairs")

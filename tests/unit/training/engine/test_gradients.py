@@ -44,9 +44,7 @@ def test_mixed_precision_gives_float32_features_that_are_near() -> None:
     ("autocast", "gradients", "fused"),
     [(None, True, True), (torch.bfloat16, False, True), (torch.bfloat16, True, False)],
 )
-def test_training_in_bfloat16_does_without_fused_attention_whose_backward_pass_is_slow(
-    autocast: torch.dtype | None, gradients: bool, fused: bool
-) -> None:
+def test_bfloat16_does_without_fused_attention(autocast: torch.dtype | None, gradients: bool, fused: bool) -> None:
     with torch.profiler.profile() as profile, torch.set_grad_enabled(gradients):
         Towers(toy_model(), "cpu", autocast)(TEXTS, PIXELS)
     assert any("flash_attention" in event.key for event in profile.key_averages()) == fused
@@ -231,7 +229,7 @@ def test_only_one_micro_batch_has_a_graph_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])
-def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses_without_gradients(
+def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses(
     micro_batch: int | None,
 ) -> None:
     model, batch = toy_model(), toy_batch(range(6))
@@ -245,9 +243,7 @@ def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses_witho
 
 
 @pytest.mark.parametrize("micro_batch", [None, 2])
-def test_the_base_reads_the_texts_of_another_tokenizer_and_trained_pictures(
-    micro_batch: int | None, tiny_encoder: Encoder, language_model: Path
-) -> None:
+def test_the_base_reads_other_tokens(micro_batch: int | None, tiny_encoder: Encoder, language_model: Path) -> None:
     other = HuggingFaceTokenizer(language_model, 16)
     size, tokens = tiny_encoder.sidecar.preparation.size, other(["a red dog", "two boats", "a tree under a cat"])
     pixels = torch.randint(0, 256, (3, 3, size, size), dtype=torch.uint8)

@@ -149,9 +149,7 @@ def test_a_plan_that_cannot_be_is_refused(plan: dict[str, Any], source: ToySourc
 
 
 @pytest.mark.parametrize(("warmup", "used"), [(9, 9), (10, 1), (500, 1)])
-def test_a_warmup_that_does_not_fit_is_a_tenth_of_the_run(
-    warmup: int, used: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_too_long_warmup_is_a_tenth_of_the_run(warmup: int, used: int, capsys: pytest.CaptureFixture[str]) -> None:
     runs: list[Run] = [toy_run(toy_model(), {"warmup_steps": steps}) for steps in (warmup, used)]
     assert [fit(run).step for run in runs] == [10, 10]
     assert same(weights_of(runs[0].model), weights_of(runs[1].model))

@@ -277,9 +277,7 @@ PIXELS = MicroBatch(None, NOTHING, torch.zeros(5, 3, 4, 4, dtype=torch.uint8), t
 FORWARD_AND_BACKWARD = 2 * 5 * (2 * 48 * 10 + 3 * 10 * 6)
 
 
-def test_utilisation_is_the_share_of_the_peak_and_keeps_gradients(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_utilisation_is_a_share_of_the_peak(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "peak_flops", lambda _device: 1e6)
     model, meter = Perceptron(), Meter("cpu", ranks=4)
     kept = model.first.weight.grad = torch.ones_like(model.first.weight)

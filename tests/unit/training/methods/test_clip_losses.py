@@ -75,9 +75,7 @@ def test_only_the_last_layer_norm_of_the_text_side_is_frozen() -> None:
         ("paraclip", "paraphrase_1", "paraphrase_2", {"terms": ["l3"]}, SCALE),
     ],
 )
-def test_two_columns_are_contrasted(
-    method: str, first: str, second: str, settings: dict[str, Any], scale: float
-) -> None:
+def test_columns_are_contrasted(method: str, first: str, second: str, settings: dict[str, Any], scale: float) -> None:
     columns = random_columns((first, second))
     rows, others = unit(columns[first]), unit(columns[second])
     expected = (picking(rows, others, scale=scale) + picking(others, rows, scale=scale)) / 2
@@ -131,9 +129,7 @@ def test_blocks_of_a_hugging_face_tower_are_without_its_embeddings(tower: Any, b
         ("joint", {}, {"pc_clip/infonce": 1.0, "paraclip/l2": 0.07, "paraclip/l3": 0.07}),
     ],
 )
-def test_a_logit_bias_is_only_in_contrasts_with_images_at_the_learnt_scale(
-    method: str, given: dict[str, Any], of_texts: dict[str, float]
-) -> None:
+def test_a_logit_bias_is_of_images_alone(method: str, given: dict[str, Any], of_texts: dict[str, float]) -> None:
     """With a bias of -10 and a scale of 1, negatives have no gradient; with one of 100, unrelated texts have all."""
     found = configured({"method": method} | given)
     features = as_features(random_columns(columns_of(found)), extra_of(found))
@@ -177,9 +173,7 @@ _NO_NEGATIVES = "one row has no negatives: set it to 2"
         ("semclip", {"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
     ],
 )
-def test_settings_that_contradict_each_other_or_teach_nothing_are_refused(
-    method: str, given: dict[str, Any], message: str | None
-) -> None:
+def test_settings_that_contradict_are_refused(method: str, given: dict[str, Any], message: str | None) -> None:
     with nullcontext() if message is None else pytest.raises(InputError, match=message):
         find_method(method).read(given, "mine").extra(small_encoder())
 
@@ -277,9 +271,7 @@ OMNI = {"method": "omni_negclip", "absence_weight": 2, "caption_weight": 0.5, "m
     ],
     ids=["omni_negclip", "negclip", "negclip without hard images", "cs_clip", "conclip", "conclip without distractors"],
 )
-def test_hard_negatives_are_candidates_of_images_and_hard_images_of_texts(
-    entry: dict[str, Any], expected: Callable[..., dict[str, float]]
-) -> None:
+def test_hard_negatives_are_candidates(entry: dict[str, Any], expected: Callable[..., dict[str, float]]) -> None:
     """The columns that a method reads are the arguments of its closed form."""
     columns = random_columns(configured(entry).columns)
     rows = {name.replace(".", "_"): unit(values) for name, values in columns.items()}
@@ -295,9 +287,7 @@ def test_hard_negatives_are_candidates_of_images_and_hard_images_of_texts(
         ({"distractor_data": "coco/data"}, Neighbours(3, Path("coco/data"))),
     ],
 )
-def test_distractors_are_the_nearest_images_of_this_or_another_table(
-    given: dict[str, Any], neighbours: Neighbours
-) -> None:
+def test_distractors_are_the_nearest_images(given: dict[str, Any], neighbours: Neighbours) -> None:
     method = CONCLIP.read(given)
     assert method.neighbours == neighbours
     assert method.files() == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})

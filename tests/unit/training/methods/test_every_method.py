@@ -189,9 +189,7 @@ def test_the_order_of_rows_does_not_matter_but_which_belong_together_does(entry:
 
 @every_ranked_variant
 @pytest.mark.parametrize("facts", [{}, {"weights": WEIGHTS, "alike": ALIKE}], ids=["plain", "logged"])
-def test_losses_and_gradients_of_two_ranks_average_to_those_of_one_process(
-    facts: dict[str, Tensor], entry: dict[str, Any]
-) -> None:
+def test_two_ranks_average_to_one_process(facts: dict[str, Tensor], entry: dict[str, Any]) -> None:
     columns = {name: rows.requires_grad_() for name, rows in _columns(entry).items()}
     whole, *ranks = (_total(entry, columns, *rank, **facts) for rank in ((), (0, 4), (4, 4)))
     assert sum(loss.item() for loss in ranks) / 2 == pytest.approx(whole.item(), abs=1e-6)

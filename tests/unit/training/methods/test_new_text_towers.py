@@ -168,9 +168,7 @@ def _other(**changes: Any) -> Encoder:
     return Encoder.create("other", "other", TINY | {"text_cfg": text} | changes, "test")
 
 
-def test_a_query_adapters_tower_is_the_other_ones_and_pictures_keep_their_vectors(
-    tiny_encoder: Encoder, tmp_path: Path
-) -> None:
+def test_a_query_adapter_has_the_other_text_tower_and_keeps_pictures(tiny_encoder: Encoder, tmp_path: Path) -> None:
     other = _other()
     other.save(tmp_path / "other")
     adapted = QUERY_ADAPTER.read({"encoder": str(tmp_path / "other")}).start(tiny_encoder)
@@ -190,9 +188,7 @@ def test_a_query_adapters_tower_is_the_other_ones_and_pictures_keep_their_vector
 
 
 @pytest.mark.parametrize("built", ["query_adapter", "lm_text_tower", "clip_scratch", "base.fit"])
-def test_a_new_text_tower_of_a_base_with_a_logit_bias_has_one(
-    built: str, tmp_path: Path, language_folders: dict[str, Path]
-) -> None:
+def test_a_new_text_tower_keeps_a_logit_bias(built: str, tmp_path: Path, language_folders: dict[str, Path]) -> None:
     base = _other(init_logit_bias=-10.0)
     base.sidecar = base.sidecar.model_copy(update={"image_tower_sha256": base.image_tower_hash()})
     model = str(language_folders["bert"])

@@ -87,7 +87,7 @@ def _numbers(batches: list[Batch]) -> list[int]:
     return [int(name.rpartition("/s")[2]) for batch in batches for name in batch.ids]
 
 
-def test_a_batch_holds_matching_ids_texts_and_pixels_and_a_column_that_no_loss_reads_costs_no_sample(
+def test_a_batch_matches_ids_texts_and_pixels_and_a_column_unread_costs_nothing(
     tmp_path: Path,
 ) -> None:
     texts = {"caption": "txt", "rewrite": "json:rewrite"}
@@ -158,18 +158,14 @@ def test_two_ranks_take_as_many_steps_with_different_samples(shards: int, tmp_pa
 
 
 @pytest.mark.parametrize(("samples", "steps"), [(None, 4), (9, 2), (40, 10)])
-def test_an_epoch_is_all_samples_without_the_partial_batch_or_as_many_as_set(
-    samples: int | None, steps: int, tmp_path: Path
-) -> None:
+def test_an_epoch_is_all_whole_batches_or_as_many_as_set(samples: int | None, steps: int, tmp_path: Path) -> None:
     source = _source(make_shards(tmp_path, 2, 9), samples_per_epoch=samples)
     ids = [name for batch in source.epoch(0) for name in batch.ids]
     assert len(ids) == 4 * source.steps_per_epoch == 4 * steps
     assert len(set(ids)) == min(len(ids), 18)
 
 
-def test_errors_are_counted_by_reason_and_the_first_are_logged_without_control_characters(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_are_counted_by_reason_and_logged_safely(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_shards(tmp_path, 2, 20, broken=range(8))
     write_tar(tmp_path / "002.tar", [("../a\x1b[2J.png", picture(1)), ("../a\x1b[2J.txt", b"x"), ("b.png", picture(2))])
     source = _source(str(tmp_path), samples_per_epoch=43, batch_size=32, **ANY)
@@ -181,7 +177,7 @@ def test_errors_are_counted_by_reason_and_the_first_are_logged_without_control_c
     assert r"002.tar: sample '../a\x1b[2J' is left out: unsafe name" in caplog.text
 
 
-def test_too_large_a_share_of_errors_stops_the_run_and_a_broken_shard_counts_for_all_that_it_lost(
+def test_too_many_errors_stop_the_run_and_a_broken_shard_counts_for_all_its_samples(
     tmp_path: Path,
 ) -> None:
     shards = make_shards(tmp_path, 2, 600, broken=range(0, 1200, 10))

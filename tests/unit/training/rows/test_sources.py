@@ -89,9 +89,7 @@ def test_neighbours_are_only_searched_for_a_column_of_neighbours(images: TableIm
     assert (pairs[found] != pairs[:, None]).all()
 
 
-def test_a_trained_image_tower_gets_pixels_without_reading_the_whole_column_of_images(
-    images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pixels_are_read_row_by_row(images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the column has more than 2 GiB Arrow cannot take rows of it, see `Table.take`."""
     raw, whole = PAIRS.read(images.pairs, ["image"])["image"].to_pylist(), Table.read
 
@@ -188,9 +186,7 @@ TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]
 
 
 @pytest.mark.parametrize("block", [1, 2, 5, 4096])
-def test_the_second_call_reads_the_tokens_that_the_first_made_in_blocks(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_are_made_once_in_blocks(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_BLOCK", block)
     monkeypatch.setattr(sources, "_SMALL", 3)
     tokenizer, calls = ClipTokenizer(12), list[str]()

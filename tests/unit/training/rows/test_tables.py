@@ -113,9 +113,7 @@ LOGS = st.lists(
 
 @given(LOGS, st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_rows_are_alike_where_the_log_has_the_one_query_with_the_other_image(
-    tmp_path: Path, log: Log, data: st.DataObject
-) -> None:
+def test_rows_are_alike_where_the_log_says_so(tmp_path: Path, log: Log, data: st.DataObject) -> None:
     ids = _write(tmp_path / "train.parquet", log)
     # Rows are some of the pairs, and some of them several times.
     rows = data.draw(st.lists(st.sampled_from(range(len(log))), min_size=1, max_size=12))

@@ -81,9 +81,7 @@ def _tune(settings: Settings, trials: int) -> Any:
     return tune(settings, "paraclip", trials, _scores, "sqlite:///tune.db")
 
 
-def test_the_best_trial_within_the_guards_wins_and_an_interrupted_search_resumes(
-    trained: list[dict[str, Any]], settings: Settings
-) -> None:
+def test_the_best_trial_within_guards_wins_and_resumes(trained: list[dict[str, Any]], settings: Settings) -> None:
     allowing = _settings(settings, 0.5)
     _tune(allowing, 4)
     found = _tune(allowing, 12)

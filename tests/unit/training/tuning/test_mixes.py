@@ -100,9 +100,7 @@ def _search(
     return search(settings, names, trials, scores, f"sqlite:///{tmp_path / 'search.db'}", tmp_path / "models")
 
 
-def test_the_smallest_largest_shortfall_is_found_also_after_an_interruption(
-    evaluator: Evaluator, settings: Settings, tmp_path: Path
-) -> None:
+def test_the_smallest_shortfall_is_found(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
     found = _search(settings, tmp_path, 3, evaluator)
     # The best single encoders have 1 on either need; half of `one` is half a point short of both.
     assert found.best["up"] == (pytest.approx(0.1, abs=1e-6), "one")
@@ -203,9 +201,7 @@ def test_a_mix_is_as_clean_as_its_members(trained: Callable[..., Sidecar], monke
     ],
     ids=["other data", "a new tower"],
 )
-def test_members_that_do_not_fit_are_refused(
-    trained: Callable[..., Sidecar], facts: dict[str, Any], message: str
-) -> None:
+def test_unfit_members_are_refused(trained: Callable[..., Sidecar], facts: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         trained(**facts)
 

@@ -61,9 +61,7 @@ def test_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", ["", SHOWN], ids=["no common part", "common part"])
-def test_a_rows_answer_does_not_depend_on_its_neighbours(
-    base: str, monkeypatch: pytest.MonkeyPatch, shared: str
-) -> None:
+def test_an_answer_does_not_depend_on_its_neighbours(base: str, monkeypatch: pytest.MonkeyPatch, shared: str) -> None:
     found: list[int] = []
     monkeypatch.setattr(local, "shared_length", lambda prompts: found.append(shared_length(prompts)) or found[-1])
     requests = _requests(_engine(base).model, shared)

@@ -317,9 +317,7 @@ def test_extra_wins_over_the_task_and_null_removes_a_key() -> None:
         (scripted_llm.redirect_to("http://u:pw@127.0.0.1:8/latest?k=1"), "redirects to http://127.0.0.1:8/latest, and"),
     ],
 )  # fmt: skip
-def test_a_server_that_will_answer_nothing_ends_the_run_at_once_in_its_own_words(
-    script: Script, message: str, settings: Settings
-) -> None:
+def test_a_server_without_answers_ends_the_run_in_its_words(script: Script, message: str, settings: Settings) -> None:
     with scripted(script) as server:
         block = {"engine": "server", "urls": [server.url], "model": "fake", "concurrency": 4, "give_up_s": 3.0}
         models = settings.synthesize.model_copy(update={"llms": {"big": block}})

@@ -84,9 +84,7 @@ def _wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
-def test_every_request_has_its_reply(
-    python: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_have_replies(python: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     requests = _requests(30)
@@ -118,9 +116,7 @@ def test_the_task_and_the_settings_reach_vllm(python: Path, model: Path) -> None
     assert "key" not in flags, "every user of the machine sees command lines"
 
 
-def test_the_gpus_share_the_work_and_each_row_has_its_own_seed(
-    python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_share_the_work_and_rows_have_seeds(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5,6,7")
     engine = _engine(python, model, arguments={"tensor_parallel_size": 2})
@@ -136,7 +132,7 @@ def test_the_gpus_share_the_work_and_each_row_has_its_own_seed(
     assert "--data-parallel-size=3" in _answers(list(_replies(given, _requests(1)).values()))[0]["flags"]
 
 
-def test_on_a_cpu_it_has_as_many_threads_as_this_process(
+def test_on_a_cpu_it_has_the_threads_of_this_process(
     python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(9)))
@@ -162,9 +158,7 @@ def test_on_a_cpu_it_has_as_many_threads_as_this_process(
         ("dead engine", {}, r"VLLMServerError: the engine is dead"),
     ],
 )
-def test_a_dead_vllm_is_reported_in_one_line_and_leaves_no_process(
-    text: str, options: dict[str, Any], reason: str, python: Path, model: Path
-) -> None:
+def test_a_dead_vllm_is_one_line(text: str, options: dict[str, Any], reason: str, python: Path, model: Path) -> None:
     requests = [*_requests(4), _request(text), *_requests(20)]
     with pytest.raises(InputError, match=reason) as fault:
         list(_engine(python, model, **options).answer(requests))
@@ -173,9 +167,7 @@ def test_a_dead_vllm_is_reported_in_one_line_and_leaves_no_process(
 
 
 @pytest.mark.parametrize("by", ["the system", "the caller"])
-def test_vllm_ends_when_the_system_kills_it_or_the_caller_needs_no_more_replies(
-    python: Path, model: Path, by: str
-) -> None:
+def test_vllm_ends_when_it_is_killed_or_no_more_replies_are_needed(python: Path, model: Path, by: str) -> None:
     replies: Any = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
     next(replies)
     pids = _processes(model)
@@ -190,9 +182,7 @@ def test_vllm_ends_when_the_system_kills_it_or_the_caller_needs_no_more_replies(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "arguments"), [(signal.SIGKILL, {}), (signal.SIGTERM, {"slow": True})])
-def test_vllm_and_its_children_end_when_the_parent_is_killed(
-    how: signal.Signals, arguments: dict[str, Any], python: Path, model: Path
-) -> None:
+def test_vllm_ends_with_its_parent(how: signal.Signals, arguments: dict[str, Any], python: Path, model: Path) -> None:
     code = (
         "from components.captions.generating.engines.vllm import *\n"
         f"engine = VllmEngine(VllmOptions(python={str(python)!r}, model={str(model)!r}, arguments={arguments!r}))\n"

@@ -217,9 +217,7 @@ def test_export_and_import_keep_every_answer(answers: dict[str, str]) -> None:
         other.close()
 
 
-def test_the_repositorys_export_comes_out_as_it_went_in(
-    store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_repositorys_export_stays(store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "_WRITTEN", 700)
     rows = pq.read_metadata(ASSET).num_rows
     assert store.import_parquet(ASSET) == rows > 10_000
@@ -238,9 +236,7 @@ def test_import_merges_and_fixes(store: GenerationStore, tmp_path: Path) -> None
     assert store.stats().failures == ()
 
 
-def test_a_replay_is_imported_once_and_pruned_answers_come_back_only_on_purpose(
-    store: GenerationStore, tmp_path: Path
-) -> None:
+def test_a_replay_is_imported_once_and_pruned_answers_stay_away(store: GenerationStore, tmp_path: Path) -> None:
     path = tmp_path / "export.parquet"
     store.add(replies([*requests(3), request("other", task="rewrite")]))
     store.export_parquet(path)
@@ -254,9 +250,7 @@ def test_a_replay_is_imported_once_and_pruned_answers_come_back_only_on_purpose(
     assert (store.count(), store.stats().imports) == (4, 1)
 
 
-def test_a_file_that_broke_half_way_is_not_taken_for_imported(
-    store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_an_import_is_none(store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "_READ", 10)
     rows = pq.read_table(ASSET).slice(0, 25)
     answers = rows["answer"].to_pylist()

@@ -128,9 +128,7 @@ def test_differences_are_kept_in_both_orders(tmp_path: Path, shard_rows: int) ->
 
 @pytest.mark.parametrize("filters", [False, "paper"])
 @pytest.mark.parametrize("table", ["rewrites", "differences"])
-def test_without_own_filters_every_text_that_can_be_trained_on_is_accepted(
-    tmp_path: Path, table: str, filters: Any
-) -> None:
+def test_without_filters_every_text_that_can_train_is_accepted(tmp_path: Path, table: str, filters: Any) -> None:
     """As for PC-CLIP's table 14; measures are kept. Only PC-CLIP's paper rejects by wording."""
     answer = find_table(table).answers[0].column
     common = {reason: text.format(good=GOOD[table]) for reason, text in COMMON_FAULTS.items()}
